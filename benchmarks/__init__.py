@@ -1,1 +1,1 @@
-"""Programs that measure autosched, and kernels on a GPU. Run them as ``python -m benchmarks.NAME``."""
+"""Benchmarks of autosched, and of kernels on a GPU. Run one with ``python -m benchmarks.NAME``."""

@@ -1,1 +1,1 @@
-"""Measure how well cost models predict times."""
+"""Measure how well cost models predict the times of kernels."""

@@ -1,7 +1,7 @@
 """Read AutoHeuristic's recordings of Triton matmuls (torch.mm on A100 and H100, 2024-08).
 
-The files are ``*_mm.txt`` of https://github.com/AlnisM/autoheuristic-datasets. They have no licence, so this repository
-only contains figures that were computed from them.
+The files are ``*_mm.txt`` of https://github.com/AlnisM/autoheuristic-datasets. The files have no licence, so this
+repository only contains figures that were computed from them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 
-LIBRARY = "extern_mm"  # name of cuBLAS; every other choice is a Triton configuration
+LIBRARY = "extern_mm"  # name of cuBLAS among the choices; every other choice is a Triton configuration
 _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_numstages=(\d+)_numwarps=(\d+)$")
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
-# Matmuls of a100_mm move up to 1.73 TB/s, 85% of the data sheet. Those of h100_mm move up to 2.40 TB/s, so that H100
-# had less than 3.35 TB/s. 2.5 TB/s fits its recordings best.
+# Bandwidths that differ from the data sheet. Matmuls of a100_mm reach up to 1.73 TB/s, 85% of the data sheet. Matmuls
+# of h100_mm reach only 2.40 TB/s, so the recording H100 must have had less than 3.35 TB/s. 2.5 TB/s fits best.
 _DRAM_BANDWIDTH = {"h100": 2.5e12}
 
 
@@ -40,9 +40,9 @@ class NotARecording(ValueError):
 
 @dataclass(frozen=True)
 class Recorded:
-    """One matmul on one device: median ``seconds`` of each of ``configs``, and of cuBLAS (None if it is missing).
+    """One matmul on one device, with the median ``seconds`` of each configuration, and of cuBLAS (None if missing).
 
-    ``strides`` are those of both operands; ``choices`` are the names the file gives to ``configs``.
+    ``strides`` has the strides of both operands. ``choices`` has the names of ``configs`` in the file.
     """
 
     problem: Matmul
@@ -52,11 +52,11 @@ class Recorded:
     choices: tuple[str, ...]
     seconds: tuple[float, ...]
     library: float | None
-    row: tuple[tuple[str, str], ...]  # columns of the file, without choice and time
+    row: tuple[tuple[str, str], ...]  # (name, value) of each column of the file except choice and time
 
     @cached_property
     def alignment(self) -> tuple[int, int]:
-        """Alignment of the contiguous lines of a and of b in bytes, at most 16, the widest copy."""
+        """Alignment in bytes of the rows (or columns) of a and b that are contiguous; at most 16, the widest copy."""
         element = self.problem.input_dtype.bytes
         widths = []
         for strides in (self.strides[:2], self.strides[2:]):
@@ -68,7 +68,7 @@ class Recorded:
 
 
 def read(path: Path) -> list[Recorded]:
-    """Return the matmuls of one file, in its order. Raises NotARecording or OSError."""
+    """Return the matmuls of one file, in the order of the file. Raises NotARecording or OSError."""
     with path.open(encoding="utf-8", newline="") as file:
         try:
             about = json.loads(file.readline())
@@ -126,7 +126,7 @@ def _recorded(row: dict[str, str], chip: Device, by_choice: dict[str, list[float
 
 
 def table(recorded: Recorded) -> FeatureTable:
-    """Return the documented features of every configuration, and those of the configuration itself."""
+    """Return features of every configuration: the documented ones, and the parameters of the configuration."""
     chip, configs = recorded.device, recorded.configs
     batch = Batch(recorded.problem, chip, tuple(counts(recorded, config) for config in configs))
     fixed = np.array([feature.of(batch) * np.ones(len(configs)) for feature in FEATURES], dtype=np.float32).T
@@ -151,12 +151,12 @@ def table(recorded: Recorded) -> FeatureTable:
 
 
 def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = False) -> CostCounts:
-    """Return the counts of torch's template (``cost_models.triton_matmul``)."""
+    """Return the work counts of torch's matmul template (``cost_models.triton_matmul``)."""
     return triton_matmul.counts(recorded.problem, recorded.device, recorded.alignment, config, own_buffers=own_buffers)
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Yield the recordings below a folder, by name. Raises NotARecording if there are none."""
+    """Yield the recordings below a folder, sorted by name. Raises NotARecording if there are none."""
     found = sorted(folder.rglob("*_mm.txt"))
     if not found:
         raise NotARecording(f"{folder} holds no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set there")
@@ -164,6 +164,6 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def split(recorded: Sequence[Recorded], judged: Sequence[Recorded]) -> list[Recorded]:
-    """Return the matmuls of ``judged`` whose sizes and types are not among ``recorded``."""
+    """Return those matmuls of ``judged`` whose sizes and types do not occur in ``recorded``."""
     known = {r.problem for r in recorded}
     return [r for r in judged if r.problem not in known]

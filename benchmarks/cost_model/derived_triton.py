@@ -1,9 +1,9 @@
-"""Compare counts from the emulator with hand-written ones, on recorded Triton matmuls.
+"""Compare work counts from the emulator with hand-written counts, for recorded Triton matmuls.
 
 ``python -m benchmarks.cost_model.derived_triton FOLDER``, where FOLDER has the recordings of AutoHeuristic
 (``*_mm.txt``, see ``autoheuristic``). Triton compiles each configuration for the recorded device, the emulator counts
-some blocks at the true sizes, and the general time model (``launch_time``) ranks the configurations. The ranking is
-compared with that of the matmul model with hand-written counts (``model_against_measured``).
+some blocks at the true sizes, and the general time model (``launch_time``) ranks the configurations. The result is
+compared with the ranking of the matmul model, which uses hand-written counts (``model_against_measured``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ HEADING = (
     "| device | m n k | configurations | Spearman, derived | by hand | first choice, derived | by hand |\n"
     "|---|---|---|---|---|---|---|"
 )
-GOAL = 0.02  # allowed difference of Spearman's correlations
-KEPT = "\n## Changes of the model\n"  # hand-written section of the page, which is kept
-MOST_STEPS = 2.0e10  # maximum flops of the emulated blocks, to limit the time
+GOAL = 0.02  # allowed loss of Spearman's correlation
+KEPT = "\n## Changes of the model\n"  # start of the page's hand-written part, which the script preserves
+MOST_STEPS = 2.0e10  # maximum FLOPs of the emulated blocks, which limits the time
 
 
 @triton.jit
@@ -56,10 +56,10 @@ def grouped_matmul(
     EVEN: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Matmul like torch's template: bands of GROUP rows of tiles, and rows and columns that wrap around.
+    """Matmul like torch's template. Tiles are visited in bands of GROUP rows; rows and columns outside wrap around.
 
-    Sizes are constants, as there: Triton only knows that rows are aligned if an argument is a multiple of 16, which
-    1000 is not.
+    Sizes are constants, as in torch. If they were arguments, Triton would assume alignment only for multiples of 16, so
+    not for rows of 1000 elements.
     """
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     block = tl.program_id(0)
@@ -87,7 +87,7 @@ def grouped_matmul(
 
 
 def derived(recorded: Recorded) -> np.ndarray:
-    """Return the estimated seconds of each configuration by derived counts; infinity if it has no counts."""
+    """Return each configuration's estimated seconds by counts from the emulator; infinity without counts."""
     p = recorded.problem
     dtype = torch.float16 if p.a == "f16" else torch.bfloat16
     a, b = (torch.ones(shape, dtype=dtype) for shape in ((p.m, p.k), (p.k, p.n)))
@@ -111,10 +111,10 @@ def derived(recorded: Recorded) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Row:
-    """A problem: the quality of derived counts and of hand-written ones.
+    """Quality of the ranking of one problem's configurations, with derived and with hand-written counts.
 
-    For both it has Spearman's correlation with the recorded times, and how much slower the first choice is than the
-    fastest.
+    For each kind of counts, the row has Spearman's correlation with the recorded times, and how much slower the first
+    choice is than the fastest configuration.
     """
 
     device: str
@@ -134,7 +134,7 @@ class Row:
 
 
 def compared(recorded: Recorded) -> Row | None:
-    """Compare both counts of a problem; None if fewer than three configurations have both estimates."""
+    """Compare the two kinds of counts for one problem; None if fewer than three configurations have both estimates."""
     ours, hand, seconds = derived(recorded), predicted(recorded), np.array(recorded.seconds)
     known = np.isfinite(ours)
     ours, hand, seconds = ours[known], hand[known], seconds[known]
@@ -147,13 +147,13 @@ def compared(recorded: Recorded) -> Row | None:
 
 
 def median_row(rows: Sequence[Row]) -> Row:
-    """Return the median of each column, of one device's rows."""
+    """Return a row with the median of each column over the rows of one device."""
     values = np.median([(r.derived, r.by_hand, r.first_derived, r.first_by_hand) for r in rows], axis=0)
     return Row(rows[0].device, f"median of {len(rows)}", sum(r.configs for r in rows), *map(float, values))
 
 
 def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
-    """Return the page of results, without its hand-written section."""
+    """Return the results page without its hand-written part."""
     lines = [
         "# Counts from the emulator compared with hand-written counts, for Triton matmuls",
         "Does the time model rank Triton configurations as well with counts from the emulator as with hand-written "
@@ -166,13 +166,13 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
         "([moe_winners.md](moe_winners.md)), and then ranks these in this way.",
         "- *By hand*: the model of matmuls with hand-written counts, fitted to other files of the same recordings.",
-        "- *First choice*: how much slower the configuration that the model ranks first is than the fastest one.",
+        "- *First choice*: how much slower the model's first choice is than the fastest configuration.",
         "",
         f"Computed on {datetime.now(UTC):%Y-%m-%d} on {os.cpu_count()} {platform.machine()} cores without a GPU, with "
         f"Triton {triton.__version__}, on AutoHeuristic's recordings",
-        "(see [model_against_measured.md](model_against_measured.md); they are not part of this repository):",
+        "(not part of this repository, see [model_against_measured.md](model_against_measured.md)):",
         f"`{command}`.",
-        "The problems are drawn at random from the files to which no model was fitted.",
+        "The problems are a random sample from the files to which no model was fitted.",
         "",
         HEADING,
     ]
@@ -189,7 +189,7 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "",
         f"The goal was a rank correlation at most {GOAL} below that of the hand-written counts. The medians of these "
         f"{count} problems {reach} it: {said}.",
-        f"Problems that miss it: {', '.join(further) or 'none'}.",
+        f"Problems that miss the goal: {', '.join(further) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"
 

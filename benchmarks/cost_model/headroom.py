@@ -1,8 +1,8 @@
 """Compare the headroom that ``autosched worth`` predicts with recorded searches.
 
-``python -m benchmarks.cost_model.headroom`` predicts the headroom of each recorded problem from the other ones, and
-prints a Markdown table: for untuned kernels, the headroom of the model's first choice; for timed kernels, the mean
-error over the recorded schedules; for the vendor's library, over the measured comparisons.
+``python -m benchmarks.cost_model.headroom`` predicts the headroom of each recorded problem from the other problems, and
+prints Markdown tables. The present kernel is the time model's first choice (untuned), a recorded schedule (timed), or
+the vendor's library (for measured comparisons).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from measurements.trials.shipped import ShippedRecordings
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem
 
-TIMED = 8  # maximum recorded schedules of a problem that are used as the present kernel
+TIMED = 8  # maximum number of a problem's recorded schedules that serve as the present kernel
 
 
 @dataclass(frozen=True)
 class HeldOutHeadroom:
-    """Predicted and true headroom, as fractions of the present time."""
+    """Predicted and true headroom of a problem, as fractions of the present kernel's time."""
 
     problem: Problem
     today: str
@@ -42,7 +42,7 @@ class HeldOutHeadroom:
 
 
 def held_out(chip: Device) -> Iterator[HeldOutHeadroom]:
-    """Yield the predictions for every recorded problem on ``chip``, each made without it."""
+    """Yield predictions for every recorded problem on ``chip``. The problem's own data are held out."""
     searches, comparisons = recorded_searches(chip.name), library_times(chip.name)
     with tempfile.TemporaryDirectory() as nothing:
         none = ShippedRecordings(nothing)
@@ -74,7 +74,7 @@ def _beside(problem: Problem, predicted: Headroom, true: float) -> HeldOutHeadro
 
 
 def _some(evidence: Evidence) -> Sequence[float]:
-    """Return up to TIMED of the recorded times, from the fastest to the slowest in even steps."""
+    """Return at most TIMED recorded times at even steps of rank, from the fastest to the slowest."""
     times = sorted(evidence.seconds)
     number = min(TIMED, len(times))
     return [times[round(i * (len(times) - 1) / max(number - 1, 1))] for i in range(number)]

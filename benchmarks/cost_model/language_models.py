@@ -1,10 +1,11 @@
-"""Estimate operators of language models by the time model, with compiled code, next to published figures.
+"""Estimate operators of language models by the time model, and list published times of other kernels.
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
-Nothing is measured here; published figures were measured by their authors. In each space, the model's best schedules
-(by local steps from the best samples) are compiled. The best one with its compiled registers and spills is shown, next
-to a limit from its bytes: 1.3 times the bytes at 3.0 TB/s, plus 2 us.
+This benchmark measures nothing; published times were measured by their authors. In each space, the model's best
+schedules (by local steps from the best samples) are compiled. The table shows the schedule that is best with the
+registers and spills of its compiled code. Next to it is a limit from the bytes: 1.3 times the time of the bytes at 3.0
+TB/s, plus 2 us.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
-COMPILED = 4  # of each space
+COMPILED = 4  # schedules of each space that are compiled
 SEED = 0
-BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # limit from bytes
+BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # constants of the limit from bytes
 CONVERTING = ("LOP3", "HFMA2", "HADD2", "HMUL2", "PRMT", "SHF", "F2F", "F2FP", "I2F", "I2FP")
 N, K, MANY = 6144, 4096, 4096
-VOCABULARY = 128256  # of Llama 3
+VOCABULARY = 128256  # size of Llama 3's vocabulary
 PUBLISHED = {
     "64 experts, m 65536, bf16": "DeepGEMM: 657 to 670 TFLOP/s on an H200, 256 experts of 4096 x 6144 (TileOPs#1567)",
     "cross entropy, 8192 rows": "quack: about 3.0 TB/s on an H100 from 65k columns on: 701 us",
@@ -47,16 +48,16 @@ PUBLISHED = {
     "and 131072 columns (Liger-Kernel#1422)",
     "cache append, 1 token, 32 heads of each": "6.92 us on an H100, without norm (vllm#52363)",
 }
-"""Times of the best public kernel, measured by its authors; shapes and GPUs may differ as stated."""
+"""Times of the best public kernel, measured by its authors. If shape or GPU differ, the text says so."""
 
 
 def whole_tiles(rows: int, groups: int, tile: int = 128) -> int:
-    """Return the rows of the tiles of groups whose sizes decrease as 1, 1/2, 1/3, ...
+    """Return the number of rows that the tiles of all groups cover, if sizes of groups decrease as 1, 1/2, 1/3, ...
 
     Args:
-        rows: Rows of all groups.
+        rows: Total number of rows in all groups.
         groups: Number of groups.
-        tile: Rows of a tile; the last tile of a group is partial, but takes as long.
+        tile: Rows of a tile. The last tile of a group is partial, but takes as long as a full one.
     """
     shares = [1 / (group + 1) for group in range(groups)]
     ends = [round(rows * sum(shares[: group + 1]) / sum(shares)) for group in range(groups)]
@@ -82,7 +83,7 @@ def problems() -> dict[str, Problem]:
         found[f"decode, batch 4, cache of {cache or 'f16'}"] = DecodeAttention(
             batch=4, heads=32, kv_heads=8, entries=128, page=64, cache=cache
         )
-    found["attention, 256 queries behind 16384 keys"] = Attention(1, 8, 8, 256, 16384, causal=1)
+    found["attention, 256 queries after 16384 keys"] = Attention(1, 8, 8, 256, 16384, causal=1)
     found["attention, 8 heads, 2048 positions"] = Attention(1, 8, 8, 2048, causal=1)
     found["attention, 32 heads, 8192 positions"] = Attention(1, 32, 8, 8192, causal=1)
     for m in (32768, 65536):
@@ -113,7 +114,7 @@ def problems() -> dict[str, Problem]:
 
 @dataclass(frozen=True)
 class Estimated:
-    """The best compiled schedule of a problem: seconds of the model, and its main loop."""
+    """The best compiled schedule of a problem, with its estimated seconds and its main loop."""
 
     seconds: float
     registers: int
@@ -121,12 +122,12 @@ class Estimated:
 
     @property
     def converting(self) -> int:
-        """Number of instructions of the main loop that unpack words or convert types."""
+        """Number of instructions in the main loop that unpack words or convert types."""
         return sum(i.opcode.partition(".")[0] in CONVERTING for i in self.loop)
 
 
 def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
-    """Return the best of the model's first schedules, compiled. Raises ValueError if none compiles."""
+    """Compile the model's first schedules and return the best. Raises ValueError if none compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     estimates, best = AnalyticEstimates(problem, usable, on), None

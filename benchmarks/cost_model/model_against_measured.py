@@ -1,8 +1,8 @@
 """Compare the time model with measured matmuls: ``python -m benchmarks.cost_model.model_against_measured FOLDER``.
 
 FOLDER has the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``). The model's constants may only be
-fitted to ``a100_mm.txt`` and ``h100_mm.txt``; the other files evaluate it. Evaluated are f16 and bf16 matmuls of
-contiguous operands whose n and k are multiples of 8, timed one launch at a time.
+fitted to ``a100_mm.txt`` and ``h100_mm.txt``; the other files serve for evaluation. f16 and bf16 matmuls of contiguous
+operands are evaluated if n and k are multiples of 8. The recorder timed one launch at a time.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 
 FITTED = ("a100_mm", "h100_mm")
-# Constants of the recording machines rather than of the GPUs, fitted to the files FITTED.
+# Constants that describe the recording machines, not the kind of GPU. They were fitted to the files FITTED.
 ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel between two events
-# Sustained f16 flop/s within the power limit: cuBLAS reaches at most 249 and 693 TFLOP/s in FITTED, and others exceed
-# this on the same GPUs. Between two launches the recorder clears L2 (256 MB, about 120 us), and the chip does no
+# Sustained f16 FLOP/s within the power limit. In FITTED, cuBLAS reaches at most 249 and 693 TFLOP/s; other sources
+# report more for these GPUs. Between two launches the recorder clears L2 (256 MB, about 120 us), and the GPU does no
 # arithmetic.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
-BF16_ENERGY = 0.915  # energy of a bf16 flop relative to f16, whose significands have 11 bits instead of 8
-# GPUs on which results that do not fit in L2 are written without overlap. Seen only on H100; the cause is unknown.
+BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; significands have 8 and 11 bits
+# GPUs on which writing a result that does not fit in L2 overlaps with nothing. Observed only on H100; the cause is
+# unknown.
 WRITES_WAIT = ("h100",)
-SHARPNESS = 4.0  # with which the power limit and the time without it make a bound: an assumption
-BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))  # seconds of the fastest configuration
+SHARPNESS = 4.0  # exponent that combines the time at the power limit with the time without it; assumed, not fitted
+# limits of the second table's columns: seconds of the fastest configuration
+BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Quality of the model on n problems, [n] each.
+    """Quality of the model on n problems. Each array has shape [n].
 
-    It has the rank correlation with the measured times; the regret of its first choice and of the best of its first
-    five (0.1: 10% slower than the fastest; predicted ties in the worst order); and predicted over measured time of the
-    fastest configuration, whose seconds are ``best``.
+    ``rank`` is the rank correlation of predicted and measured times. ``first`` and ``first_five`` are the regret of the
+    model's first choice and of the best of its first five (0.1: 10% slower than the fastest; configurations with equal
+    predictions are ordered slowest first). ``ratio`` is the predicted over the measured time of the fastest
+    configuration, whose measured seconds are ``best``.
     """
 
     rank: FloatArray
@@ -57,20 +60,21 @@ class Judged:
 
 
 def comparable(recorded: Recorded) -> bool:
-    """Return True if the model is evaluated on this matmul."""
+    """Return True if this matmul is part of the evaluation."""
     p = recorded.problem
     contiguous = recorded.strides == (p.k, 1, p.n, 1)
     return p.a in ("f16", "bf16") and contiguous and p.n % 8 == 0 and p.k % 8 == 0
 
 
 def predicted(recorded: Recorded) -> FloatArray:
-    """Return the seconds of each configuration, launched alone between two events on the recording machine."""
+    """Predict each configuration's seconds for a single launch between two events on the recording machine."""
     return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
 
 
 def as_recorded(problem: Matmul, chip: Device, works: Sequence[CostCounts]) -> FloatArray:
-    """Return the seconds of kernels for ``problem``, launched as the recording machine launched Triton's."""
-    analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))  # the power limit is applied below
+    """Predict the seconds of kernels for ``problem``, launched in the way in which the recorder launched Triton's."""
+    # without the power limit, which is applied below
+    analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))
     free = analysis.seconds - LAUNCH_SECONDS
     if chip.name in WRITES_WAIT:
         written = max(0, problem.m * problem.n * problem.out_dtype.bytes - chip.l2_bytes) / chip.dram_bandwidth
@@ -93,7 +97,7 @@ def judge(problems: Sequence[Recorded]) -> Judged:
 
 
 def lines(name: str, judged: Judged) -> list[str]:
-    """Return a row of the first table, followed by rows of the second table."""
+    """Return a row of the first table and a row of the second table."""
     first = (
         f"| {name} | {len(judged.best)} | {np.median(judged.rank):.3f} | {np.quantile(judged.rank, 0.1):.3f} | "
         f"{100 * np.median(judged.first):.1f}% | {100 * np.quantile(judged.first, 0.9):.1f}% | "

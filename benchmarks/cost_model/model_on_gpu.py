@@ -1,11 +1,11 @@
 """Compare the time model with autosched's GPU measurements: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
 
-FILE has recordings (``measurements.trials.recording``); by default the installed ones. Each problem has a row: the
-number of timed schedules, the rank correlation of predicted and measured times, the median of measured over predicted,
-and how much slower the model's first choice and the best of its first eight are than the fastest schedule. Schedules
-with equal predictions are ordered slowest first. The last row has the means of all problems. A schedule has the median
-of its measurements, and the compiler's registers and spills if known. ``--program`` selects a tile program (FILE or
-FILE:NAME).
+FILE has recordings (``measurements.trials.recording``). Default: the installed recordings. The table has a row for each
+problem: the number of timed schedules, the rank correlation of predicted and measured times, the median ratio of
+measured to predicted time, and how much slower the model's first choice and the best of its first eight choices are
+than the fastest schedule. Schedules with equal predictions are ordered slowest first. The last row has the means over
+all problems. The time of a schedule is the median of its measurements. The model uses the compiler's registers and
+spills if known. ``--program`` selects a tile program (FILE or FILE:NAME).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
-LEAST_SCHEDULES = 3  # schedules of a problem, for a rank correlation
-FIRST = 8  # number of the model's choices of which the fastest is compared with the fastest of all
-Key = tuple[str, str]  # a problem's key, and a device
+LEAST_SCHEDULES = 3  # minimum number of a problem's schedules for a rank correlation
+FIRST = 8  # the fastest of so many first choices of the model is compared with the fastest schedule
+Key = tuple[str, str]  # (key of a problem, device)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Schedules of one problem on one device, with the median of their measured seconds, and the predictions."""
+    """Schedules of one problem on one device, with median measured seconds and predicted seconds."""
 
     problem: Problem
     device: str
@@ -49,7 +49,7 @@ class Measured:
 
     @property
     def figures(self) -> tuple[float, float, float, float]:
-        """Return the rank correlation, measured over predicted, and the losses of the first and of the first FIRST."""
+        """Rank correlation, median of measured / predicted, loss of the first choice, loss of the best of FIRST."""
         return (
             rank_correlation(self.predicted, self.seconds),
             float(np.median(self.seconds / self.predicted)),
@@ -59,7 +59,7 @@ class Measured:
 
     @property
     def row(self) -> str:
-        """Return its row of the table."""
+        """The problem's row of the table."""
         return f"| {described(self.problem)} | {self.device} | {len(self.schedules)} | {_cells(*self.figures)} |"
 
 
@@ -77,9 +77,9 @@ def described(problem: Problem) -> str:
 
 
 def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
-    """Return the model's quality for the schedules of each problem, and the number of problems left out.
+    """Return measured and predicted times by problem, and the number of problems left out.
 
-    Recordings of programs that are not loaded are omitted, and those with too few schedules of this version.
+    A problem is left out if its tile program is not loaded, or if it has too few schedules of this version.
     """
     groups: dict[Key, dict[Schedule, list[Trial]]] = {}
     for trial in trials:
@@ -101,7 +101,7 @@ def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured 
             if row.counts is None:
                 continue
             work = row.counts(problem, row.config(problem, schedule, chip), chip)
-        except (ValueError, KeyError):  # not in this version's space
+        except (ValueError, KeyError):  # the schedule is not in this version's space
             continue
         used = next((r.measurement.resources for r in trials if r.measurement.resources), None)
         registers, spilled = (None, 0) if used is None else ([used.registers], _spilled(used))

@@ -1,10 +1,11 @@
-"""The time model's ranking of MoE configurations that won on GPUs, in the tuner's own space.
+"""Rank MoE configurations that were fastest on GPUs, by the time model, within the space of their tuner.
 
-``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` with the folders of configurations of an
-installed vLLM and SGLang, whose tuners have the same space. Files for the second matmul only (``_down``) are skipped.
-Each entry was the fastest of up to 1,920 configurations. Its percentile is the share of valid configurations that the
-model ranks before it: 0 is the first choice, and 50 is chance. Files do not contain the hidden size and top-k. These
-are taken from the public model with these experts and this intermediate size if one is known, else 4096 and 8.
+``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` takes the folders of configurations of an
+installed vLLM and SGLang, whose tuners have the same space. Files for only the second matmul (``_down``) are skipped.
+Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of valid
+configurations that the model ranks before it. The first choice has the percentile 0, and random ranking gives 50 on
+average. The files lack the hidden size and top-k. These come from a public model with the same number of experts and
+intermediate size if one is known, else they are 4096 and 8.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from autosched.integrations.config_files.files import read_folder
 from autosched.integrations.config_files.layer import Layer
 from autosched.integrations.config_files.tuning.layer_counts import SPACE, estimated_seconds, tuner_space
 
-# Hidden size and top-k by the number of experts; if that is ambiguous, also by the whole intermediate size.
+# Public models by (experts, intermediate size): (hidden size, top-k). Size 0 matches any other intermediate size.
 MODELS = {
     (8, 14336): (4096, 2), (8, 16384): (6144, 2), (128, 768): (2048, 8), (128, 1536): (4096, 8), (8, 0): (4096, 2),
     (16, 0): (5120, 1), (32, 0): (2880, 4), (60, 0): (2048, 4), (64, 0): (2048, 6), (72, 0): (2048, 8),
     (128, 0): (2048, 8), (160, 0): (5120, 8), (256, 0): (7168, 8), (257, 0): (7168, 8), (384, 0): (7168, 8),
     (512, 0): (2048, 10), (1, 0): (4096, 1), (2, 0): (4096, 1),
 }  # fmt: skip
-GOAL = 15.0  # in the median
+GOAL = 15.0  # maximum median percentile of a group
 TYPES = ("", "fp8_w8a8", "int8_w8a8", "int8_w8a16")
 USUAL = {"num_warps": 4, "num_stages": 3}
 
 
 def model_of(experts: int, intermediate: int) -> tuple[int, int]:
-    """Return the hidden size and top-k."""
+    """Return hidden size and top-k of the model with these experts."""
     for ranks in (1, 2, 4, 8, 16):
         if (experts, intermediate * ranks) in MODELS:
             return MODELS[experts, intermediate * ranks]
@@ -49,10 +50,10 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Winner:
-    """An entry in the tuner's space.
+    """An entry of a file: the fastest configuration of a tuner's space.
 
-    ``percentile`` is its position there. ``behind`` is its seconds over those of the model's first choice, less one.
-    ``narrow`` is true if its tiles have at most 32 columns.
+    ``percentile`` is its rank by the model, in percent of the space. ``behind`` is the fraction by which its estimated
+    seconds exceed those of the model's first choice. ``narrow`` is True if its tiles have at most 32 columns.
     """
 
     percentile: float
@@ -60,11 +61,11 @@ class Winner:
     narrow: bool
 
 
-Winners = dict[tuple[str, str], list[Winner]]  # by device and type
+Winners = dict[tuple[str, str], list[Winner]]  # (device, type): winners
 
 
 def winners(folder: Path, format: Format) -> tuple[Winners, int]:
-    """Return the winners, and the number of entries that do not fit by the model."""
+    """Return the winners, and the number of entries that do not fit on the device according to the model."""
     found: Winners = defaultdict(list)
     unfit = 0
     for file in read_folder(folder, format)[0]:
@@ -75,7 +76,8 @@ def winners(folder: Path, format: Format) -> tuple[Winners, int]:
         layer = Layer(name.experts, hidden, name.n, min(top_k, name.experts), name.dtype, name.block_shape)
         space = tuner_space(layer)
         for entry in file.entries:
-            if entry.fault or not space:  # scales that the tuner's depths do not divide
+            # invalid entry, or none of the tuner's tile depths divides the blocks of the scales
+            if entry.fault or not space:
                 continue
             config = dict(entry.config)
             winner = {key: config.get(key, USUAL.get(key, 1)) for key in SPACE}
@@ -94,7 +96,7 @@ def winners(folder: Path, format: Format) -> tuple[Winners, int]:
 
 
 def table(found: Winners, unfit: int) -> list[str]:
-    """Return the lines of a folder's table."""
+    """Return the lines of the table for one folder."""
     everything = [w for ws in found.values() for w in ws]
     rows = [(row, kind, ws) for (row, kind), ws in sorted(found.items())] + [("**all**", "", everything)]
     return [
@@ -106,7 +108,7 @@ def table(found: Winners, unfit: int) -> list[str]:
             for row, kind, ws in rows
         ),
         "",
-        f"{unfit} further entries do not fit by the model.",
+        f"{unfit} further entries do not fit on the device, according to the model.",
         "",
     ]
 
@@ -141,30 +143,31 @@ def page(vllm: Path, sglang: Path) -> str:
         f"{platform.machine()} cores without a GPU, with the files of vLLM {_version('vllm')} and SGLang "
         f"{_version('sglang')}.",
         "",
-        "- *Percentile*: the share of valid configurations that the model ranks before the winner. 0 is the first "
-        "choice, and 50 is chance.",
-        "- *Behind the first choice*: how much longer the model's estimate of the winner is than that of the model's "
-        "first choice (median).",
-        "- The model is the one for all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the "
+        "- *Percentile*: the share of valid configurations that the model ranks before the winner "
+        "(0: the winner is the model's first choice; 50: expected by chance).",
+        "- *Behind the first choice*: by how much the winner's estimated time exceeds that of the model's first "
+        "choice (median).",
+        "- The model is the general one for Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the "
         "work of a block is computed from the sizes",
         "  (`autosched/integrations/config_files/tuning/layer_counts.py`).",
-        "- Only one constant was fitted to these files, to those of B200: the overhead of an iteration with tcgen05, "
-        "386 cycles (with wgmma it is 86 cycles).",
-        "- The files do not contain the hidden size and top-k. These are taken from public models where known.",
+        "- One constant was fitted to the files for B200: the overhead of an iteration with tcgen05, 386 cycles (86 "
+        "cycles with wgmma).",
+        "- The files lack the hidden size and top-k. These come from public models if known.",
         "",
         "## vLLM",
         "",
         *table(*of_vllm),
         "## SGLang",
         "",
-        "Only the folder for one version of Triton, without files for the second matmul only.",
+        "Only the folder for one version of Triton was used, without files for only the second matmul.",
         "",
         *table(*of_sglang),
         f"## Groups with a median percentile above {GOAL:.0f}",
         "*Narrow* winners have tiles of at most 32 columns.",
         "",
         "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time.",
-        "  So the model ranks half of the space before a winner whose estimate is a few percent too long.",
+        "  If the estimate of a winner is a few percent too long, the model therefore ranks half of the space before "
+        "it.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
         "  For these, the model counts more reads of L2 but no advantage.",

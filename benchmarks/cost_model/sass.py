@@ -1,7 +1,8 @@
-"""Machine code of kernels: ``python -m benchmarks.cost_model.sass matmul --device h200``, or ``... kernel.json``.
+"""Inspect machine code: ``python -m benchmarks.cost_model.sass matmul --device h200``, or ``... kernel.json``.
 
-No GPU is needed. An operator selects its golden kernels (``tests/golden``); a file is one document with ``problem``,
-``template`` and ``schedule``, like golden kernels. Instructions are per warp and iteration of the main loop.
+No GPU is needed. The name of an operator selects the operator's golden kernels (``tests/golden``). A file has one
+document with ``problem``, ``template`` and ``schedule``, in the format of golden kernels. Instructions are counted per
+warp and iteration of the main loop.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Looked:
-    """The compiled kernel: its resources, and its main loop."""
+    """A compiled kernel, with its resources and its main loop."""
 
     case: Case
     resources: Resources
@@ -54,7 +55,7 @@ class Looked:
 
 
 def read(path: Path, chip: str | None = None) -> Case:
-    """Return the kernel of a file, for the device ``chip`` or the file's own. Raises ValueError, OSError."""
+    """Return the kernel of a file for the device ``chip``, by default the file's device. Raises ValueError, OSError."""
     try:
         data = json.loads(path.read_text())
         problem, name, schedule = problem_from_json(data["problem"]), data["template"], data["schedule"]
@@ -66,7 +67,7 @@ def read(path: Path, chip: str | None = None) -> Case:
 
 
 def look(cases: Sequence[Case]) -> Iterator[Looked]:
-    """Compile and disassemble. Raises ValueError for a kernel that does not compile, and the tools' own errors."""
+    """Compile and disassemble a kernel. Raises ValueError if it does not compile, and errors of the tools."""
     with CompilePool() as pool:
         for case in cases:
             result = pool.compile(case.kernel, case.arch)
@@ -77,7 +78,7 @@ def look(cases: Sequence[Case]) -> Iterator[Looked]:
 
 
 def table(rows: Sequence[Looked]) -> str:
-    """Markdown."""
+    """Return the table as Markdown."""
     head = ("kernel", "arch", "registers", "spilled bytes", "instructions", "of a turn", *_COLUMNS)
     head += ("bytes loaded by a lane", "instructions a byte", "barrier to arithmetic")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -94,7 +95,7 @@ def table(rows: Sequence[Looked]) -> str:
 def cases(names: Sequence[str], chip: str | None) -> list[Case]:
     """Return the kernels named by the arguments.
 
-    Raises ValueError for a name that is neither an operator nor a file.
+    Raises ValueError for an argument that is neither an operator nor a file.
     """
     known = {row.name for row in operators()}
     found: list[Case] = []

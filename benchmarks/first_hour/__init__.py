@@ -1,1 +1,1 @@
-"""README's steps on a fresh machine, each with its time."""
+"""Time the steps that README describes on a fresh machine."""

@@ -2,9 +2,9 @@
 
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
-Commands are taken from the README of the commit. CPU seconds (user and system, with all child processes) are comparable
-between runs, unlike wall-clock seconds on a busy machine. ``silence`` is the longest time without output. With
-``--dependencies``, a folder of installed packages, only autosched is installed.
+Commands are taken from the README of the commit. CPU seconds include user and system time of all child processes.
+Unlike wall-clock seconds, they are comparable between runs on a busy machine. ``silence`` is the longest time without
+output. With ``--dependencies``, a folder of installed packages, only autosched is installed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def run_step(name: str, command: Sequence[str], folder: Path, environment: dict[
 
 
 def shown(clone: Path, beginning: str) -> list[str]:
-    """Return the words of the first README command with this prefix. Raises ValueError if there is none."""
+    """Return the words of the first README command with this prefix. Raises ValueError if there is no such command."""
     for line in (clone / "README.md").read_text("utf-8").splitlines():
         command = line.removeprefix("$ ")
         if command.startswith(beginning):
@@ -138,10 +138,11 @@ def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str,
 
 
 def take_dependencies(environment: Path, dependencies: Path) -> None:
-    """Let a new environment import the packages installed in a folder."""
+    """Make the packages that are installed in a folder importable in a new environment."""
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    if (dependencies / "nvidia").is_dir():  # its libraries are searched for in the environment itself
+    # link to the folder: its shared libraries are looked up inside the environment
+    if (dependencies / "nvidia").is_dir():
         (site / "nvidia").symlink_to(dependencies / "nvidia")
 
 

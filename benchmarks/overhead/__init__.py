@@ -1,1 +1,1 @@
-"""Overhead of autosched: calls, trials, the store."""
+"""Measure the overhead of autosched's calls, trials and database."""

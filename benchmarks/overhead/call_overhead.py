@@ -1,13 +1,14 @@
-"""Measure the CPU time of calling a tuned kernel, beyond a raw cupy launch, and the cold start of a process.
+"""Measure the overhead of calling a tuned kernel compared with a raw cupy launch, and the cold start of a process.
 
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
-The driver is simulated (``gpu/simulated_driver.py``). Rounds of each way of calling alternate. The overhead is the
-median over the rounds of the difference from the raw launch; the difference of the minima is less affected by other
-processes.
+The driver is simulated (``gpu/simulated_driver.py``). Rounds of the different kinds of calls alternate. The overhead of
+a kind is the median, over the rounds, of its time minus that of the raw launch. The difference of the minima is also
+printed, as other processes affect it less.
 
-A cold start is a new process that has imported cupy: from ``import autosched`` to a callable kernel, with the answer
-and the cubin in the cache. The very first start, which queries the database and compiles, is reported separately.
+A cold start is measured in a new process that has imported cupy: from ``import autosched`` until the kernel can be
+called. The result of the look-up and the cubin are in the cache. The very first start, which queries the database and
+compiles, is reported separately.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = False) -> None:
-    """Add a trial on h200 to a database, like tune.
+    """Add a trial on h200 to a database, as ``tune`` would.
 
     Args:
         path: The database.
-        problem: Its problem.
-        of: Kernel template of its schedule, which has no workspaces.
-        clustered: Whether the schedule has clusters of several blocks.
+        problem: Problem of the trial.
+        of: Kernel template of the schedule; it must have no workspaces.
+        clustered: True for a schedule with clusters of several blocks.
     """
     from datetime import UTC, datetime
 
@@ -83,7 +84,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
     row, kernel_template = device("h200"), template(of)
     schedules = kernel_template.space(problem, row).sample(64, 0)
     generated = ((schedule, kernel_template.kernel(problem, schedule, row)) for schedule in schedules)
-    # A kernel without workspaces, which the simulated driver does not support.
+    # Choose a kernel without workspaces: the simulated driver does not support workspaces.
     schedule = next(
         schedule
         for schedule, kernel in generated
@@ -111,7 +112,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
 
 def started(path: str) -> tuple[float, float]:
     """Return the wall and CPU seconds of a cold start in a separate process."""
-    compiled = str(Path(path).parent / "compiled")  # Python's own bytecode cache, as for an installed package
+    compiled = str(Path(path).parent / "compiled")  # with Python's bytecode cache, as for an installed package
     env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     run = subprocess.run([sys.executable, "-c", _START, path], capture_output=True, text=True, check=True, env=env)
@@ -121,7 +122,7 @@ def started(path: str) -> tuple[float, float]:
 
 
 def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, float]]:
-    """Return the seconds of each way of calling beyond a raw launch: the median over the rounds, and between minima."""
+    """Return the overhead of each kind of call: the median over the rounds, and the difference of the minima."""
     from benchmarks.gpu.simulated_driver import SimulatedDriver, launch
 
     sys.modules["cupy"] = cp = SimulatedDriver()  # type: ignore[assignment]
@@ -152,7 +153,7 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
 def in_turns(
     ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
 ) -> dict[str, tuple[float, float]]:
-    """Return the seconds by which the first of each pair is slower: the median over the rounds, and between minima."""
+    """Return by how many seconds the first of each pair is slower: median over rounds, and difference of minima."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (ours, base) in ways.items():
@@ -164,7 +165,7 @@ def in_turns(
 
 
 def seconds(call: Callable[[], Any], calls: int) -> float:
-    """Return the CPU seconds of a call."""
+    """Return the CPU seconds per call."""
     began = time.thread_time()
     for _ in range(calls):
         call()
@@ -173,18 +174,19 @@ def seconds(call: Callable[[], Any], calls: int) -> float:
 
 def shown(results: dict[str, Any]) -> str:
     """Return the tables of the results page."""
-    lines = ["| call | beyond a raw launch, median | between the least |", "|---|---|---|"]
+    lines = ["| call | overhead, median | overhead, from the minima |", "|---|---|---|"]
     lines += [
         f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in results["calls"].items()
     ]
     first, *cold = results["starts"]
     walls, cpus = [wall for wall, _ in cold], [cpu for _, cpu in cold]
-    lines += ["", "| start of a process | median | least | processor time, least |", "|---|---|---|---|"]
+    lines += ["", "| start of a process | median | minimum | CPU time, minimum |", "|---|---|---|---|"]
     lines.append(
-        f"| answer and cubin in the cache | {statistics.median(walls) * 1e3:.0f} ms | {min(walls) * 1e3:.0f} ms "
+        f"| looked-up schedule and cubin in the cache | {statistics.median(walls) * 1e3:.0f} ms | "
+        f"{min(walls) * 1e3:.0f} ms "
         f"| {min(cpus) * 1e3:.0f} ms |"
     )
-    lines.append(f"| the first of all | {first[0] * 1e3:.0f} ms | | {first[1] * 1e3:.0f} ms |")
+    lines.append(f"| first start | {first[0] * 1e3:.0f} ms | | {first[1] * 1e3:.0f} ms |")
     return "\n".join([*lines, "", f"Load average {results['load']:.1f}."])
 
 

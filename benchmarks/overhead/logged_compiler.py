@@ -1,4 +1,4 @@
-"""The compile worker, which logs the start and end of each compile to the file AUTOSCHED_COMPILE_LOG."""
+"""The compile worker, extended to log start and end of each compilation to the file AUTOSCHED_COMPILE_LOG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for the CUDA driver (``stand_in_driver.cpp``), whose launches return at once."""
+"""A fake CUDA driver (``stand_in_driver.cpp``), whose launches return immediately."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SOURCE = Path(__file__).parent / "stand_in_driver.cpp"
 
 
 def compiled_stand_in(folder: Path, name: str = DRIVER) -> Path:
-    """Compile the stand-in into a folder.
+    """Compile the fake driver into a folder.
 
-    A process that has loaded it uses it as its driver, because it has the same library name. Raises RuntimeError
-    without a C++ compiler.
+    The library has the name of the real driver, so a process that has loaded it uses it as the driver. Raises
+    RuntimeError without a C++ compiler.
     """
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
-        raise RuntimeError("the stand-in for the driver needs a C++ compiler: install g++")
+        raise RuntimeError("the fake driver needs a C++ compiler: install g++")
     path = folder / name
     command = [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-Wl,-soname,{name}"]
     command += [str(_SOURCE), "-o", str(path), "-ldl"]

@@ -1,5 +1,5 @@
-// In place of the CUDA driver, and of torch's function that returns the current stream. Launches are handed to a
-// listener; a tensor map holds its address and a digest of all else that it was encoded from.
+// A fake CUDA driver, with a replacement for torch's function that returns the current stream. Launches are passed to a
+// listener. A tensor map holds the address of its array and a digest of its other attributes.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using Listener = int (*)(const void* config, void* function, void** parameters, 
 std::atomic<Listener> listener{nullptr};
 std::atomic<void*> stream{nullptr};
 std::atomic<bool> replaces{true};
-thread_local void* contexts[8];  // a stack; none at first
+thread_local void* contexts[8]; // stack of current contexts, empty at first
 thread_local int depth = 0;
 
 struct Map {
@@ -29,7 +29,7 @@ struct Map {
 void mix(std::uint64_t& hash, std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; }
 }  // namespace
 
-// How the bindings find functions: the newest of each name.
+// cuda.bindings look up functions by this call: return the newest version of the function.
 API int cuGetProcAddress_v2(const char* name, void** to, int, std::uint64_t, int* status) {
   static void* const self = [] {
     Dl_info found;
@@ -62,11 +62,11 @@ API int cuDeviceGetName(char* name, int size, int) { return std::snprintf(name, 
 API int cuDeviceTotalMem_v2(std::size_t* bytes, int) { return *bytes = 150'000'000'000, 0; }
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {  // CUdevice_attribute
-    case 16: *value = 132; break;          // multiprocessors
-    case 38: *value = 60 << 20; break;     // L2
-    case 75: *value = 9; break;            // compute capability
+    case 16: *value = 132; break;          // number of SMs
+    case 38: *value = 60 << 20; break;     // bytes of L2
+    case 75: *value = 9; break;            // major compute capability
     case 76: *value = 0; break;
-    case 97: *value = 227 << 10; break;    // shared memory of a block
+    case 97: *value = 227 << 10; break;    // maximum shared memory of a block
     default: *value = 0;
   }
   return 0;
@@ -82,7 +82,7 @@ API int cuCtxGetDevice(int* device) {
   return *device = static_cast<int>(reinterpret_cast<std::uintptr_t>(contexts[depth - 1]) - 0x1000), 0;
 }
 
-// Libraries are named by their bytes, functions by their library and name.
+// Handles: equal libraries (by their bytes) and equal functions (by library and name) get the same handle.
 namespace {
 std::mutex registry;
 std::map<std::string, int> libraries, functions;
@@ -116,7 +116,7 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
 API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int, std::size_t) { return *blocks = 1, 0; }
 API int cuOccupancyMaxActiveClusters(int* clusters, void*, const void*) { return *clusters = 6, 0; }
 
-// Memory that is never touched.
+// Allocations return addresses that are never accessed.
 namespace {
 std::atomic<std::uintptr_t> free_memory{0x7F00'0000'0000};
 int allocate(std::uintptr_t* to, std::size_t bytes) { return *to = free_memory.fetch_add((bytes + 511) / 512 * 512), 0; }

@@ -3,10 +3,10 @@
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
 
-Creates a database of so many trials (2.3 GB for a million), and times ``Store.best``, ``Database.best`` and opening
-with a look-up (medians of 200), both for an unchanged database and after a recent commit. ``--load`` also loads all
-trials of one problem. ``--merge`` merges two databases that share half of their problems instead. Prints JSON with CPU
-times (``_cpu``) and wall-clock times.
+Creates a database of the given number of trials (2.3 GB for a million). Times ``Store.best``, ``Database.best``, and
+opening the database with a look-up (medians of 200), for an unchanged database and right after a commit. ``--load``
+also loads all trials of one problem. With ``--merge``, two databases that share half of their problems are merged
+instead. Prints JSON with CPU times (``_cpu``) and wall-clock times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BATCH = 10_000
 
 
 def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]:
-    """Return a database of ``trials`` random trials of ``problems`` problems, whose numbers begin at ``first``."""
+    """Return a database with ``trials`` random trials of ``problems`` problems, numbered from ``first`` on."""
     random, h200 = Random(1 + first), device("h200")
     made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
@@ -48,7 +48,7 @@ def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]
         for start in range(0, trials, _BATCH):
             rows = []
             for i in range(start, min(trials, start + _BATCH)):
-                turn = i // problems  # the valid schedules come first, and are the fastest
+                turn = i // problems  # only the first schedules are valid; give these the shortest times
                 seconds = random.uniform(1e-5, 2e-5) * (1 if turn < len(schedules) else 10)
                 schedule = schedules[turn % len(schedules)]
                 if turn >= len(schedules):
@@ -106,7 +106,7 @@ def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
 
 
 def look_ups(path: Path, one: Matmul) -> dict[str, float]:
-    """Measure look-ups in an unchanged database, and right after commits, when answers are not cached."""
+    """Measure look-ups in an unchanged database, and right after commits, when results are not cached."""
     found: dict[str, float] = {}
     for state in ("at_rest", "being_written"):
         store, database = Store.open(path, create=False), Database(path)
@@ -118,7 +118,7 @@ def look_ups(path: Path, one: Matmul) -> dict[str, float]:
 
 
 def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
-    """Return the second database into the first; half of their problems are the same, with other times."""
+    """Merge the second of two databases into the first, and return its times. Half of the problems occur in both."""
     fill(folder / "mine.db", trials, problems)
     fill(folder / "theirs.db", trials, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:

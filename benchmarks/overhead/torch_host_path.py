@@ -1,10 +1,11 @@
-"""Measure the host time of torch operators, from the call to the driver's launch function, which returns immediately.
+"""Measure the host time of torch operators, up to and including a driver's launch function that returns immediately.
 
     python -m benchmarks.overhead.torch_host_path [--rounds 200] [--calls 500] [--json]
 
-No GPU is needed: CPU tensors are treated as GPU tensors, and the driver is a stand-in (``stand_in_driver.cpp``). Each
-operator runs from the table in C++, and in Python with ``cuda.core`` and ``cuda.bindings``, next to ``torch.matmul`` of
-tiny CPU matrices. Their rounds alternate in one process. Reported are the median and the minimum of CPU times.
+No GPU is needed: CPU tensors are treated as GPU tensors, and the driver is fake (``stand_in_driver.cpp``). Each
+operator is launched from the table in C++, and also in Python with ``cuda.core`` and ``cuda.bindings``. For comparison,
+``torch.matmul`` multiplies tiny CPU matrices. Rounds of all kinds of calls alternate in one process. The median and the
+minimum of CPU times are reported.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore")
         sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
         stand_in = compiled_stand_in(Path(folder))
-        ctypes.CDLL(str(stand_in))  # before any module looks for the driver
+        ctypes.CDLL(str(stand_in))  # load the fake driver before any module loads the real one
         times = measured(str(stand_in), Path(folder), options.rounds, options.calls)
     print(json.dumps(times) if options.json else shown(times))
     return 0
 
 
 def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, list[float]]:
-    """Return seconds of a call in each round, by the way of calling."""
+    """Return the seconds per call in each round, for each kind of call."""
     import torch
 
     plain = tuple(torch.ones(64, 64, dtype=torch.float16) for _ in range(2))
@@ -58,7 +59,7 @@ def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, 
     rows = torch.ones(4, 512)
     with operators(stand_in, folder) as (table, in_python):
         ways: dict[str, Callable[[], Any]] = {
-            "torch.matmul of 4 x 4 on the CPU, result included": lambda: torch.matmul(*tiny),
+            "torch.matmul of 4 x 4 on the CPU, including the allocation of the result": lambda: torch.matmul(*tiny),
             "torch.clone of 4 x 4 on the CPU": lambda: torch.clone(tiny[0]),
         }
         for name, its in (("table", table), ("Python", in_python)):
@@ -79,7 +80,7 @@ def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, 
 
 @contextmanager
 def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the operators launched from the table, and the same ones in Python; tensors are those of GPU 0."""
+    """Yield the operators with launches from the table, and in Python. Tensors count as tensors of GPU 0."""
     import torch
 
     import autosched

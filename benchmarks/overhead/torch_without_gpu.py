@@ -1,4 +1,4 @@
-"""A torch without CUDA whose CPU tensors count as GPU tensors: to time the code before a launch."""
+"""Make torch treat CPU tensors as GPU tensors, to time the host code before a launch without a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cpu_tensors_as_cuda() -> Iterator[None]:
     with (
         mock.patch.object(torch.Tensor, "is_cuda", property(lambda _: True), create=True),
         mock.patch.object(torch.cuda, "current_stream", lambda index: default),
-        # called by torch.accelerator.current_stream, which is not replaced
+        # torch.accelerator.current_stream, which is not replaced, calls this function
         mock.patch.object(torch._C, "_accelerator_getStream", _default_stream),
     ):
         yield

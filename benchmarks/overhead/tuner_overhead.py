@@ -5,13 +5,14 @@
 
 Three searches of an f16 matmul for h200, with an SQLite database:
 
-1. The runner responds immediately, so that all time is the tuner's (goal: under 10 ms per trial). Each
-   repeat is a new process without caches.
-2. NVRTC compiles into an empty cache, and measurements sleep in the worker process. Reported is the share of
-   the time in which the compilers are busy (goal: over 90 %).
-3. The same trials with a full cache and an empty database: the share in which the measuring side is busy (over 80 %).
+1. The runner responds immediately, so that only the tuner takes time (goal: under 10 ms per trial). Each repeat is a
+new process without caches.
+2. NVRTC compiles into an empty cache, and measurements sleep in the worker process. The share of the time during which
+the compilers are busy is reported (goal: over 90 %).
+3. The same trials run with a full cache and an empty database. The share of the time during which the measuring process
+is busy is reported (goal: over 80 %).
 
-The first and the last are repeated, and the best result counts, because other load only makes them worse.
+The first and the last search are repeated, and the best result counts, because other load can only make results worse.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Instant:
     name, provenance = "instant", Provenance.MEASURED
 
     def describe(self) -> str:
-        return "backend instant: made-up times"
+        return "backend instant: fake times"
 
     def fingerprint(self) -> dict[str, str]:
         return {"device": "h200"}
@@ -78,7 +79,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
     made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
-    made.ask(0)  # one-time costs (tables of the space, libraries) are not measured
+    made.ask(0)  # pay one-time costs (tables of the space, libraries) before the clock starts
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
@@ -108,7 +109,7 @@ def pipeline(
     os.environ[COMPILE_LOG] = str(compile_log)
     with CompilePool(CompileCache(cache), workers=workers, worker_module=COMPILER) as pool:
         runner = CudaRunner(H200, pool, worker_module=MODULE, worker_env=environment)
-        runner.fingerprint()  # starts the worker
+        runner.fingerprint()  # start the worker before the measurement
         before = measured(compile_log)
         seconds, _, ok = tune(runner, folder / "a.db", name, trials, seed)
         runner.close()
@@ -134,7 +135,9 @@ def main() -> int:
         prog="python -m benchmarks.overhead.tuner_overhead", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--trials", type=int, default=160)
-    parser.add_argument("--repeats", type=int, default=3, help="repeats of the first and last search; the best counts")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="repeats of the first and last search; the best result counts"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--measure-ms", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -169,10 +172,10 @@ def main() -> int:
         return 0
     best = report["cached"]
     print(f"load average {report['load']:.1f} on {report['cpus']} cores, {given.trials} trials of {given.sampler}")
-    print(f"the tuner's own time: {report['overhead_ms']:.1f} ms a trial", end="")
-    print(f" ({report['overhead_processor_ms']:.1f} ms of processor time)")
+    print(f"the tuner's own time: {report['overhead_ms']:.1f} ms per trial", end="")
+    print(f" ({report['overhead_processor_ms']:.1f} ms of CPU time)")
     print(f"compiling: {compiled['seconds']:.1f} s, compilers busy {100 * compiled['compiling_busy']:.1f} %")
-    print(f"cached:    {best['seconds']:.1f} s, measuring side busy {100 * best['measuring_busy']:.1f} %")
+    print(f"cached:    {best['seconds']:.1f} s, measuring process busy {100 * best['measuring_busy']:.1f} %")
     return 0
 
 

@@ -1,1 +1,1 @@
-"""Measure the error rates of the check of tuned kernels."""
+"""Measure how often ``autosched check`` reports wrong verdicts."""

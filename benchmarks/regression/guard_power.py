@@ -3,11 +3,12 @@
     python -m benchmarks.regression.guard_power FOLDER [--runs 300] [--entries 100] [--seed 0] [--json]
 
 FOLDER has Kernel Tuner caches (.json or .json.gz) with the raw ``times`` of every configuration. A run checks random
-configurations from the fastest tenth of one file, by the procedure that is used on a GPU. Times are drawn either
-independently, or in order: consecutive recorded times, which include the drift of the recording.
-``benchmarks/results/guard_power.md`` explains the method. In addition, the check compares an entry and its control (the
-next configuration) with their times at tuning: *unsettled* is the share of unchanged entries that this makes uncertain,
-and *told* the share that it detects if a driver slows entry and baseline, but not the control.
+configurations from the fastest tenth of one file, by the procedure that is used on a GPU. Times are sampled from the
+recorded ones, either independently or in order. In order means consecutive recorded times, which include the drift of
+the recording. ``benchmarks/results/guard_power.md`` explains the method. The check also compares an entry and its
+control (the next configuration) with their times at tuning. *unsettled* is the share of unchanged entries that this
+comparison makes uncertain. *told* is the share of entries for which it detects a driver that slows entry and baseline,
+but not the control.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-QUIET = 0.01  # noise of equal programs below which small slowdowns should be found
+QUIET = 0.01  # if equal programs differ by less than this, the check should find small slowdowns
 LEAST_REPEATS = 5
-TUNED_ROUNDS = 100  # rounds of the re-measurement at the end of tuning
+TUNED_ROUNDS = 100  # number of rounds in the paired timing at the end of tuning
 DRIVER = 0.05
-PROGRAMS = 3  # per round: baseline, candidate, baseline again
+PROGRAMS = 3  # programs timed in a round: baseline, candidate, baseline again
 
 
 @dataclass(frozen=True)
 class Result:
-    """Figures of one file, way of drawing, and slowdown.
+    """Figures for one file, one kind of sampling (``drawn``), and one slowdown.
 
-    ``false_alarms`` is the number of runs that report an unchanged entry as slower. ``found`` of the ``slowed`` entries
-    were found; for ``found_quiet`` and ``slowed_quiet`` the noise is below QUIET. ``settled`` counts unchanged entries
-    that the pairs report as same or faster. Of these, ``unsettled`` become uncertain by the times at tuning, and
-    ``told`` detect a driver that slows entry and baseline.
+    ``false_alarms`` is the number of runs that report an unchanged entry as slower. ``slowed`` entries were slowed, and
+    the check found ``found`` of these. ``slowed_quiet`` and ``found_quiet`` count only entries whose noise is below
+    QUIET. ``settled`` counts unchanged entries that the paired times show as same or faster. The times at tuning make
+    ``unsettled`` of the settled entries uncertain. For ``told`` of them, they reveal a driver that slows entry and
+    baseline.
     """
 
     file: str
@@ -70,7 +72,7 @@ class Result:
 
 
 def recorded(path: Path) -> list[Record]:
-    """Return the repeats of every configuration of a Kernel Tuner cache that ran, in seconds, fastest first."""
+    """Return the repeated times of every working configuration in a Kernel Tuner cache, in seconds, fastest first."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         cache = json.load(file)["cache"].values()
@@ -84,7 +86,7 @@ def _ran(entry: dict[str, Any]) -> bool:
 
 
 class Noise:
-    """Draws times for one entry from its recorded times ``record`` and those of its ``control``."""
+    """Samples times for one entry from its recorded times (``record``) and the recorded times of its ``control``."""
 
     def __init__(self, record: Record, control: Record, slowdown: float, drawn: str, rng: np.random.Generator) -> None:
         self.record, self.control, self.slowdown, self.drawn, self.rng = record, control, slowdown, drawn, rng
@@ -105,12 +107,12 @@ class Noise:
         return Times(tuple(taken[:, 0]), tuple(taken[:, 1] * (1 + self.slowdown)), tuple(taken[:, 2]), control)
 
     def tuned(self) -> tuple[Timing, Timing]:
-        """Return the times of the entry and of its control at tuning."""
+        """Return simulated times of the entry and of its control at tuning."""
         of_entry, of_control = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
         return Timing.of(of_entry), Timing.of(of_control)
 
     def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make ``found`` uncertain; ``driver`` is the slowdown since then."""
+        """Return True if the times at tuning make the result ``found`` uncertain. ``driver``: slowdown by a driver."""
         of_entry, of_control = self.tuned()
         of_entry = Timing(*(t / (1 + driver) for t in (of_entry.median, of_entry.p25, of_entry.p75)), of_entry.count)
         assert found.control is not None
@@ -121,7 +123,7 @@ class Noise:
 def simulate(
     records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
 ) -> Result:
-    """Simulate ``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
+    """Simulate ``runs`` checks of ``entries`` entries each. With a slowdown, a tenth of them are slowed."""
     limits, effort, rng = SlowdownLimits(), ComparisonEffort(seconds=math.inf), np.random.default_rng(seed)
     false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
     for _ in range(runs):

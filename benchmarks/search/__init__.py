@@ -1,1 +1,1 @@
-"""Measure the quality and speed of the search."""
+"""Measure how good and how fast searches are."""

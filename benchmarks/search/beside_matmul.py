@@ -1,6 +1,7 @@
-"""Compare the tile program of matmul with the hand-written template: best schedule of each by the time model.
+"""Compare matmul's tile program with the hand-written template, by the estimated time of each one's best schedule.
 
-Both spaces are searched in the same way: random schedules, then steps to better neighbours of the best ones.
+Both spaces are searched in the same way: random schedules are sampled, and the best are improved by steps to
+neighbours.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STARTS, STEPS = 6, 40
 
 
 def best(template: KernelTemplate, problem: Matmul, where: Device, samples: int) -> tuple[Schedule, float]:
-    """Return the fastest schedule found, and its seconds."""
+    """Return the fastest schedule that the search finds, and its estimated seconds."""
     space = template.space(problem, where)
     seconds: dict[Schedule, float] = {}
 
@@ -73,13 +74,12 @@ def main() -> None:
         print(rows[-1], flush=True)
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
-        "# matmul as a tile program, compared with the hand-written template\n\n"
+        "# Matmul as a tile program, compared with the hand-written template\n\n"
         f"`python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, {today}, "
         f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
-        "Times are estimates of the time model for the best schedule found in each space. Each search improves random "
-        "schedules by steps to faster neighbours.\n"
-        "The last column states how blocks share `k` in the program's best schedule (*split 1*: they do not share "
-        "it).\n\n"
+        "Times are estimates of the time model for the best schedule found in each space.\n"
+        "A search starts from random schedules and improves the best ones by steps to faster neighbours.\n"
+        "The last column states how blocks divide `k` in the program's best schedule (*split 1*: not at all).\n\n"
         "| problem | template | program | program / template | k of the program |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows) + "\n",
         "utf-8",

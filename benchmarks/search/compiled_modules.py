@@ -1,8 +1,8 @@
-"""Count the modules of a matmul's best schedules: schedules with equal code are compiled once.
+"""Count the compiled modules of a matmul's best schedules. Schedules with equal code share a module.
 
 ``python -m benchmarks.search.compiled_modules [--device D] [--schedules N]`` takes the schedules with the shortest
-estimates for two bf16 matmuls, 4096 x 4096 x 4096 and 4096 x 6144 x 4096, and counts their launches and modules.
-Nothing is compiled.
+estimates for two bf16 matmuls, 4096 x 4096 x 4096 and 4096 x 6144 x 4096. It counts how many different launches and
+modules these schedules have. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def counts(problem: Matmul, target: Device, schedules: int) -> tuple[int, int, i
 
 
 def main() -> int:
-    """Write the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h100")
     parser.add_argument("--schedules", type=int, default=300, choices=range(1, BEST + 1), metavar=f"1..{BEST}")

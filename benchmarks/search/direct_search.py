@@ -2,10 +2,10 @@
 
     python -m benchmarks.search.direct_search [--trials 64] [--only NAME ...]
 
-Both are ``autosched.tune`` with a new database, including set-up and full verification of the winner: with default
-options, and with ``--trials``. CPU seconds are those of the process and its children. The emulator is already built,
-and no kernel is cached. Writes ``benchmarks/results/direct_search.md`` after each problem. Goal: never slower than the
-trials, and less CPU time.
+Both searches call ``autosched.tune`` with a new database, the direct search with default options and the other one with
+``--trials``. Times include set-up and full verification of the winner. CPU seconds include child processes. The
+emulator is already built, and no kernel is cached. Writes ``benchmarks/results/direct_search.md`` after each problem.
+Goal: the direct search finds schedules that are never slower, and takes less CPU time.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def searched(case: Case, trials: int | None) -> Search:
 
 @contextmanager
 def _only_the_emulator(folder: Path) -> Iterator[None]:
-    """Use a cache in ``folder`` that contains the built emulator but no kernels."""
+    """Use a cache in ``folder`` that contains the compiled emulator but no kernels."""
     check_ready()
     built = [path for path in cache_folder().iterdir() if path.suffix != ".program"]
     (folder / "emulator").mkdir()
@@ -112,15 +112,14 @@ def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
     """Return a Markdown page."""
     lines = [
         f"# Direct search of the time model compared with {trials} trials",
-        "Without a GPU, `tune` searches the time model directly. This page compares the result with the best of "
-        f"{trials} compiled trials.",
+        "Without a GPU, `tune` searches the time model directly. This page compares its result with the best of "
+        f"{trials} compiled trials of the sampler.",
         "",
         f"`python -m benchmarks.search.direct_search`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
         f"shared {platform.machine()} cores without a GPU.",
         "Times of the best schedules are estimates of the time model, with the registers and spills of the compiled "
         "kernel.",
-        "CPU seconds are those of the whole search, including the full verification of the winner. No kernel came "
-        "from the cache.",
+        "CPU seconds cover the whole search, including the full verification of the winner. No kernel was cached.",
         "",
         f"| problem | GPU | best, direct | best, {trials} trials | CPU, direct | CPU, trials | compiled, direct |",
         "|---|---|---:|---:|---:|---:|---:|",

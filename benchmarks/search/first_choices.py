@@ -1,9 +1,10 @@
-"""Compare first choices of the time model for the matmuls of ``benchmarks.gpu.problems`` with NVIDIA's heuristics.
+"""Compare the time model's first choices with NVIDIA's heuristics, for the matmuls of ``benchmarks.gpu.problems``.
 
-``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is measured: a
-choice is the first proposal of the sampler ``bayes`` over all templates. ``--compile`` compiles each choice and reports
-spills, wgmma that ptxas serialises, and CPU time. The nearest legal schedule to the CUTLASS configuration of
-nvMatmulHeuristics (``pip install 'autosched[heuristics]'``, NVIDIA's licence) is estimated by autosched's time model.
+``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is measured. A
+choice is the first schedule that the sampler ``bayes`` proposes among all templates. ``--compile`` compiles each
+choice. It reports spills, wgmma instructions that ptxas serialises, and CPU time. nvMatmulHeuristics proposes a CUTLASS
+configuration (``pip install 'autosched[heuristics]'``, NVIDIA's licence). The time model estimates the legal schedule
+that is nearest to this configuration.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _TCGEN05 = ("tcgen05_matmul", "tcgen05_matmul_transposed")
 _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
-# Its proposals for a B200 are only shown: tcgen05 configurations are not converted to autosched's schedules.
+# Proposals of nvMatmulHeuristics for a B200 are only printed: tcgen05 configurations cannot be converted to schedules.
 LIBRARY_NAMES = {**nvidia_heuristics.GPUS, "b200": "B200"}
 
 
 def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
-    """Return the sampler's first guess, and the seconds that the model predicts for it."""
+    """Return the sampler's first proposal, and the seconds that the time model predicts for it."""
     usable = templates_for(problem, on)
     (schedule,) = BayesSampler(usable.space(problem, on), 0, estimates=AnalyticEstimates(problem, usable, on)).ask(1)
     return schedule, predicted_seconds(usable, problem, [schedule], on)[0]
@@ -45,7 +46,7 @@ def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
 def theirs(problem: Matmul, on: Device) -> Configuration | None:
     """Return the first configuration of nvMatmulHeuristics.
 
-    None if it is not installed or does not know the problem.
+    Returns None if nvMatmulHeuristics is not installed or does not support the problem.
     """
     name = LIBRARY_NAMES.get(on.name)
     if name is None or not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem.a, problem.precision):
@@ -54,7 +55,7 @@ def theirs(problem: Matmul, on: Device) -> Configuration | None:
 
 
 def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
-    """Return the predicted seconds of the nearest schedule in our space; None if there is none."""
+    """Return the predicted seconds of autosched's nearest schedule to the configuration; None without one."""
     if on.name not in nvidia_heuristics.GPUS:
         return None
     usable = templates_for(problem, on)
@@ -66,8 +67,8 @@ def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> fl
 class CompiledChoice:
     """Compilation of a first choice.
 
-    It has the bytes of spills, whether ptxas serialises its wgmma (C7515), and the CPU seconds of this process for
-    NVRTC and ptxas.
+    ``seconds`` are CPU seconds that NVRTC and ptxas take. The other fields tell how many bytes are spilled, and whether
+    ptxas serialises wgmma instructions (warning C7515).
     """
 
     name: str
@@ -155,7 +156,7 @@ def _named(configuration: Configuration) -> str:
 
 
 def main() -> int:
-    """Write the table. Exit status 2 if the arguments are invalid."""
+    """Print the table. Exit status 2 if the arguments are invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
@@ -171,7 +172,7 @@ def main() -> int:
         name = f"{purpose} {problem.m}x{problem.n}x{problem.k} {problem.a}"
         try:
             schedule, seconds = first_choice(problem, on)
-        except ValueError as error:  # no template of autosched supports it on this device
+        except ValueError as error:  # no template supports the problem on this device
             print(f"| {name} | none: {error} | | | |", flush=True)
             continue
         if arguments.compile:

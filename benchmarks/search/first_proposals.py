@@ -26,7 +26,7 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
-    """Return the template of the first proposal, and the seconds of this process that it took.
+    """Return the template of the first proposal, and the CPU seconds until this proposal.
 
     Raises:
         ValueError: No template computes the problem.
@@ -38,7 +38,7 @@ def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
 
 
 def main() -> int:
-    """Write the table, followed by the worst row of each problem."""
+    """Print the table, followed by the worst row of each problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
     arguments = parser.parse_args()

@@ -1,9 +1,10 @@
-"""Helion's searches on a recorded space, by the classes that Helion documents for other kernels and providers.
+"""Run Helion's searches on a recorded space, through Helion's documented interfaces for other kernels.
 
-The recording becomes a Helion config space with one tunable per parameter: a power of two, a position among the values,
-or an enumeration for text. Helion's own settings (warps, stages, ...) are constant. A combination that is not recorded
-is an ``InvalidConfig`` and costs nothing, and random configurations are drawn from the recorded ones. A search that
-ends before the budget is followed by another one with the next seed, for which known configurations cost nothing.
+The recording is converted to a Helion config space with one tunable per parameter: a power of two, an index into the
+values, or an enumeration for text. Helion's own settings (warps, stages, ...) are constant. A combination that is not
+recorded is an ``InvalidConfig`` and does not count as an evaluation. Random configurations are sampled from the
+recorded ones. If a search ends before the budget is used, another search starts with the next seed. Configurations that
+were already evaluated do not count again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SEARCHES = {
     "helion_lfbo_quick": (LFBOTreeSearch, "quick"),
     "helion_pattern": (PatternSearch, "full"),
 }
-RESTARTS = 20  # maximum consecutive searches that find nothing new
+RESTARTS = 20  # maximum number of consecutive searches that visit no new configuration
 
 
 class BudgetSpent(Exception):
@@ -51,25 +52,26 @@ class OptimumFound(Exception):
 
 
 class Tunables:
-    """Parameters of a recording as Helion's fragments, and configurations as schedules."""
+    """Convert parameters of a recording to Helion's fragments, and Helion's configurations to schedules."""
 
     def __init__(self, table: Table) -> None:
         (self._parameters,) = table.parameters.values()
         self._kernel = table.kernel
         self.recorded = list(table.measurements)
         self.by_values = {self._values(schedule): schedule for schedule in self.recorded}
-        legal = self.config(self.recorded[0])  # the defaults of the fragments must be a legal configuration
+        # Helion starts from the defaults of the fragments, so these must be a legal configuration
+        legal = self.config(self.recorded[0])
         self.fragments = {_name(p): _fragment(p, legal[_name(p)]) for p in self._parameters}
 
     def _values(self, schedule: Schedule) -> tuple[Any, ...]:
         return tuple(_value(p, schedule[p.name]) for p in self._parameters)
 
     def schedule(self, config: Mapping[str, Any]) -> Schedule | None:
-        """Return the recorded schedule of a configuration; None if there is none."""
+        """Return the recorded schedule of a configuration; None if the configuration is not recorded."""
         return self.by_values.get(tuple(config.get(_name(p)) for p in self._parameters))
 
     def config(self, schedule: Schedule) -> dict[str, Any]:
-        """Return the values of the tunables."""
+        """Return the values of the tunables for a schedule."""
         return {_name(p): value for p, value in zip(self._parameters, self._values(schedule), strict=True)}
 
 
@@ -98,7 +100,7 @@ def _value(parameter: Parameter, value: Value) -> Any:
 
 
 class RecordedGeneration(ConfigGeneration):  # type: ignore[misc]
-    """Draws random configurations from the recorded ones."""
+    """Generates random configurations by sampling recorded ones."""
 
     def random_flat(self) -> Any:
         base = super().default_flat()
@@ -114,7 +116,7 @@ class RecordedGeneration(ConfigGeneration):  # type: ignore[misc]
 
 
 class RecordedSpec(ConfigSpec):  # type: ignore[misc]
-    """Config space of a recording."""
+    """Helion's config space for a recording. Configurations that are not recorded are invalid."""
 
     def __init__(self, tunables: Tunables) -> None:
         super().__init__(
@@ -133,7 +135,7 @@ class RecordedSpec(ConfigSpec):  # type: ignore[misc]
 
 
 class RecordedKernel:
-    """The part of a kernel that a search uses. Nothing is compiled."""
+    """Replacement for a Helion kernel, with only the attributes that a search uses. Nothing is compiled."""
 
     configs: Sequence[Any] = ()
 
@@ -174,7 +176,7 @@ class RecordedKernel:
 
 
 def _fixed(spec: RecordedSpec) -> dict[str, Any]:
-    """Return Helion's own settings at their defaults."""
+    """Return Helion's own settings with their default values."""
     generation = ConfigGeneration(spec)
     names = {name: where for name, (where, _) in generation._key_to_flat_indices.items() if where}
     flat = generation._fragment_default_flat()
@@ -182,7 +184,7 @@ def _fixed(spec: RecordedSpec) -> dict[str, Any]:
 
 
 class RecordedProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Answers with recorded times. ``args`` are the table, the list of visits, and the budget."""
+    """Benchmark provider that returns recorded times. ``args`` are the table, the list of visits, and the budget."""
 
     mutated_arg_indices = ()
 
@@ -214,11 +216,11 @@ class RecordedProvider(BenchmarkProvider):  # type: ignore[misc]
 
 
 def _no_kernel(*arguments: Any) -> None:
-    """Stand in for a compiled function."""
+    """Replace a compiled kernel, which a search never calls."""
 
 
 def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedule]:
-    """Yield the schedules that one of Helion's searches measures, each once, until the budget is spent."""
+    """Yield each schedule that a Helion search measures for the first time, until the budget is used."""
     its, effort = SEARCHES[method]
     visited: dict[Schedule, None] = {}
     spec = RecordedSpec(Tunables(table))
@@ -235,9 +237,9 @@ def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedu
             kernel = RecordedKernel(spec, effort, seed * budget + restart)
             np.random.seed(seed * budget + restart)
             options = its.get_kwargs_from_profile(profile, kernel.settings)
-            options.pop("initial_population_strategy", None)  # there are no earlier runs to start from
+            options.pop("initial_population_strategy", None)  # disabled: there are no earlier runs from which to start
             search = Recorded(kernel, (table, visited, budget), **options)
-            search.final_selection = None  # it times the finalists on the GPU
+            search.final_selection = None  # disabled: it would time the finalists on the GPU
             search._benchmark_provider_cls = RecordedProvider
             try:
                 search.autotune(skip_cache=True)

@@ -1,12 +1,13 @@
-"""Run the default search in the spaces of the built-in templates, with the time model instead of a GPU.
+"""Run the default search in the spaces of the built-in templates. The time model takes the place of a GPU.
 
     python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200]
         [--families F ...]
 
-The time of a schedule is the time model's with 2% random noise per measurement; the sampler does not use the model. The
-reference is the best of ``--reference`` random schedules and of all searches, without noise. A family is an operator
-with its first problem of ``benchmarks/gpu/problems.py``; families without cost counts are skipped. The goal is within
-2% of the reference. Writes ``benchmarks/results/own_spaces.md``.
+The measured time of a schedule is the time model's estimate with 2% random noise; the sampler does not use the model.
+The reference is the best schedule among ``--reference`` random ones and those of all searches, by its time without
+noise. A family is an operator with its first problem of ``benchmarks/gpu/problems.py``; families without cost counts
+are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
+``benchmarks/results/own_spaces.md``.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from search_spaces.templates.template import TemplateSet
 NOISE = 0.02
 GOAL = 0.02
 RESULTS = Path(__file__).parents[1] / "results"
-_PART = 1000  # random schedules whose times are estimated together
+_PART = 1000  # number of random schedules whose times are estimated in one call
 
 
 @dataclass(frozen=True)
 class Family:
     """Results for a family of problems.
 
-    ``gaps`` are, for each search, how much slower its choice is than the reference. ``seconds`` are the sampler's own
-    CPU seconds for a proposal.
+    ``gaps`` has for each search how much slower its choice is than the reference. ``seconds`` are the sampler's CPU
+    seconds per proposal.
     """
 
     name: str
@@ -95,9 +96,10 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
 def search(
     log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
-    """Return ``log_seconds`` of the schedule with the best measurement after each trial, and the sampler's CPU seconds.
+    """Return the noise-free ``log_seconds`` of the best measured schedule after each trial, and CPU seconds.
 
-    A schedule of infinite time is reported as a failure, others with noise.
+    CPU seconds are those of the sampler. A schedule with infinite time is reported as a failure. Other times are
+    reported with noise.
     """
     rng = np.random.default_rng([seed, 1])
     fastest, spent = math.inf, 0.0
@@ -128,7 +130,8 @@ def report(found: Sequence[Family], trials: int, reference: int, repeats: int, c
         "# Searches in autosched's own spaces",
         f"`python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
         f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} {platform.machine()} cores without a GPU.",
-        f"Times are those of the time model for {chip} with {NOISE:.0%} noise. The sampler does not know the model.",
+        f"Times are estimates of the time model for {chip} with {NOISE:.0%} noise. The sampler does not know the "
+        "model.",
         f"The *gap* is how much slower the best schedule after {trials} trials is than the best known schedule.",
         f"The best known schedule is the best one among {reference:,} random schedules and the schedules of all "
         "searches.",
@@ -145,7 +148,7 @@ def report(found: Sequence[Family], trials: int, reference: int, repeats: int, c
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search in every family and write the page."""
+    """Search the space of every family and write the page."""
     known = families()
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.search.own_spaces", description="Searches in autosched's own spaces."

@@ -1,11 +1,11 @@
-"""Measure the CPU time of a proposal by the default sampler, in a space of 10^13 schedules and in a recorded one.
+"""Measure the default sampler's CPU time per proposal, in a space of 10^13 schedules and in a recorded space.
 
     python -m benchmarks.search.proposal_time [--trials 400] [--part 100] [--device h200] [--recording FILE]
 
-The large space has all valid schedules, without pruning rules, of the first matmul of ``benchmarks/gpu/problems.py``.
-Times are those of the time model, which the sampler does not use. ``--recording`` is a Kernel Tuner cache to search as
-well. Prints the mean CPU time per trial of each ``--part`` trials; set-up is separate. Goals: under 100 ms in the large
-space, and 30 ms at 20,000 schedules.
+The large space has all valid schedules of the first matmul in ``benchmarks/gpu/problems.py``, without pruning rules.
+Times come from the time model, which the sampler does not use. ``--recording`` names a Kernel Tuner cache that is also
+searched. Prints the mean CPU time per trial for each ``--part`` consecutive trials, and set-up separately. Goals: under
+100 ms in the large space, and under 30 ms in a space of 20,000 schedules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Judge = Callable[[Schedule], Measurement]
 
 
 def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[float]:
-    """Return the CPU seconds of each trial of one search; the first includes the sampler's set-up."""
+    """Return the CPU seconds of each trial in one search. The first trial includes the sampler's set-up."""
     spent = []
     began = time.process_time()
     made = sampler(DEFAULT, space, seed=seed)
@@ -51,7 +51,7 @@ def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[
 
 
 def unpruned(chip: Device) -> tuple[UnionSpace, Judge]:
-    """Return the space of all valid schedules of a matmul, and their times by the analytic model."""
+    """Return the space of all valid schedules of a matmul, and a table of their times by the analytic model."""
     problem = matmuls()[0][1]
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     space = UnionSpace([member.valid for member in templates.space(problem, chip).members.values()])
@@ -69,7 +69,7 @@ def unpruned(chip: Device) -> tuple[UnionSpace, Judge]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search once in each space and print a line for each."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.search.proposal_time", description="What a proposal of the default sampler costs."
+        prog="python -m benchmarks.search.proposal_time", description="CPU time per proposal of the default sampler."
     )
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--part", type=int, default=100)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.process_time()
     space, judge = unpruned(device(given.device))
     space.sample(1, 0)
-    print(f"building the large space: {time.process_time() - began:.1f} s of processor time")
+    print(f"building the large space: {time.process_time() - began:.1f} s of CPU time")
     spaces: list[tuple[str, SearchSpace, Judge]] = [("all valid schedules of a matmul", space, judge)]
     if given.recording is not None:
         table = read_table(given.recording)
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mean = 1e3 * sum(spent) / len(spent)
         print(
             f"{name}, {searched.count():.1e} schedules, {len(spent)} trials: {mean:.1f} ms each, "
-            f"the longest {1e3 * max(spent):.0f} ms; by {given.part} trials {means} ms"
+            f"the longest {1e3 * max(spent):.0f} ms; mean of each {given.part} trials: {means} ms"
         )
     return 0
 

@@ -1,11 +1,11 @@
-"""Simulate the wall-clock time of a search on recorded spaces, including compiling, measuring and proposing.
+"""Simulate the wall-clock time of searches on recorded spaces, including proposals, compilation and measurement.
 
     python -m benchmarks.search.search_clock FOLDER [--files F ...] [--repeats 15] [--cores 2 16]
 
 Each search runs until a schedule reaches 95% of the optimum. A compilation occupies one core for ``--compile-ms``, and
-a measurement the only GPU for ``--measure-ms``; a proposal takes the sampler's CPU time on this machine. ``bayes`` with
-the in-flight limit of ``tune`` is compared with ``evolution`` in batches of 16, where a batch is proposed and compiled
-while the previous one is measured.
+a measurement occupies the only GPU for ``--measure-ms``. A proposal takes the sampler's CPU time on this machine. Two
+searches are compared: ``bayes`` with the in-flight limit of ``tune``, and ``evolution`` in batches of 16. A batch is
+proposed and compiled while the previous batch is measured.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from measurements.tables.table import Table
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
 
-MOST = 1500  # evaluations of a search
-BATCH = 16  # of the searcher with batches
+MOST = 1500  # maximum number of evaluations in a search
+BATCH = 16  # candidates per batch of ``evolution``
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Machine:
 
     def __init__(self, cores: int, costs: Costs) -> None:
         self._costs = costs
-        self._compilers = [0.0] * cores  # time at which each becomes free
+        self._compilers = [0.0] * cores  # for each compiler, the time at which it becomes free
         self._gpu = 0.0
 
     def finish(self, proposed: float) -> float:
-        """Return the time at which the next candidate, proposed at that time, is measured."""
+        """Return the time at which a candidate that was proposed at time ``proposed`` has been measured."""
         compiled = max(heapq.heappop(self._compilers), proposed) + self._costs.compile
         heapq.heappush(self._compilers, compiled)
         self._gpu = max(self._gpu, compiled) + self._costs.measure
@@ -63,7 +63,7 @@ class Machine:
 
 
 class Searcher:
-    """A sampler, and the simulated time while it proposes and waits. It only knows completed results."""
+    """A sampler with a simulated clock, which advances while the sampler proposes or waits for results."""
 
     def __init__(self, table: Table, space: UnionSpace, name: str, cores: int, costs: Costs, seed: int) -> None:
         self._table = table
@@ -72,7 +72,8 @@ class Searcher:
         self.now = 0.0
         self.reported = 0
         self.proposed = 0
-        self.out: deque[tuple[float, Schedule]] = deque()  # time of measurement, and the candidate
+        # pending candidates, each with the time at which its measurement completes
+        self.out: deque[tuple[float, Schedule]] = deque()
 
     def propose(self, n: int) -> float:
         """Propose ``n`` more candidates, and return the time per proposal."""
@@ -85,11 +86,11 @@ class Searcher:
         return spent / max(len(schedules), 1)
 
     def wait(self) -> None:
-        """Wait until the next candidate is measured."""
+        """Advance the clock until the next candidate has been measured."""
         self.now = max(self.now, self.out[0][0])
 
     def near(self) -> float | None:
-        """Report completed results to the sampler, and return the time at which they came NEAR the optimum."""
+        """Report completed results to the sampler. Return the time of the first result NEAR the optimum, or None."""
         while self.out and self.out[0][0] <= self.now:
             done, schedule = self.out.popleft()
             measurement = self._table.measurements[schedule]
@@ -102,7 +103,7 @@ class Searcher:
 
 
 def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
-    """Return simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
+    """Search like ``tune``. Return simulated seconds (infinite if never) and evaluations until NEAR the optimum."""
     while made.proposed < MOST:
         free_slots = in_flight.size(made.reported) - len(made.out)
         if free_slots > 0:
@@ -121,9 +122,9 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
 
 
 def batches(made: Searcher, size: int) -> tuple[float, int]:
-    """Return the same searcher with batches: a batch is proposed while the previous one is measured.
+    """Search in batches. Return the same values as ``stream``.
 
-    The previous batch's results are unknown at that time.
+    A batch is proposed while the previous one is measured, so the results of the previous batch are still unknown.
     """
     made.propose(size)
     while made.out and made.proposed < MOST:
@@ -137,7 +138,7 @@ def batches(made: Searcher, size: int) -> tuple[float, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate and print."""
+    """Run the simulations and print the table."""
     parser = argparse.ArgumentParser(description="Time to 95% of the optimum, by a simulated clock.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
@@ -157,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"a measurement {given.measure_ms:g} ms. {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU.\n"
     )
-    print("| recording | cores | evolution, batches of 16 | bayes, as it is | ratio |\n|---|---:|---:|---:|---:|")
+    print("| recording | cores | evolution, batches of 16 | bayes, as in tune | ratio |\n|---|---:|---:|---:|---:|")
     for cores in given.cores:
         ratios = []
         for file in files:

@@ -1,15 +1,16 @@
-"""The search methods that ``search_quality`` compares.
+"""Search methods that ``search_quality`` compares.
 
 - ``bayes``, ``evolution``, ``tpe``, ``random``: autosched's samplers, one trial at a time.
 - ``kt_*``: strategies of Kernel Tuner in its simulation mode, with default options and seeded generators, except for
   some options of ``diff_evo`` and ``bayes_opt``.
-- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler; the latter is multivariate, over positions.
-  Unrecorded configurations cost nothing, up to DRAWS proposals per evaluation of the budget. They are reported as
-  pruned to the former and as failed to the latter, whichever gave better results.
-- ``xgboost_bootstrap``: a simple baseline of five small models on resampled trials, which tries the configuration with
-  the largest mean plus deviation.
-- ``helion_lfbo``, ``helion_lfbo_quick``, ``helion_pattern``: Helion's LFBO tree search with full and quick effort, and
-  its pattern search (``helion_search``).
+- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler, over values or (multivariate) over indices of
+values. Unrecorded configurations do not count as evaluations, but there are at most DRAWS proposals per evaluation.
+They are reported as pruned to the categorical sampler and as failed to the ordinal one, because this gave the best
+results.
+- ``xgboost_bootstrap``: a simple baseline: five small models are trained on resampled trials, and the configuration
+with the largest predicted mean plus deviation is tried.
+- ``helion_lfbo``, ``helion_lfbo_quick``, ``helion_pattern``: Helion's LFBO tree search with full and with quick effort,
+and Helion's pattern search (``helion_search``).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
-DRAWS = 10  # 1 in 37 combinations of the recording gemm is recorded
-RESTRICTIONS = (  # from the published tuning scripts; the ones that give exactly the recorded configurations are used
+DRAWS = 10  # maximum proposals per evaluation: in the recording gemm, only 1 in 37 combinations is recorded
+RESTRICTIONS = (  # sets from published tuning scripts; a recording uses the set that gives exactly its configurations
     (),
     (
         "KWG % KWI == 0",
@@ -97,7 +98,7 @@ class Job:
 
 
 def run(job: Job) -> tuple[Job, Search]:
-    """Run one search by the method's name."""
+    """Run one search with the method that the job names."""
     table, _ = _loaded(job.file)
     visit: Callable[[Table, Job], Iterator[Schedule]]
     if job.method in OURS:
@@ -119,7 +120,7 @@ def run(job: Job) -> tuple[Job, Search]:
         timing = table.measurements[schedule].timing
         best = best if timing is None else max(best, table.best_seconds / timing.median)
         quality.append(best)
-        if best == 1.0:  # the optimum was found
+        if best == 1.0:  # optimum reached: the remaining evaluations cannot improve the quality
             quality += [best] * (job.budget - len(quality))
         if len(quality) == job.budget:
             break
@@ -142,7 +143,7 @@ def _ours(table: Table, job: Job) -> Iterator[Schedule]:
 
 @lru_cache(maxsize=1)
 def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
-    """Return a cache as plain JSON, which Kernel Tuner reads, and its contents other than the configurations."""
+    """Return a cache as uncompressed JSON text for Kernel Tuner, and its parsed contents without the configurations."""
     text = gzip.decompress(Path(file).read_bytes()).decode()
     document = json.loads(text)
     names = document["tune_params_keys"]
@@ -153,7 +154,7 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Return the restrictions that give the recorded configurations. Raises ValueError if there are none."""
+    """Return the restrictions that give exactly the recorded configurations. Raises ValueError if no set does."""
     whole = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in whole], dtype=np.int64)
@@ -163,7 +164,7 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
     for texts in RESTRICTIONS:
         try:
             rules = [parse(text, dict.fromkeys(coded, "int")) for text in texts]
-        except ExpressionError:  # the expression has parameters that this recording does not have
+        except ExpressionError:  # the set is for other kernels: it uses parameters that this recording lacks
             continue
         legal = np.ones(len(whole), dtype=bool)
         for rule in rules:
@@ -178,7 +179,7 @@ def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
 
     text, document = _unpacked(job.file)
     quiet = io.StringIO()
-    random.seed(job.seed)  # Kernel Tuner's strategies use these two random generators
+    random.seed(job.seed)  # Kernel Tuner's strategies use the global generators of random and numpy
     np.random.seed(job.seed)
     with (
         warnings.catch_warnings(),
@@ -243,7 +244,7 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
 
 
 def _helion(table: Table, job: Job) -> Iterator[Schedule]:
-    from benchmarks.search.helion_search import visits  # imports torch
+    from benchmarks.search.helion_search import visits  # lazy: imports torch
 
     return visits(table, job.method, job.seed, job.budget)
 

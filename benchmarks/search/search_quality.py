@@ -3,11 +3,11 @@
     python -m benchmarks.search.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
         [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
 
-FOLDER has Kernel Tuner caches (``*.json.gz``). One evaluation is the first visit of a recorded configuration, failed
-ones included, and every method may only visit recorded configurations. ``search_methods`` describes the methods;
-``M@FILE`` runs a method on one recording, ``M@FILE:N`` N times. Tables and curves are written to ``NAME.{md,json,png}``
-in the folder ``build``. Searches in ``--journal`` are not repeated. A search stops when it has found the optimum.
-Kernel Tuner is the extra ``benchmark``.
+FOLDER has Kernel Tuner caches (``*.json.gz``). One evaluation is the first visit of a recorded configuration, even of
+one that failed. Methods may only visit recorded configurations. ``search_methods`` describes the methods; ``M@FILE``
+runs a method on one recording, ``M@FILE:N`` N times. Tables and curves are written to ``NAME.{md,json,png}`` in the
+folder ``build``. Searches that are already in ``--journal`` are not repeated. A search stops at the optimum. Kernel
+Tuner is installed by the extra ``benchmark``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from autosched.replay.search import NEAR, Search, Searches
 from benchmarks.search.search_methods import METHODS, OURS, Job, run
 
 AFTER = (50, 100, 200)
-RESULTS = Path("build")  # the committed page is its last table
+RESULTS = Path("build")  # only the last table is committed as a results page
 
 
 def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
@@ -69,7 +69,7 @@ def _journal(path: Path | None) -> dict[Key, Search]:
     """Return the searches of a journal.
 
     Raises:
-        ValueError: A complete line is not a search; an incomplete last line is left out.
+        ValueError: A complete line is not a search. An incomplete last line is ignored.
     """
     found = dict[Key, Search]()
     if path is None or not path.exists():
@@ -97,13 +97,13 @@ def _name(file: str) -> str:
 
 
 def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
-    """Return the tables as Markdown: by file {method: its searches}."""
+    """Return the tables as Markdown. ``found`` has the searches of each method, by file."""
     lines = [
         "# Search quality on recorded spaces",
         "",
         "`python -m benchmarks.search.search_quality`, whose docstring explains the procedure and the tuners.",
         f"Up to {repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
-        f"({platform.machine()}), without a GPU: the times are recorded ones.",
+        f"({platform.machine()}), without a GPU: the times are recorded.",
         "",
     ]
     after = [n for n in AFTER if n <= budget] or [budget]
@@ -151,9 +151,10 @@ def _write(
     repeats: int,
     budget: int,
 ) -> str:
-    """Write the table, JSON and curves of finished methods, and return the table.
+    """Write the tables, JSON and curves of all finished methods, and return the tables.
 
-    A method is finished if all its ``planned`` searches are done. Files are named ``path`` with the suffix of each.
+    A method is finished when all its ``planned`` searches are done. Files have the name ``path`` and the suffix of
+    their format.
     """
     from autosched.replay.curves import draw_curves
 
@@ -192,8 +193,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--name", default="search_quality", help="of the written files")
-    parser.add_argument("--journal", type=Path, default=None, help="searches are added here, and not made again")
+    parser.add_argument("--name", default="search_quality", help="base name of the written files")
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        default=None,
+        help="file to which searches are appended; searches in it are not repeated",
+    )
     given = parser.parse_args(arguments)
     files = sorted(Path(given.folder).glob("*.json.gz"))
     if given.files is not None:

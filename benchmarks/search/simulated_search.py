@@ -1,17 +1,18 @@
-"""Simulate whole searches of 10 seconds on a GPU: trials, modules, and the winner's distance from the best schedule.
+"""Simulate searches of 10 seconds on a GPU. Report trials, modules, and how close the winner is to the best schedule.
 
     python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100] [--cpu-time]
 
-All clocks are simulated. The proposing process advances the clock by the CPU time that its work takes on quiet cores
-(SETUP, ESTIMATE, PROPOSAL), so a run gives the same result on any machine. A sampler that became slower per proposal
-would not be noticed, so the measured CPU time is printed next to the counted one; ``--cpu-time`` advances the clock by
-it. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch delays,
-a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the incumbent by the
-code that is used on a GPU (``measurements.runners.cuda.race``). A new module takes COMPILE seconds of a core.
+All clocks are simulated. The process that proposes schedules advances the clock by a count of its work, with the CPU
+times of quiet cores (SETUP, ESTIMATE, PROPOSAL). A run therefore gives the same result on any machine. This count does
+not show if the sampler becomes slower per proposal, so the measured CPU time is printed next to the counted time. With
+``--cpu-time``, the clock advances by the measured time instead. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch
+delays, a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the
+incumbent by the code that is used on a GPU (``measurements.runners.cuda.race``). Compilation of a new module takes
+COMPILE seconds of a core.
 
-The true time of a schedule is the time model's, times deviations that the search does not know: per structure, per
-parameter value and per schedule. The best schedule is the best of SEARCHES searches with the true times, and of
-descents from their results and from the winner.
+The true time of a schedule is the time model's estimate, multiplied by factors that the search does not know: one per
+structure, per parameter value and per schedule. The best schedule is approximated by SEARCHES searches with the true
+times, and by descents from the results of these searches and from the winner.
 """
 
 from __future__ import annotations
@@ -52,24 +53,26 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
-# Standard deviations of log seconds: between structures, between values of a parameter, and between schedules.
+# Standard deviations of the true log seconds per structure, per value of a parameter, and per schedule.
 STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
 SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # mean and deviation of the clock's factor under the power limit
-COMPILE = (0.15, 0.5)  # minimum and maximum seconds of a core, as measured
-START = 0.3  # seconds to start CUDA, at the same time as the search is set up
-# CPU seconds of the proposing process: to import, and to count and sample the space; per estimate; and per proposal.
+COMPILE = (0.15, 0.5)  # minimum and maximum seconds to compile a module, as measured
+START = 0.3  # seconds to start CUDA, in parallel with the set-up of the search
+# CPU seconds of the proposing process: for set-up (imports, counting and sampling the space), per estimate, per
+# proposal.
 SETUP, ESTIMATE, PROPOSAL = 0.9, 0.1e-3, 3e-3
-INPUTS = 0.2  # seconds of the GPU's process to compute the inputs and the reference before its first trial
-LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: to load a module, and to compare the results of a launch
-FINAL = 1.0  # seconds reserved for the final
-SETTLES, STEADY = 6e-3, 4e-3  # seconds of each finalist per round: untimed, then timed
+INPUTS = 0.2  # seconds that the GPU's process takes for inputs and reference before the first trial
+# seconds that the GPU's process takes to load a module, and to check the results of a launch
+LOAD, VERIFY = 0.5e-3, 1.5e-3
+FINAL = 1.0  # seconds reserved for the final timing of the finalists
+SETTLES, STEADY = 6e-3, 4e-3  # seconds that a finalist runs in each round, first untimed, then timed
 COPIES, LIMIT = 4, 1.0
-SEARCHES = 3  # searches with the true times: a single one missed the best schedule in 3 of 40 runs
-HIT = 0.01  # maximum relative distance of a winner from the best known schedule
+SEARCHES = 3  # number of searches with the true times: a single search missed the best schedule in 3 of 40 runs
+HIT = 0.01  # a winner counts as a hit if it is at most this fraction slower than the best known schedule
 
 
 def deviate(seed: int, *what: object) -> float:
-    """Return a standard normal number that only depends on the arguments."""
+    """Return a pseudo-random number from the standard normal distribution, determined by the arguments."""
     bits = zlib.crc32(repr((seed, *what)).encode())
     return statistics.NormalDist().inv_cdf((bits + 0.5) / 2.0**32)
 
@@ -79,15 +82,15 @@ class Truth:
     """True times of one simulated GPU.
 
     Attributes:
-        estimates: Times of the model.
-        seed: Seed of the deviations.
+        estimates: Estimates of the time model.
+        seed: Seed of the factors.
     """
 
     estimates: Estimates
     seed: int
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return the logarithm of the steady seconds of schedules, [n]."""
+        """Return the logarithm of each schedule's seconds in steady state, shape [n]."""
         deviations = np.array([self._deviation(s) for s in schedules])
         found: FloatArray = self.estimates.log_seconds(schedules) + deviations
         return found
@@ -104,7 +107,7 @@ class Truth:
 
 
 def structure_of(schedule: Schedule) -> tuple[object, ...]:
-    """Return the parameters with the largest effect on a kernel, and their values."""
+    """Return the template and the parameters with the largest effect, with their values."""
     wanted = ("tile_", "stages", "consumer_warpgroups", "cluster_")
     return (schedule.template, *(item for item in schedule.items if item[0].startswith(wanted)))
 
@@ -114,8 +117,8 @@ class SimulatedGpu:
     """The process that times candidates, on a virtual GPU.
 
     Attributes:
-        truth: Gives each schedule its kernel.
-        seed: Seed of delays.
+        truth: True times, from which the virtual kernel of a schedule is made.
+        seed: Seed of launch delays.
     """
 
     truth: Truth
@@ -130,7 +133,7 @@ class SimulatedGpu:
         self.timer = LaunchTimer(gpu.cupy, gpu.stream, gpu.state, gpu, gpu.host)  # type: ignore[arg-type]
 
     def raced(self, schedule: Schedule, rule: RaceRule) -> float:
-        """Return the seconds of a schedule: the incumbent's seconds times the ratio from a race."""
+        """Return the seconds of a schedule: the incumbent's seconds times the ratio that a paired timing gives."""
         gpu, mine = self.gpu, self.kernels.setdefault(schedule, self.truth.kernel(schedule))
         other = mine if self.incumbent is None else self.kernels[self.incumbent]
         reference = mine.steady if self.incumbent is None else self.seconds
@@ -141,7 +144,7 @@ class SimulatedGpu:
         return reference * statistics.median(found.ratios)
 
     def trial(self, schedule: Schedule, ready: float, new_module: bool) -> tuple[float, float]:
-        """Return the measured seconds of a candidate, and the time when it is measured."""
+        """Return the measured seconds of a candidate, and the simulated time at the end of the measurement."""
         host = self.gpu.host
         host.now = max(host.now, ready) + LOAD * new_module + VERIFY
         measured = self.raced(schedule, RaceRule())
@@ -150,7 +153,7 @@ class SimulatedGpu:
         return measured, host.now
 
     def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
-        """Return the steady seconds of the finalists: medians of rounds of some milliseconds each."""
+        """Return the steady-state seconds of the finalists: medians over rounds of some milliseconds."""
         times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
         rng = np.random.default_rng(self.seed)
         running = list(schedules)
@@ -180,18 +183,18 @@ class Outcome:
     log_seconds: float  # true log seconds of the winner
     finished: float
     counted: float  # CPU seconds of the proposing process, as counted from its work
-    measured: float  # the same, as measured
+    measured: float  # measured CPU seconds of the proposing process
 
 
 class Search:
-    """A search as ``tune`` makes it, on simulated cores and a simulated GPU.
+    """A search with the steps of ``tune``, on simulated cores and a simulated GPU.
 
     Args:
         task: Task of the search.
         truth: True times.
         seed: Seed of the sampler and of the delays.
         cores: Number of cores, one of which proposes.
-        seconds: Duration.
+        seconds: Duration of the search.
         cpu_time: True if the proposing process advances the clock by its measured CPU time instead of the counted one.
     """
 
@@ -208,13 +211,14 @@ class Search:
         self._task, self._truth, self._seconds, self._cpu_time = task, truth, seconds, cpu_time
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
-        self._modules: dict[str, float] = {}  # time at which each is compiled
+        self._modules: dict[str, float] = {}  # code digest: time at which the module has been compiled
         self._digests: dict[Schedule, str] = {}  # digest of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._measured = 0.0
         self._num_proposed = 0
-        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # by the time when each is ready
-        # Estimates are computed again, because cached ones of an earlier run would take no time.
+        # heap of compiled candidates, ordered by the time when each is ready
+        self._waiting: list[tuple[float, int, Schedule, bool]] = []
+        # A new table of estimates: cached estimates of an earlier run would take no time.
         self._estimates = AnalyticEstimates(task.problem, task.templates, task.device)
         with self._computing():
             plan = SearchPlan(trials=10**6, sampler="bayes")
@@ -228,7 +232,7 @@ class Search:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Advance the clock by the time that the proposing process computes."""
+        """Advance the clock by the time of the proposing process for the work within the block."""
         counted, began = self._counted, time.process_time()
         yield
         measured = time.process_time() - began
@@ -263,7 +267,7 @@ class Search:
         return number
 
     def run(self) -> Outcome:
-        """Search until the final must begin, and choose among the finalists."""
+        """Search until the final timing must begin, and choose the winner among the finalists."""
         times: dict[Schedule, float] = {}
         proposed = 0
         while self._now < self._seconds - FINAL:
@@ -294,20 +298,24 @@ class Search:
 
 
 def task_of(problem: Matmul, target: Device) -> SearchTask:
-    """Return the task of a search of all templates."""
+    """Return a search task with all templates."""
     templates = templates_for(problem, target)
     return SearchTask(problem, target, templates, templates.space(problem, target))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate and print."""
+    """Run the simulations and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first run (default: 0)")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--device", default="h100")
-    parser.add_argument("--cpu-time", action="store_true", help="measure the CPU time of the sampler (default: count)")
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="advance the clock by the sampler's measured CPU time (default: counted work)",
+    )
     given = parser.parse_args(arguments)
     task = task_of(PROBLEM, device(given.device))
     columns = ("run", "trials", "modules", "winner / best known", "seconds", "CPU seconds counted", "measured")
@@ -323,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row = f"| {run} | {found.trials} | {found.modules} | {1 + losses[-1]:.4f} | {found.finished:.1f} "
         print(f"{row}| {found.counted:.2f} | {found.measured:.2f} |", flush=True)
     hits = sum(loss <= HIT for loss in losses)
-    print(f"\n{hits} of {given.runs} winners within {HIT:.0%} of the best known; {min(trials)} trials at least.")
+    print(f"\n{hits} of {given.runs} winners within {HIT:.0%} of the best known; at least {min(trials)} trials.")
     estimates = AnalyticEstimates(task.problem, task.templates, task.device)
     near = fastest(task.space, estimates, 0)[0]
     guesses, true = (np.exp(x) for x in (estimates.log_seconds(near), Truth(estimates, 0).log_seconds(near)))
@@ -332,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, found: Outcome) -> float:
-    """Return the smallest true log seconds found by searches that know the true times."""
+    """Return the smallest true log seconds that searches with the true times find."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     known = [found.winner]
     for seed in range(SEARCHES):

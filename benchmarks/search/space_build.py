@@ -1,9 +1,9 @@
-"""Compare the time to build a search space with Kernel Tuner, for equal parameters and restrictions.
+"""Compare how fast autosched and Kernel Tuner build a search space, for equal parameters and restrictions.
 
-Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner uses
-restrictions as strings (as documented) and its default solver, and lists every legal configuration. Here "build" ends
-when the space is counted and ready for sampling, and "list" when all configurations are columns. Figures are median CPU
-times of three interleaved builds. The configurations of both must be equal.
+Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets
+restrictions as strings (as documented), uses its default solver, and lists every legal configuration. For autosched,
+"build" ends when the space is counted and ready for sampling, and "list" when arrays with all configurations exist.
+Figures are median CPU times of three interleaved builds. Both must find the same configurations.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
 REPEATS = 3
-MAX_THREADS = 1024  # Kernel Tuner has this limit for parameters like block_size_x, which these spaces do not have
+# disable Kernel Tuner's own limit on block sizes: these spaces have no parameters such as block_size_x
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
 class Restriction:
-    """One restriction, as Kernel Tuner's string and as a function of columns (see ``Rule``)."""
+    """A restriction, as a string for Kernel Tuner and as a function of columns for autosched (see ``Rule``)."""
 
     text: str
     allows: Callable[..., BoolArray]
@@ -72,7 +73,7 @@ def divides(multiple: str, *factors: str) -> Restriction:
 
 
 def clblast(name: str, **changes: Sequence[int]) -> Case:
-    """Return the Xgemm kernel of CLBlast with the restrictions of its tuner."""
+    """Return the space of CLBlast's Xgemm kernel, with the restrictions of CLBlast's tuner."""
     domains: dict[str, Sequence[int]] = {
         "MWG": (16, 32, 64, 128), "NWG": (16, 32, 64, 128), "KWG": (32,),
         "MDIMC": (8, 16, 32), "NDIMC": (8, 16, 32), "MDIMA": (8, 16, 32), "NDIMB": (8, 16, 32), "KWI": (2,),
@@ -96,7 +97,7 @@ def clblast(name: str, **changes: Sequence[int]) -> Case:
 
 
 def tensor_core_matmul() -> Case:
-    """Return a matmul for tensor cores with tiles, maps of warps, padded shared memory, copies and pipeline stages."""
+    """Return the space of a tensor-core matmul: tiles, arrangement of warps, padding, copies and pipeline stages."""
     tiles = (32, 64, 96, 128, 192, 256)
     domains = {
         "tile_m": tiles, "tile_n": tiles, "tile_k": (16, 32, 64),
@@ -106,7 +107,7 @@ def tensor_core_matmul() -> Case:
     }  # fmt: skip
 
     def copies(minor: str, vector: str, major: str) -> Restriction:
-        """Require that all threads copy whole vectors of a tile, an equal number each."""
+        """Require that every thread copies the same number of whole vectors of a tile."""
         return Restriction(
             f"{major} * {minor} % (warps_m * warps_n * 32 * {vector}) == 0",
             lambda major, minor, warps_m, warps_n, vector: major * minor % (warps_m * warps_n * 32 * vector) == 0,
@@ -163,9 +164,9 @@ def compare(case: Case) -> str:
 
 
 def whole_matmul() -> str:
-    """Return the space that ``autosched tune matmul`` searches, of all templates; too large to list.
+    """Return a table row for the space of ``autosched tune matmul`` (all templates), which is too large to list.
 
-    It is built once, as in a run of ``tune``: a process evaluates layouts only once.
+    The space is built only once, as in a run of ``tune``, because later builds in a process reuse evaluated layouts.
     """
     problem, target = Matmul(4096, 4096, 4096), device("h200")
     start = time.process_time()
@@ -185,17 +186,18 @@ def main() -> None:
     out = options.parse_args().out
     packages = ", ".join(f"{name} {version(name)}" for name in ("kernel_tuner", "numpy"))
     lines = [
-        "# Building search spaces: this project against Kernel Tuner",
+        "# Building search spaces: autosched and Kernel Tuner",
         "",
         f"{date.today()}, {os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}, "
         f"{packages}.",
         f"CPU times are medians of {REPEATS} builds in one process, in which autosched and Kernel Tuner alternate. "
         "Both find the same configurations.",
         "",
-        "- *Kernel Tuner* builds the list of configurations, with restrictions as strings and its default solver.",
-        "- *build*: autosched counts the space, after which it can draw samples.",
+        "- *Kernel Tuner* builds a list of all configurations with its default solver; restrictions are strings.",
+        "- *build*: autosched counts the space and can then sample it.",
         "- *list*: autosched also lists every configuration, as one array per parameter.",
-        "- *raw* is the number of combinations of values before any restriction, and *legal* the number after all.",
+        "- *raw* is the number of combinations without restrictions, and *legal* the number that satisfies all "
+        "restrictions.",
         "",
         "| space | raw | legal | Kernel Tuner | build | list | Kernel Tuner / build | Kernel Tuner / list |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,6 +1,6 @@
 """Compare tile programs with hand-written templates: machine code, spaces and compile times.
 
-Instructions are those that one warp executes per iteration of the main loop, read from SASS. Nothing runs on a GPU.
+Instructions are counted in the SASS of the main loop, per warp and iteration. Nothing runs on a GPU.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class Counted:
 
 
 def compiling_seconds(pool: CompilePool) -> float:
-    """Return the CPU seconds of the compilers so far."""
+    """Return the CPU seconds that compiler processes have used so far."""
     ticks = 0
     for pid in pool.pids:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
+        ticks += int(fields[11]) + int(fields[12])  # fields utime and stime of /proc/PID/stat, proc(5)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -91,7 +91,7 @@ def counted(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> Counte
 
 
 def started(pool: CompilePool) -> None:
-    """Compile a kernel, so that the start of the compiler is not part of later times."""
+    """Compile a small kernel, so that later times do not include the start of the compiler."""
     place = "seeds/matvec.py:matvec_plain"
     made = load_program(str(EXAMPLES / place))
     p, own = problem(made, **SPACES[place]), template(made)
@@ -109,7 +109,7 @@ def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: 
 
 
 def copies(layouts: Mapping[str, tuple[str, int, int]]) -> dict[str, int | str]:
-    """Return parameters for copies of operands, from (layout, vector, columns) of each."""
+    """Return schedule parameters for the copies of operands, each given as (layout, vector, columns)."""
     found: dict[str, int | str] = {}
     for name, (layout, vector, columns) in layouts.items():
         for key, value in (("layout", layout), ("copy", "cp.async"), ("vector", vector), ("copy_columns", columns)):
@@ -161,7 +161,7 @@ def attention(pool: CompilePool) -> list[str]:
 
 
 def of_triton() -> list[str]:
-    """Return rows of the same tiles in Triton; empty if Triton is not installed."""
+    """Return the table rows of Triton's kernels with the same tiles; empty if Triton is not installed."""
     try:
         from benchmarks.search.triton_loops import attention_loop, gemm_loop
     except ImportError:
@@ -241,7 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5, help="number of random schedules of each space to compile")
     samples = parser.parse_args().samples
-    # A new cache, so that every kernel is compiled.
+    # use an empty cache, so that every kernel is compiled
     with tempfile.TemporaryDirectory() as folder, CompilePool(CompileCache(folder), workers=1) as pool:
         started(pool)
         code = [*gemm(pool), *attention(pool), *of_triton(), *hopper(pool)]
@@ -254,7 +254,7 @@ def main() -> None:
         f"{platform.machine()} cores without a GPU, load average {os.getloadavg()[0]:.0f}. Times are CPU times.\n\n"
         "## Machine code\n*per iteration* is the number of instructions that one warp executes per iteration of the "
         "main loop.\n*tensor* is the number of tensor instructions among them.\n"
-        'Rows with "the template" show the hand-written kernel with the same schedule.\n'
+        'Rows with "the template" show the hand-written kernel for the same schedule.\n'
         'Rows with "Triton" show Triton\'s kernel with the same tile.\n\n'
         "| kernel | per iteration | tensor | registers | spilled bytes | all instructions | compile time |\n"
         "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"

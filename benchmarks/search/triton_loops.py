@@ -1,4 +1,4 @@
-"""GEMM and attention forward in Triton, whose main loops are compared with those of tile programs."""
+"""GEMM and the forward pass of attention in Triton, for comparison of main loops with tile programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from measurements.compiler.disassembly import disassemble, main_loop, mix
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def gemm(a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # type: ignore[no-untyped-def]
+# type: ignore[no-untyped-def]
+def gemm(a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Compute relu(a @ b + bias) for sizes that are multiples of the tiles."""
     rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     steps = tl.arange(0, BK)
@@ -53,7 +54,7 @@ def attention(q, k, v, out, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constex
 
 @dataclass(frozen=True)
 class Loop:
-    """A main loop: ``turn`` instructions per iteration, of which ``tensor`` multiply on tensor cores."""
+    """A main loop with ``turn`` instructions per iteration, of which ``tensor`` run on tensor cores."""
 
     turn: int
     tensor: int
@@ -71,7 +72,7 @@ def attention_loop(bm: int, bn: int, d: int, warps: int, stages: int, sm: int = 
 
 
 def _loop(kernel: Any, types: dict[str, str], sizes: dict[str, int], warps: int, stages: int, sm: int) -> Loop:
-    """Return the main loop of a kernel for pointers and sizes that are multiples of 16."""
+    """Return the main loop of a kernel, compiled for pointers and sizes that are multiples of 16."""
     names = [*types, *sizes]
     signature = types | dict.fromkeys(sizes, "constexpr")
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in types}

@@ -160,7 +160,7 @@ def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -
     assert calls.hits[LINEAR.key()] == 3
     assert sum(calls.hits.values()) == 4
     reasons = {why for _, why in calls.misses}
-    assert {"it is not tuned", "softmax along an axis other than the last", "unsupported arguments"} <= reasons
+    assert {"the problem is not tuned", "softmax along an axis other than the last", "unsupported arguments"} <= reasons
     assert any("use matvec for vectors" in why for why in reasons)
     assert calls.summary().startswith("4 of 8 calls ran tuned kernels\n  hit 3 x ")
     before = calls.hits.copy()

@@ -86,8 +86,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"Number of schedules sampled from the space (default {DEFAULT_SAMPLE}), or fastest ones of --db "
-            "(default all).",
+            help=f"Number of schedules sampled from the space (default {DEFAULT_SAMPLE}), or of the fastest ones in "
+            "the database (default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -189,7 +189,7 @@ Each schedule is emulated, and every element is compared with a float64 referenc
 Inputs are random numbers, and also NaN, infinities, ties, huge values and other special cases. Your own kernels run on
 several random inputs that fit the description in their file. Races, accesses out of bounds and bank conflicts are
 reported, too. A problem too large to emulate is reduced to a few tiles with the same remainders, or to the size in
-[proxy] of a kernel file. --order, --turns, --launches and --perturb add runs on random inputs. {DEVICE_NOTE}
+[proxy] of a kernel file. Runs on random inputs are added by --order, --turns, --launches and --perturb. {DEVICE_NOTE}
 """
 
 

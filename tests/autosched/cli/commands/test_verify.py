@@ -217,7 +217,7 @@ def test_ctrl_c_reports_the_schedules_verified_so_far(run: Run, fake: FakeEmulat
     assert "1 of 2 FAIL" in out
     fake.interrupted_after = 0
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
-    assert status == 130 and "before all 4 were verified: nothing" in out
+    assert status == 130 and "nothing was verified" in out
 
 
 def test_stored_schedules_are_verified_once_fastest_first(run: Run, fake: FakeEmulator) -> None:

@@ -219,7 +219,7 @@ OTHERS = {
     "a submission's": ("k.cu", ("--no-uneven",), "--task"),
     "an executable's": ("s.py", ("--driver",), "an executable"),
     "a device of a launch": ("k.cu", ("--device", "h100"), "--device applies to"),
-    "a size of a launch": ("k.cu", ("--size", "n=3"), "leave it out"),
+    "a size of a launch": ("k.cu", ("--size", "n=3"), "--batch-invariant"),
     "arguments of a launch": ("k.cu", ("--", "3"), "takes no arguments"),
     "a function without sizes": ("s.py:fill", (), "--size"),
 }

@@ -1,1 +1,1 @@
-"""Benchmarks that need a GPU, and their preparation: ``python -m benchmarks.gpu``."""
+"""Benchmarks that need a GPU, and their preparation on a CPU: ``python -m benchmarks.gpu``."""

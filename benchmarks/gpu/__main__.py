@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu``: runs a prepared plan with ``--plan``, else the searching benchmark."""
+"""``python -m benchmarks.gpu``: runs a prepared plan with ``--plan``, else the checks of ``run.py``."""
 
 import sys
 

@@ -1,11 +1,13 @@
 """Compare estimated matmuls on Ampere and Ada with cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
 
-Nothing is measured or compiled. The time model's estimate of its first choice is compared with
+Nothing is measured or compiled. For each problem, the time model estimates the schedule that it ranks first. This
+estimate is compared with
 
 - cuBLAS as recorded by AutoHeuristic on an A100 (``--folder``, see ``cost_model/autoheuristic.py``);
-  the estimate models the launches and the power limit of the recording machine;
+  these estimates include the launches and the power limit of the recording machine;
 - published times of cuBLAS (torch.matmul) on an RTX 4090;
-- the schedule nearest to NVIDIA's own configuration (``pip install 'autosched[heuristics]'``), by the same model.
+- the schedule nearest to NVIDIA's own configuration (``pip install 'autosched[heuristics]'``), also estimated by the
+time model.
 """
 
 from __future__ import annotations
@@ -31,18 +33,18 @@ RTX4090 = {
     "bf16": {1024: 126.8, 2048: 164.8, 4096: 151.5, 8192: 160.2, 10240: 158.5},
 }
 MODELS = tuple((m, n, k) for n, k in ((6144, 4096), (28672, 4096), (4096, 14336)) for m in (256, 1024, 4096))
-LEAST = 1024  # minimum rows, columns and k of the recorded problems that are compared
+LEAST = 1024  # only recorded problems with at least this many rows, columns and k are compared
 LONGEST = 2  # maximum ratio of the longest to the shortest side of a square problem
 
 
 def compared(path: Path, problem: Matmul) -> bool:
-    """Return True if a recorded problem has sizes of a large transformer layer, or is about square."""
+    """Return True if a recorded problem is compared: sizes of a large transformer layer, or approximately square."""
     sides = sorted((problem.m, problem.n, problem.k))
     return sides[0] >= LEAST and ("hf_train" in path.stem or sides[2] <= LONGEST * sides[0])
 
 
 def recorded(folder: Path) -> Iterator[Recorded]:
-    """Yield the problems of an A100 that are compared, with the time of cuBLAS. Raises NotARecording, and OSError."""
+    """Yield the compared recordings on an A100, which include the time of cuBLAS. Raises NotARecording, and OSError."""
     seen: set[Matmul] = set()
     for path in files(folder):
         for r in read(path):
@@ -53,7 +55,7 @@ def recorded(folder: Path) -> Iterator[Recorded]:
 
 
 def shown(schedule: Schedule) -> str:
-    """Return the tile, the stages, and the parameters that distribute the work."""
+    """Return a short text with a schedule's tile, stages, and the parameters that distribute the work."""
     if schedule.template != "matmul":
         return schedule.template
     tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
@@ -62,7 +64,7 @@ def shown(schedule: Schedule) -> str:
 
 
 def beside_recordings(folder: Path) -> list[float]:
-    """Return a table; returns cuBLAS's time over ours."""
+    """Print a table of recorded problems. Return cuBLAS's times divided by ours."""
     print(
         "| m x n x k | cuBLAS, measured | ours, estimated | cuBLAS over ours | best Triton: estimated over measured |"
     )
@@ -71,7 +73,7 @@ def beside_recordings(folder: Path) -> list[float]:
     for r in sorted(recorded(folder), key=lambda r: r.problem.flops):
         schedule, _ = first_choice(r.problem, r.device)
         ours = template(schedule.template)
-        assert ours.counts is not None  # otherwise the model would not have chosen it
+        assert ours.counts is not None  # a template without counts cannot be the model's choice
         work = ours.counts(r.problem, ours.config(r.problem, schedule, r.device), r.device)
         seconds, library = float(as_recorded(r.problem, r.device, [work])[0]), r.library or 0.0
         fastest = min(range(len(r.seconds)), key=r.seconds.__getitem__)
@@ -87,7 +89,7 @@ def beside_recordings(folder: Path) -> list[float]:
 
 
 def beside_published() -> list[float]:
-    """Return a table; returns cuBLAS's time over ours."""
+    """Print a table of published results. Return cuBLAS's times divided by ours."""
     chip, shares = device("rtx4090"), []
     print("\n| RTX 4090 | cuBLAS, published | ours, estimated | cuBLAS's time over ours |\n|---|---|---|---|")
     for dtype, rates in RTX4090.items():
@@ -101,7 +103,7 @@ def beside_published() -> list[float]:
 
 
 def beside_nvidias_configuration() -> list[float]:
-    """Return a table; returns the time of NVIDIA's configuration over ours, both by the model."""
+    """Print a table. Return the estimated times of NVIDIA's configuration divided by the estimated times of ours."""
     print("\n| GPU | m x n x k | ours | NVIDIA's as ours | its time over ours |\n|---|---|---|---|---|")
     shares = []
     for name in ("a100", "rtx4090"):
@@ -127,16 +129,16 @@ def _rate(problem: Matmul, seconds: float) -> str:
 
 
 def summary(name: str, shares: Sequence[float]) -> str:
-    """Return the share of problems that reach the goal of 90%, and the margins."""
+    """Return a line with the number of problems that reach the goal of 90%, the median and the minimum."""
     reached = sum(share >= 0.9 for share in shares)
     median = statistics.median(shares)
     return f"- {name}: 90% or more in {reached} of {len(shares)}; median {median:.2f}, least {min(shares):.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables. Exit status 2 if the folder has no recordings."""
+    """Print the tables. Exit status 2 if the folder has no recordings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where AutoHeuristic's *_mm.txt files are")
+    parser.add_argument("--folder", type=Path, help="folder with AutoHeuristic's *_mm.txt files")
     folder = parser.parse_args(arguments).folder
     found: dict[str, list[float]] = {}
     try:

@@ -1,4 +1,4 @@
-"""Agreement of the GPU's and the emulator's numbers, and the problems for this check."""
+"""Check that the GPU's and the emulator's results agree, and define the problems for this check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ AGREEMENT_PROBLEMS = (
 
 
 def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
-    """Return True if both are within the reference's tolerance, and their difference in units of it."""
+    """Compare the outputs of the GPU and of the emulator with the reference.
+
+    The result has ``agrees``, True if the outputs of both are within the tolerance, and errors in units of the
+    tolerance.
+    """
     reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True
     for operand in problem.operands():
@@ -38,14 +42,14 @@ def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[st
                 worst, _most(one - reference[name], tolerance[name]), _most(two - reference[name], tolerance[name])
             )
         elif operand.role == "output":
-            return {"agrees": False, "reason": f"the GPU gave no {operand.name}"}
+            return {"agrees": False, "reason": f"the GPU returned no {operand.name}"}
     agrees = worst <= 1.0
-    reason = "" if agrees else f"an error of {worst:.3g} tolerances"
+    reason = "" if agrees else f"the error is {worst:.3g} times the tolerance"
     return {"agrees": agrees, "same_bits": same, "apart": apart, "worst": worst, "reason": reason}
 
 
 def _most(error: Any, tolerance: Any) -> float:
-    """Return the largest error in units of its tolerance; infinity for a NaN."""
+    """Return the largest error in units of the tolerance; infinity for a NaN."""
     with np.errstate(divide="ignore"):
         ratio = np.divide(np.abs(error), tolerance, out=np.zeros(np.shape(error)), where=error != 0)
     return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))

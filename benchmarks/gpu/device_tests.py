@@ -1,4 +1,4 @@
-"""Runs the tests marked gpu by pytest in a worker, which ends whenever its parent process ends."""
+"""Run the tests marked gpu by pytest in a worker process, which ends when its parent process ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counts(path: Path) -> dict[str, int]:
     found: Counter[str] = Counter()
     try:
         suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
-    except (OSError, ElementTree.ParseError):  # killed before it wrote one
+    except (OSError, ElementTree.ParseError):  # pytest was killed before it wrote the file
         suites = []
     for suite in suites:
         for name in ("tests", "failures", "errors", "skipped"):
@@ -43,10 +43,10 @@ def counts(path: Path) -> dict[str, int]:
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Run pytest with ``arguments`` in ``folder``; its output goes to the file ``log``.
+    """Run pytest with ``arguments`` in ``folder``, and write pytest's output to the file ``log``.
 
-    After ``seconds`` it is interrupted as by Ctrl-C, so that it reports its results so far. Returns its exit status,
-    and True if it was interrupted.
+    After ``seconds`` pytest is interrupted as by Ctrl-C, so that it reports the results so far. Returns pytest's exit
+    status, and True if it was interrupted.
     """
     import pytest
 
@@ -66,7 +66,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     timer.start()
     status = pytest.main(request["arguments"])
     timer.cancel()
-    sys.stdout.flush()  # the worker may be killed before its buffers are written
+    sys.stdout.flush()  # write buffers now, because the worker may be killed later
     sys.stderr.flush()
     return {"returncode": int(status), "timed_out": late.is_set()}
 

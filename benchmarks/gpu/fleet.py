@@ -1,7 +1,7 @@
-"""Measure the utilisation of a Ray cluster's GPUs, and losses with a node: ``python -m benchmarks.gpu.fleet``.
+"""Measure how busy a Ray cluster's GPUs are, and what is lost with a node: ``python -m benchmarks.gpu.fleet``.
 
-Eight simulated GPUs on two nodes of this machine take 50 ms per measurement; in a second run, one node is killed
-midway. The page is printed, or written to ``--out``.
+Eight simulated GPUs on two nodes of this machine take 50 ms per measurement. In a second run, one node is killed
+halfway. The page is printed, or written to ``--out``.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ the time. Ray takes some seconds to detect the loss of a node. No measurement is
 """
 
 _FIRST = "real-time priority"
-_BESIDE = "the priority of other work on the machine"
+_BESIDE = "the same priority as other work on the machine"
 
 
 def _first() -> bool:
-    """Give this process and its children real-time priority; return True if that was allowed."""
+    """Request real-time priority for this process and its children. Return True if the request was granted."""
     return os.sched_getscheduler(0) == os.SCHED_RR
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1600, help="measurements of a run: 10 s of eight GPUs")
-    parser.add_argument("--rounds", type=int, default=1, help="of the run without a kill")
-    parser.add_argument("--out", type=Path, help="the page is written there")
+    parser.add_argument("--jobs", type=int, default=1600, help="measurements per run (default: 10 s of eight GPUs)")
+    parser.add_argument("--rounds", type=int, default=1, help="repetitions of the run in which no node is killed")
+    parser.add_argument("--out", type=Path, help="file for the page (default: print it)")
     options = parser.parse_args()
     rows = [row for kills in [[False]] * options.rounds + [[True]] for row in measured(options.jobs, *kills)]
     import ray
@@ -132,7 +132,7 @@ def measured(jobs: int, kill: bool) -> Iterator[str]:
         runner = FleetRunner(fleet, fleet.device(None), FleetCompilers(fleet, CompileCache(folder / "ours")))
         candidates = [candidate(n) for n in range(jobs)]
         for _ in runner.compare(candidates[:1], rounds=1, library=False):
-            pass  # every program is compiled first, since only the GPUs' utilisation is of interest
+            pass  # compile every kernel first, since only the utilisation of the GPUs is measured
         list(runner.measure([candidate(10**6 + n) for n in range(2 * GPUS)]))
         for c in candidates:
             runner._pool.submit(c.kernel, "sm_90a").result()

@@ -1,4 +1,4 @@
-"""Trials as lines of a file: a minimal database for the tuner on machines without SQLAlchemy."""
+"""Store trials as lines of a file, as a minimal database for the tuner on machines without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Trial, ...]:
-    """Return the trials of a journal file, up to a line that was truncated by a kill or a full disk."""
+    """Return the trials of a journal file. A line truncated by a kill or a full disk ends the file."""
     trials = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -47,7 +47,7 @@ class Journal:
         return [r for r in same if policy in (None, r.policy)]
 
     def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:
-        """Return the winner of the last final, if there was one; else the trial with the lowest median time."""
+        """Return the winner of the last comparison of finalists, or else the trial with the lowest median time."""
         trials = self.trials(problem, device, provenance, policy=policy)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]

@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu.memory_bound [--device h200] [--samples 1000] > table.md
 
-Nothing is measured. In each space, the model's best schedules (found by local steps from the best of ``--samples``
-random schedules) are compiled, and the best one with its compiled registers and spills is shown. The table has its time
-and its bytes in flight per SM, of which ``WANTED`` keep the memory of an H200 busy.
+Nothing is measured. In each space, the time model's best schedules are found by local steps from the best of
+``--samples`` random schedules, and compiled. The table shows the best of these, estimated with the compiled registers
+and spills. It has the estimated time, and the bytes in flight per SM; with at least ``WANTED`` of these, an H200's
+memory is busy.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 
-COMPILED = 4  # of each space
-WANTED = 40 * 1024  # bytes in flight on an SM
+COMPILED = 4  # number of schedules compiled per space
+WANTED = 40 * 1024  # bytes in flight per SM that keep an H200's memory busy
 SEED = 1
 ROWS, LENGTHS = 4096, (1024, 8192, 65536)
 PROBLEMS: tuple[tuple[str, Problem], ...] = (
@@ -71,12 +72,12 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
         a = analyse([work], on, registers=[used.registers], spill_bytes=[spilled])
         found.append(Estimated(float(a.seconds[0]), float(a.in_flight[0]), used.registers))
     if not found:
-        raise ValueError(f"none of the first schedules of {problem} compiles")
+        raise ValueError(f"no schedule compiles among the model's first choices for {problem}")
     return min(found, key=lambda e: e.seconds)
 
 
 def copy_of(moved: int) -> Copy:
-    """Return a copy that reads and writes ``moved`` bytes together, in whole rows of 4 KB."""
+    """Return a copy whose reads and writes are together ``moved`` bytes, rounded to rows of 4 KB."""
     return Copy(max(1, round(moved / 2 / 4096)), 1024)
 
 
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"| {best.in_flight / 1024:.0f} KB | {best.registers} |",
                 flush=True,
             )
-    print(f"\nLeast in flight: {least / 1024:.0f} KB an SM.")
+    print(f"\nMinimum in flight: {least / 1024:.0f} KB per SM.")
     return 0 if least >= WANTED else 1
 
 

@@ -1,12 +1,12 @@
-"""Check on a GPU, in two minutes, assumptions of the emulator and constants of the time model.
+"""Check the emulator's assumptions and the time model's constants on a GPU, in two minutes.
 
     python -m benchmarks.gpu --minutes 2 --parts probe --out OUT
     python -m benchmarks.gpu.probe OUT/probe.json
 
 The first command runs kernels that are only correct if the emulator's assumptions hold. It also times variants of one
-large matmul schedule, and derives the constants of the time model from these times. It writes ``probe.txt`` and
-``probe.json``. The second command compares such a file with the present constants: exit status 1 if one disagrees, 2 if
-the file cannot be read.
+large matmul schedule, derives the time model's constants from these times, and writes ``probe.txt`` and ``probe.json``.
+The second command compares a ``probe.json`` with the constants of the installed version. Its exit status is 1 if a
+constant disagrees, and 2 if the file cannot be read.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
 SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumer_warpgroups": 1, "stages": 3, "producer_registers": 0,
                            "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
 ROUNDS = 8
-LONGEST_TRIP = 5000.0  # maximum cycles of a store's round trip that the fit tries
-AGREES = 0.25  # maximum relative difference of a derived constant from the assumed one
+LONGEST_TRIP = 5000.0  # longest round trip of a store that the fit tries, in cycles
+AGREES = 0.25  # maximum relative difference at which a derived constant agrees with the assumed constant
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """An assumption of the emulator, and a problem and schedule whose kernel is correct only if it holds."""
+    """An assumption of the emulator, and a kernel (problem, schedule) that is only correct if it holds."""
 
     name: str
     assumed: str
@@ -83,15 +83,15 @@ def _clusters() -> Iterator[Mechanism]:
 
 _SQUARE = Matmul(512, 512, 512, a="bf16")
 MECHANISMS: tuple[Mechanism, ...] = (
-    Mechanism("boxes larger than the tensor", "TMA fills what lies outside with zeros", Matmul(40, 48, 72), {}),
+    Mechanism("boxes larger than the tensor", "TMA fills elements outside with zeros", Matmul(40, 48, 72), {}),
     *_clusters(),
     Mechanism("stmatrix and TMA stores", "TMA stores boxes of shared memory unchanged", _SQUARE, {"store_buffers": 1}),
     Mechanism(
-        "sums of 8-bit floats", "what tensor cores cut off lies within the tolerances",
+        "sums of 8-bit floats", "truncation in tensor cores stays within the tolerances",
         Matmul(512, 512, 4096, a="e4m3", b="e4m3", out="f32", order_b="col"), {"tile_k": 128},
     ),
     Mechanism(
-        "sums of tf32", "what tensor cores cut off lies within the tolerances",
+        "sums of tf32", "truncation in tensor cores stays within the tolerances",
         Matmul(512, 512, 4096, a="f32", b="f32", out="f32", order_b="col", precision="tf32"), {"tile_k": 32},
     ),
 )  # fmt: skip
@@ -103,10 +103,10 @@ class NotKnown(ValueError):
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of the time model, its unit, its assumed value, and how it is derived from times.
+    """A constant of the time model: unit, assumed value, and a function that derives it from measured times.
 
-    ``found`` derives it from the seconds of the varied schedules by name, with a tiny launch as "tiny" and a copy as
-    "copy". It raises NotKnown if no value explains the times.
+    The argument of ``found`` is the seconds of the varied schedules by name, of a tiny launch ("tiny") and of a copy
+    ("copy"). ``found`` raises NotKnown if no value of the constant explains the times.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Constant:
 
 
 class Measures(Protocol):
-    """The part of a runner that a probe uses."""
+    """Interface of a runner that the probe needs."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]: ...
 
@@ -130,14 +130,14 @@ def schedule_of(changes: Mapping[str, Value]) -> Schedule:
 
 
 def counts_of(changes: Mapping[str, Value], device: Device) -> CostCounts:
-    """Return the counts of the large matmul. Raises ValueError if the schedule is illegal."""
+    """Return the work counts of the large matmul. Raises ValueError if the schedule is illegal."""
     row = template(TEMPLATE)
     assert row.counts is not None
     return row.counts(LARGE, row.config(LARGE, schedule_of(changes), device), device)
 
 
 def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCounts:
-    """Return the same work if TMA takes ``cycles`` to read a box that it stores."""
+    """Return the work as if TMA took ``cycles`` to read a box from shared memory before storing it."""
     waited = work.boxed * analytic.waited_for_boxes(work, device, cycles)
     return dataclasses.replace(
         work, boxed=0, drain_instructions=work.drain_instructions + device.schedulers_per_sm * waited
@@ -145,7 +145,7 @@ def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCou
 
 
 def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
-    """Return the device with the sustained clock at which the model predicts so many seconds for ``work``."""
+    """Return the device with the sustained clock at which the model predicts ``seconds`` for ``work``."""
 
     def of(clock: float) -> Device:
         return dataclasses.replace(device, sustained_clock_hz=clock)
@@ -156,7 +156,7 @@ def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
 
 
 def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
-    """Return the position between ``low`` and ``high`` up to which ``below`` holds, by bisection."""
+    """Return, by bisection, the largest number between ``low`` and ``high`` for which ``below`` is true."""
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)
@@ -165,9 +165,10 @@ def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
-    """Return the round trip of a store, and the device with its sustained clock.
+    """Return the round trip of a store in cycles, and the device with the fitted sustained clock.
 
-    With these the model predicts ``base`` seconds for the schedule, and ``one`` with one buffer.
+    With these two values, the model predicts ``base`` seconds for the schedule, and ``one`` seconds with one store
+    buffer.
     """
     two_buffers, one_buffer = (counts_of(changes, device) for changes in ({}, dict(VARIED)["store_buffers 1"]))
 
@@ -182,8 +183,10 @@ def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
 
 def _round_trip(times: Mapping[str, float], device: Device) -> float:
     trip = _fitted(times[BASE], times["store_buffers 1"], device)[0]
-    if trip > 0.99 * LONGEST_TRIP:  # one buffer is slow for another reason
-        raise NotKnown(f"even {LONGEST_TRIP:.0f} cycles do not explain the time of one buffer")
+    if trip > 0.99 * LONGEST_TRIP:  # the schedule with one buffer is slow for another reason
+        raise NotKnown(
+            f"even a round trip of {LONGEST_TRIP:.0f} cycles does not explain the time with one store buffer"
+        )
     return trip
 
 
@@ -197,12 +200,12 @@ def _sustained(times: Mapping[str, float], device: Device) -> float:
 
 
 def _launch(times: Mapping[str, float], device: Device) -> float:
-    """Return the seconds of a tiny launch minus its kernel's predicted time."""
+    """Return the launch overhead in seconds: the time of a tiny launch minus the predicted time of the kernel."""
     return times["tiny"] - analytic.predict(_copy_counts(TINY, device), device) + analytic.LAUNCH_SECONDS
 
 
 def _dram_efficiency(times: Mapping[str, float], device: Device) -> float:
-    """Return the efficiency of DRAM with which the model predicts the measured time of the copy."""
+    """Return the DRAM efficiency with which the model predicts the measured time of the copy."""
     work, seconds = _copy_counts(COPIED, device), times["copy"] - _launch(times, device) + analytic.LAUNCH_SECONDS
 
     def slower(part: float) -> bool:
@@ -227,7 +230,7 @@ TINY = Copy(8, 8)
 
 
 def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str, Any]:
-    """Run all checks until ``time.monotonic`` reaches ``until``, and list the checks that were not reached."""
+    """Run the checks until ``time.monotonic`` reaches ``until``. The report lists checks that were not reached."""
     report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
     if not device.has("wgmma"):
         report["left_out"].append(f"all of it: {device.name} has no wgmma")
@@ -263,7 +266,7 @@ def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidat
 
 
 def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
-    """Return a row of the report: whether the kernel of a mechanism is correct on the GPU (``holds``)."""
+    """Return a row of the report, with ``holds`` True if the kernel of a mechanism is correct on the GPU."""
     row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
     try:
         candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)
@@ -275,7 +278,7 @@ def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, 
 
 
 def _varied(runner: Measures, device: Device, report: dict[str, Any]) -> dict[str, float]:
-    """Return the seconds of each varied schedule, of cuBLAS, of a tiny launch and of a copy."""
+    """Measure each varied schedule, cuBLAS, a tiny launch and a copy, and return their times in seconds."""
     names, candidates = [], []
     for name, changes in VARIED:
         try:
@@ -307,7 +310,7 @@ def _counts_of_copy(problem: Problem, schedule: Schedule, device: Device) -> Cos
 
 
 def _copy_schedule(problem: Problem, device: Device) -> Schedule:
-    """Return the fastest of some schedules of a copy, by the model."""
+    """Return the schedule of a copy that the model predicts to be the fastest among some schedules."""
 
     def seconds(schedule: Schedule) -> float:
         return analytic.predict(_counts_of_copy(problem, schedule, device), device)
@@ -325,15 +328,15 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 
 
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
-    """Return a line for each present constant or assumption that a report contradicts.
+    """Return a line for each constant or assumption of this version that a report contradicts.
 
-    Raises ValueError if the file is not such a report.
+    Raises ValueError if the file is not a probe report.
     """
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
         found = {c["name"]: c["found"] for c in report["constants"]}
     except (KeyError, TypeError) as error:
-        raise ValueError(f"this is not a report of a probe: {error!r} is missing") from None
+        raise ValueError(f"not a probe report: {error!r} is missing") from None
     for constant in CONSTANTS:
         value, assumed = found.get(constant.name), constant.assumed(device)
         if value is not None and not abs(value - assumed) <= AGREES * assumed:
@@ -343,7 +346,7 @@ def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
 
 def page(report: Mapping[str, Any], device: Device) -> str:
     """Return the report as text."""
-    lines = [f"Probe of {report['device']}", "", "What the emulator takes for granted:"]
+    lines = [f"Probe of {report['device']}", "", "Assumptions of the emulator:"]
     verdict = {True: "holds", False: "FAILS", None: "not known"}
     for row in report["mechanisms"]:
         reason = "" if row["holds"] else f": {row['reason']}"
@@ -361,14 +364,14 @@ def page(report: Mapping[str, Any], device: Device) -> str:
         found = "not known" if row["found"] is None else f"{row['found']:9.4g}"
         lines.append(f"  {row['name']:24} {row['unit']:17} {row['assumed']:9.4g} {found}")
     against = disagreements(report, device)
-    lines += ["", "Against what is assumed:", *(f"  {line}" for line in against or ["nothing"])]
+    lines += ["", "Contradictions:", *(f"  {line}" for line in against or ["nothing"])]
     if report["left_out"]:
         lines += ["", "Left out:", *(f"  {what}" for what in report["left_out"])]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare a stored report with the present constants."""
+    """Compare a stored report with the constants of this version."""
     from search_spaces.hardware.devices import device
 
     if len(arguments) != 1:

@@ -1,6 +1,6 @@
 """Problems of the GPU benchmark.
 
-Matmul shapes by purpose, and shapes of the other operators, most informative first.
+Matmul shapes are grouped by purpose. The most informative shapes of each group come first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from search_spaces.programs.program_template import ProgramTemplate
 
 T = TypeVar("T")
 
-# A layer of a language model multiplies by weights stored as (outputs, inputs): b is column-major. Sizes are those
-# of the models' published configurations.
+# A language model stores the weights of a layer as (outputs, inputs), so b is column-major. Sizes are from the models'
+# published configurations.
 _SQUARE = [("square", Matmul(m=s, n=s, k=s, a="bf16")) for s in (4096, 8192, 2048, 1024, 16384, 512, 6144, 3072)]
 _WEIGHTS = (
     (6144, 4096),  # (n, k) of Llama 3.1 8B: query, key and value
@@ -87,7 +87,8 @@ _TYPES = [
     ("types", Matmul(m=4096, n=4096, k=4096, epilogue="bias+gelu")),
 ]
 
-# Problems with random schedules: large enough to expose a race between the blocks and warps of a whole GPU.
+# Problems measured with random schedules. They are large enough to expose a race among the blocks and warps of a full
+# GPU.
 SAMPLED: tuple[Problem, ...] = (
     Matmul(m=4096, n=4096, k=4096, a="bf16"),
     Matmul(m=2048, n=2048, k=2048, order_a="col", order_b="col"),
@@ -110,23 +111,27 @@ _OTHERS: dict[str, tuple[Problem, ...]] = {
     "reduce": tuple(Reduce(4096, columns) for columns in _ROW_LENGTHS),
     "transpose": (Transpose(8192, 8192, dtype="u16"), Transpose(8192, 8192)),
 }
-_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}  # of operators not named here
+# sizes of operators that are not listed above
+_SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 8192}
 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
-    """Return (purpose, problem) pairs, alternating between purposes, so that a short run covers all of them."""
+    """Return (purpose, problem) pairs, alternating between purposes, so that even a short run covers all purposes."""
     return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES, _SKINNY))
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:
-    """Return (operator, problem) pairs of all operators except matmul, alternating; without any, the reason."""
+    """Return (operator, problem) pairs of all operators except matmul, alternating.
+
+    An operator without known sizes has the reason instead of a problem.
+    """
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
     groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OTHERS, "matmul")]
     return in_turns(groups)
 
 
 def in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
-    """Return the first of each group, then the second of each, and so on."""
+    """Return the first item of each group, then the second item of each group, and so on."""
     rounds = itertools.zip_longest(*groups)
     return tuple(entry for together in rounds for entry in together if entry is not None)
 
@@ -147,7 +152,7 @@ def _typical(row: Operator) -> Problem | str:
 def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     """Return the name and the problem of a tile program, and register it.
 
-    If the program is a template of an operator, the problem is that operator's.
+    If the program is a template of an operator, the problem is of that operator.
 
     Raises:
         ValueError: The program or its sizes are invalid.
@@ -158,7 +163,7 @@ def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     for text in sizes:
         name, _, number = text.partition("=")
         if not number.isdecimal() or name not in (option.name for option in known.options):
-            raise ValueError(f"--size {text} is not a size of {place}: write NAME=N")
+            raise ValueError(f"invalid --size {text}: use NAME=N with a size of {place}")
         numbers[name] = int(number)
     missing = [o.name for o in known.options if o.default is None and o.name not in numbers]
     if missing:

@@ -2,14 +2,14 @@
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-The parts are: a probe of assumptions; the tests marked gpu; a comparison of candidates on the GPU and in the emulator;
-randomly drawn schedules, which must all be correct; matmul shapes compared with cuBLAS, torch and Triton; and the other
-operators. Operands are in memory, not in L2; cuBLAS is also compared with operands in L2. ``--parts`` runs some parts.
-``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as ``results-N.json`` and
-``table-N.txt``, and trials of a killed run are added to the recordings.
+The parts are a probe of assumptions, the tests marked gpu, a comparison of candidates on the GPU and in the emulator,
+random schedules, which must all be correct, matmul shapes compared with cuBLAS, torch and Triton, and the other
+operators. Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 are measured too. ``--parts``
+selects parts. ``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as
+``results-N.json`` and ``table-N.txt``, and trials of a killed run are added to the recordings.
 
-Exit status 0; 1 with one line on stderr if no GPU can be used, it stopped responding, a check failed, or the run was
-interrupted; 2 for bad usage, such as a folder that cannot be written.
+Exit status 0 for success. 1, with one line on stderr, if no GPU can be used, the GPU stopped responding, a check
+failed, or the run was interrupted. 2 for bad usage, such as a folder that cannot be written.
 """
 
 from __future__ import annotations
@@ -69,18 +69,19 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES, FILE_BYTES = 4, 15 << 20  # maximum of recordings, so that OUT has at most 8 files of 16 MiB
+FILES, FILE_BYTES = 4, 15 << 20  # maximum number and size of recording files, so that OUT has at most 8 files of 16 MiB
 
-# The parts' shares of the total time. Time that a part does not use goes to the next ones.
+# The parts' shares of the total time. Time that a part does not use is added to the following parts.
 SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "sampled": 0.15, "matmul": 0.45, "others": 0.15}
 PARTS = tuple(SHARES)
-RESERVE = 0.03  # for writing the last results
-LEAST_SECONDS = 20.0  # minimum per shape: if time is short, fewer shapes are tuned
-REPORT_SECONDS = 5.0  # for interrupted tests to report their results so far
-FINAL_SHARE = 0.25  # share of a shape's time for the final and the comparison
-MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # compared with the library, a better bound than a copy
+RESERVE = 0.03  # share of the total time reserved for writing the last results
+LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes are tuned
+REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
+FINAL_SHARE = 0.25  # share of a shape's time for comparing finalists, and for comparing with the library
+# also compared for matmuls, for which they are better bounds than a copy
+MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
-WARM_ENTRANTS = ("cublaslt",)  # of these, measured again with operands in L2
+WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Plan:
     matmuls: tuple[tuple[str, Problem], ...] | None = None
     agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
     sampled: tuple[Problem, ...] = SAMPLED
-    per_problem: int = 4  # candidates to run on the GPU and in the emulator
+    per_problem: int = 4  # number of candidates per problem to run both on the GPU and in the emulator
     parts: tuple[str, ...] = PARTS
     own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, which replace the built-in operators
 
@@ -106,7 +107,7 @@ def _generate(problem: Problem, schedule: Schedule, device: Device) -> Compilabl
 
 
 class Benchmark:
-    """One run. ``runner`` measures; ``generate`` makes kernels."""
+    """One run of the benchmark. ``runner`` measures kernels, and ``generate`` generates them."""
 
     def __init__(
         self,
@@ -197,8 +198,8 @@ class Benchmark:
     def _tests(self, seconds: float) -> None:
         """Run the tests marked gpu in a separate process.
 
-        When its time is over, it is interrupted as by Ctrl-C, so that it reports its results. It is killed if it does
-        not end soon.
+        When the time is over, the process is interrupted as by Ctrl-C, so that it reports its results. If it does not
+        end soon, it is killed.
         """
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
@@ -224,11 +225,11 @@ class Benchmark:
                 ini.unlink()
         row |= device_tests.counts(xml)
         self.results["tests"] = row
-        if row["timed_out"]:  # its exit status is that of an interrupted process
+        if row["timed_out"]:  # the exit status only says that the process was interrupted
             self.failed |= row["failed"] > 0
             self._leave_out("some of the tests: no time was left")
         else:
-            self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
+            self.failed |= row["returncode"] not in (0, 5)  # exit status 5 of pytest: no test was selected
         self._write()
 
     def _agree(self, seconds: float) -> None:
@@ -248,7 +249,7 @@ class Benchmark:
             ]
             for p in self.plan.agreement
         ]
-        for problem, schedule in in_turns(sampled):  # so that a short run covers every problem
+        for problem, schedule in in_turns(sampled):  # alternate problems, so that a short run covers every problem
             if time.monotonic() > until:
                 return self._leave_out(late)
             try:
@@ -262,7 +263,7 @@ class Benchmark:
             self._write()
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
-        """Return True if one candidate agrees, None if that is unknown at ``until``.
+        """Return True if the GPU and the emulator agree on one candidate, None if that is unknown at ``until``.
 
         Raises:
             ValueError: The candidate has no kernel.
@@ -280,14 +281,15 @@ class Benchmark:
             return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
         inputs = problem.random_inputs(self.runner.options.seed)
         emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
-        if emulated.status == "timeout":  # a slow kernel: an endless wait would be a finding
+        # the emulator timed out on a slow kernel; an endless wait would have been a finding
+        if emulated.status == "timeout":
             return None
         if emulated.status not in ("ok", "findings"):
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _sampled(self, seconds: float) -> None:
-        """Measure random schedules, without selection by a search, and check that verified ones are correct."""
+        """Measure random schedules, which no search has selected, and check that the verified schedules are correct."""
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):
@@ -372,7 +374,7 @@ class Benchmark:
         how: str = DEFAULT,
         final_share: float = FINAL_SHARE,
     ) -> TuneResult:
-        """Tune for ``seconds`` but not beyond ``until``, with the sampler ``how``."""
+        """Tune for ``seconds``, but at most until ``until``, with the sampler ``how``."""
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
         task = SearchTask(problem, self.device, templates, space)
@@ -393,8 +395,8 @@ class Benchmark:
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
         )
-        # On a new machine, cupy compiles kernels for the first reference of a type, for up to half a minute. This
-        # time is not counted to the search of this shape.
+        # On a new machine, cupy compiles kernels for the first reference of a type, which takes up to half a minute.
+        # The search of this shape is not charged for this time.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
         return tuner.run(
@@ -404,7 +406,7 @@ class Benchmark:
         )
 
     def _prepare(self, problem: Problem, space: Any) -> None:
-        """Make the runner prepare and keep a problem's inputs and references.
+        """Make the runner prepare and cache a problem's inputs and references.
 
         Raises RunnerStopped. Other errors are ignored, because the trials report them again.
         """
@@ -444,14 +446,14 @@ class Benchmark:
     def _compared(
         self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
     ) -> dict[str, Any]:
-        """Return the winner's time over that of the library and of ``entrants``, measured alternately.
+        """Return the winner's time divided by the times of the library and of ``entrants``, measured alternately.
 
-        Operands are in memory as in tuning, or in L2 with ``warm_cache``. Reports entrants that are not available.
+        Operands are in DRAM as in tuning, or in L2 with ``warm_cache``. Entrants that are not available are reported.
         """
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
-        if is_library(schedule):  # the library won: its time is compared with the fastest schedule's
+        if is_library(schedule):  # the library won: compare with the fastest schedule of autosched instead
             if result.remeasured is None or not result.remeasured.standings:
                 return {}
             schedule = result.entrants[result.remeasured.standings[0].position]
@@ -480,7 +482,7 @@ class Benchmark:
             self._record(read(path), path)
 
     def _record(self, trials: Sequence[Trial], path: Path) -> None:
-        """Move a shape's trials into a recording file of limited size."""
+        """Move a shape's trials to a recording file of limited size."""
         recordings = Recording.of(trials)
         if recordings:
             target = self._recordings(self._file)
@@ -497,7 +499,7 @@ class Benchmark:
         return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
 
     def _share(self, part: str) -> float:
-        """Return the seconds of one part."""
+        """Return the seconds available to one part."""
         share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
@@ -531,14 +533,18 @@ def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, required=True, help="how long it may take")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results, made if missing")
+    parser.add_argument("--minutes", type=float, required=True, help="total time limit")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results, created if missing")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
+    parser.add_argument("--trials", type=int, default=2000, help="maximum number of trials per shape (default 2000)")
     parser.add_argument("--kernel", nargs="+", default=(), metavar="FILE", help="only the kernels of these files")
-    parser.add_argument("--program", metavar="FILE[:NAME]", help="only this tile program, at the sizes of --size")
-    parser.add_argument("--size", action="append", default=[], metavar="NAME=N", help="with --program: a size of it")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="do these alone (default: all)")
+    parser.add_argument(
+        "--program", metavar="FILE[:NAME]", help="measure only this tile program, at the sizes given by --size"
+    )
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N", help="with --program: a size of the program"
+    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
     given = parser.parse_args(arguments)
     if not (given.minutes > 0 and math.isfinite(given.minutes)):
         parser.error(f"--minutes must be positive, not {given.minutes}")
@@ -552,7 +558,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.program is not None:
             own.append(of_program(given.program, given.size))
         elif given.size:
-            parser.error("--size is for --program FILE[:NAME]")
+            parser.error("--size requires --program FILE[:NAME]")
     except ValueError as error:
         parser.error(str(error))
     began = time.monotonic()
@@ -571,11 +577,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryFile(dir=given.out).close()
     except OSError as error:
         parser.error(f"--out {given.out} cannot be written ({error.strerror})")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: trials in flight are written, then it ends
+    for number in (signal.SIGTERM, signal.SIGHUP):  # handle like Ctrl-C: write trials in flight, then end
         signal.signal(number, signal.default_int_handler)
     seconds = given.minutes * 60 - (time.monotonic() - began)
     with pool:
-        # a kernel that needs a second is no winner, and one that hangs must not cost a short run much more
+        # no winner takes longer than a second, and a kernel that hangs must not cost a short run much time
         options = CudaOptions(seed=given.seed, launch_limit=1.0)
         runner = CudaRunner(device, pool, options=options)
         try:
@@ -583,7 +589,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=tuple(own))
             return Benchmark(plan, device, runner).run()
         except OSError as error:
-            print(f"benchmarks.gpu: {given.out} cannot be written ({error}); what is there is kept", file=sys.stderr)
+            print(f"benchmarks.gpu: {given.out} cannot be written ({error}); its files are unchanged", file=sys.stderr)
             return 1
         finally:
             runner.close()

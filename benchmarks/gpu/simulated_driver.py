@@ -1,7 +1,7 @@
-"""A simulated cupy whose launches return immediately, to time the code before a launch.
+"""A simulated cupy whose launches return immediately, for timing the host code that precedes a launch.
 
-No GPU is needed, and the arrays have no memory. cupy's own code between ``RawKernel.__call__`` and the driver is
-excluded on both sides of a comparison; attributes of arrays cost as much as with a GPU.
+No GPU is needed, and the arrays have no memory. Times exclude cupy's own code between ``RawKernel.__call__`` and the
+driver, for all compared calls. Accessing attributes of arrays takes as long as with a GPU.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ ATTRIBUTES = {
     "MultiProcessorCount": 132,
     "L2CacheSize": 60 * 2**20,
 }
-_SPACING = 1 << 30  # bytes from one array to the next
+_SPACING = 1 << 30  # distance between the addresses of two arrays, in bytes
 
 
 def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
-    """Replacement for the call of a loaded function."""
+    """Return at once, in place of the driver's launch of a loaded function."""
 
 
 class SimulatedDriver:
-    """Set it as ``sys.modules["cupy"]``, and create arrays by ``empty``. ``gpu`` is the number of its only GPU."""
+    """Replacement for ``sys.modules["cupy"]``. ``empty`` creates arrays; ``gpu`` is the number of the only GPU."""
 
     __version__ = cupy.__version__
     ndarray = cupy.ndarray

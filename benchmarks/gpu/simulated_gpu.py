@@ -1,6 +1,6 @@
-"""A GPU worker without a GPU: every measurement sleeps for AUTOSCHED_SIMULATED_SECONDS, and succeeds.
+"""A simulated GPU worker. Every measurement sleeps for AUTOSCHED_SIMULATED_SECONDS, and succeeds.
 
-It appends start time, end time and GPU number of each measurement to the file AUTOSCHED_SIMULATED_LOG.
+The worker appends start time, end time and GPU number of each measurement to the file AUTOSCHED_SIMULATED_LOG.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SECONDS, LOG = "AUTOSCHED_SIMULATED_SECONDS", "AUTOSCHED_SIMULATED_LOG"
 
 
 class SimulatedGpu:
-    """The worker. It derives a kernel's time from the digest of its cubin, so that it is always the same."""
+    """The worker. It derives a kernel's time from the digest of the cubin, so that the time is always the same."""
 
     def __init__(self) -> None:
         self._gpu = 0
         self._prepared: dict[str, Any] = {}
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer like ``cuda_worker``."""
+        """Answer a request as ``cuda_worker`` would."""
         if request["op"] == "open":
             self._gpu = request["gpu"]
             return {
@@ -62,8 +62,8 @@ def answer(kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def right_outputs(prepared: dict[str, Any]) -> Message:
-    """Return the answer of a correct kernel: the bytes of its outputs by name."""
-    import numpy as np  # here, because nothing else needs it
+    """Return the outputs of a correct kernel, as bytes by name."""
+    import numpy as np  # imported here, because only this function needs it
 
     from search_spaces.catalogue import problem_from_json
 

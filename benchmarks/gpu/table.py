@@ -1,4 +1,4 @@
-"""The output of the GPU command: a line per shape while it runs, and the final table."""
+"""Output of the GPU command: a line per shape during the run, and the table at its end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(r: Mapping[str, Any], device: Device) -> str:
         lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
     for row in r["sampled"]:
         said = ", ".join(f"{n} {status}" for status, n in sorted(row["failures"].items())) or "all ok"
-        lines.append(f"drawn at random of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {said}")
+        lines.append(f"random schedules of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {said}")
     lines.append("")
     entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
     head = (
@@ -51,13 +51,13 @@ def table(r: Mapping[str, Any], device: Device) -> str:
         lines.append("  ".join(cells).rstrip())
     lines.append("")
     lines.append(
-        "/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least; "
-        "/cublaslt: of the fastest that it offers, cuBLAS's own choice included; warm: with operands in the L2; "
-        "best: whose kernel was the fastest, and has the time"
+        "/NAME: autosched's time divided by the time of NAME in the same rounds; below 1, autosched is faster. copy: a "
+        "copy of at least as many bytes. cublaslt: the fastest algorithm of cuBLASLt, including cuBLAS's own choice. "
+        "warm: operands are in L2. best: whether the library or autosched had the fastest kernel, whose time is shown"
     )
     geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
     if geomean:
-        lines.append(f"against the library over {geomean[1]} shapes: geometric mean {geomean[0]:.3f} of its time")
+        lines.append(f"geometric mean over {geomean[1]} shapes: {geomean[0]:.3f} times the library's time")
     lines += [f"left out: {what}" for what in r["left_out"]]
     return "\n".join(lines)
 
@@ -69,7 +69,7 @@ def named(purpose: str, problem: Problem) -> str:
 
 def line(row: dict[str, Any]) -> str:
     _, trials, ok, whose, us, flops, rate, library, *_ = _cells(row)
-    speed = f"{us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
+    speed = f"{us} us, {flops} TFLOP/s, {rate} GB/s, {library} times the library's time"
     return f"{ok} of {trials} trials ok, best ({whose}) {speed}"
 
 
@@ -106,7 +106,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _ratio(compared: Mapping[str, Any], name: str) -> str:
-    """Return our time over that of an entrant. The best of cuBLASLt includes what cuBLAS itself chooses."""
+    """Return autosched's time divided by an entrant's time. "cublaslt" includes the algorithm that cuBLAS chooses."""
     names = ("cublaslt", "library") if name == "cublaslt" and compared.get(name) else (name,)
     ratios = [(compared.get(each) or {}).get("ratio") for each in names]
     medians = [ratio["median"] for ratio in ratios if ratio is not None]

@@ -1,8 +1,9 @@
-"""A GPU and its host in virtual time, on which the unmodified timing code runs.
+"""A simulated GPU and host with virtual time, on which the unmodified timing code runs.
 
-Host calls take time, and are sometimes late; events have a resolution; an idle GPU starts a launch with a delay. The
-clock falls when idle, rises under load, and is lowered by the power limit within milliseconds, and sometimes by heat.
-``steady`` is the true time of a kernel: that of a launch in an endless sequence of launches.
+Host calls take time and are sometimes delayed. Events have a limited resolution. An idle GPU starts a launch with a
+delay. The clock falls when the GPU is idle and rises under load. The power limit lowers the clock within milliseconds,
+and so does heat at times. ``steady`` is the true time of a kernel: the time per launch in an endless sequence of
+launches.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from measurements.runners.cuda.nvml import SLOWDOWNS, GpuState
 from measurements.runners.cuda.stream_hold import GIVES_UP_SECONDS
 
 HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0
-# Seconds: time constants with which the clock rises under load, falls when idle, and falls under the power limit.
+# Time constants, in seconds, with which the clock rises under load, falls when idle, and falls because of the power
+# limit.
 RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3
-IDLE_AFTER = 20e-3  # seconds without work
-HOT = 0.6  # factor of the clock while heat lowers it
-# Seconds of the GPU: to start a launch when idle, between two launches, between two of a graph, and for an event.
+IDLE_AFTER = 20e-3  # seconds without work after which the GPU counts as idle
+HOT = 0.6  # factor by which the clock is lowered during heat
+# Seconds that the GPU needs: to start a launch when idle, between two launches, between two launches of a graph, for an
+# event.
 BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6
 TICK = 0.5e-6  # seconds: resolution of events
 STEP = 100e-6  # seconds: step in which the clock is updated
@@ -44,7 +47,7 @@ class VirtualKernel:
 
 @dataclass
 class Host:
-    """The functions of ``time`` that timing uses. ``late`` is how often the process is delayed by 0.2 ms."""
+    """Replacement for module ``time`` in timing code. ``late`` is the probability that a call is delayed by 0.2 ms."""
 
     rng: np.random.Generator
     late: float = 0.003
@@ -62,14 +65,14 @@ class Host:
 
 @dataclass
 class VirtualGpu:
-    """``cupy`` has the part of cupy that ``launch_timer`` uses, and ``state`` is what NVML would report.
+    """The GPU. ``cupy`` replaces the functions of cupy that ``launch_timer`` uses; ``state`` replaces reports of NVML.
 
-    ``hot`` are the times in which heat lowers the clock.
+    ``hot`` lists the intervals in which heat lowers the clock.
     """
 
     seed: int = 0
     hot: tuple[tuple[float, float], ...] = ()
-    launch_seconds: float = 4e-6  # of the host, from Python
+    launch_seconds: float = 4e-6  # host time of a launch from Python
     host: Host = field(init=False)
     free: float = 0.0  # when the stream has finished all its work
     mhz: float = IDLE_MHZ
@@ -94,7 +97,7 @@ class VirtualGpu:
     # ---- host ----
 
     def launch(self, kernel: VirtualKernel) -> None:
-        """From Python, into the stream or the graph that is being captured."""
+        """Launch a kernel from Python, in the stream or in the graph that is being captured."""
         self.host.spend(self.launch_seconds)
         if self.captured is not None:
             self.captured.append(kernel)
@@ -153,7 +156,8 @@ class VirtualGpu:
     def _idle_until(self, at: float) -> None:
         idle = at - self.free
         if idle > 0:
-            self._towards(HIGHEST_MHZ, POWER, min(idle, IDLE_AFTER))  # the power limit allows a higher clock
+            # the power limit does not apply when idle, so the clock rises
+            self._towards(HIGHEST_MHZ, POWER, min(idle, IDLE_AFTER))
             if idle > IDLE_AFTER:
                 self._towards(IDLE_MHZ, FALLS_IDLE, idle - IDLE_AFTER)
             self.free = at
@@ -207,7 +211,7 @@ class VirtualGraph:
 
 
 def _runs(kernels: tuple[VirtualKernel, ...]) -> list[tuple[VirtualKernel, int]]:
-    """Return the runs of equal neighbours with their lengths."""
+    """Return each sequence of equal neighbours as the value and the length."""
     runs: list[tuple[VirtualKernel, int]] = []
     for kernel in kernels:
         if runs and runs[-1][0] == kernel:

@@ -1,1 +1,4 @@
-"""Compare a GPU with the emulator: launches without faults in the emulator's tests are recorded, run and compared."""
+"""Compare a GPU with the emulator.
+
+Launches without faults in the emulator's tests are recorded, run on the GPU, and compared.
+"""

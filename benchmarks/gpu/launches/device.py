@@ -1,6 +1,7 @@
 """The process that uses a GPU: each request assembles, launches and compares one recorded launch.
 
-A faulting launch destroys the process's GPU context, and a hanging one never ends: the caller then kills the process.
+After a launch that faults or hangs, the caller kills the process, because a fault destroys the GPU context and a
+hanging launch never ends.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 
 MODULE = "benchmarks.gpu.launches.device"
-HANGS = 5.0  # seconds per launch; few take longer even in the emulator
+HANGS = 5.0  # time limit of a launch in seconds; few launches take longer even in the emulator
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _ASSEMBLY = 120.0  # seconds
 _NOT_READY = 600  # cudaErrorNotReady
-_abandoned: list[Any] = []  # modules and arrays of hanging launches: releasing them would wait for the launch
+# keeps modules and arrays of hanging launches, because releasing these would wait for the launch
+_abandoned: list[Any] = []
 
 
 class Refused(Exception):
@@ -44,15 +46,15 @@ class Refused(Exception):
 
 
 class Hang(Exception):
-    """A launch that has not ended after HANGS."""
+    """A launch that has not ended after HANGS seconds."""
 
 
 class Fault(Exception):
-    """The GPU has aborted a launch, and with it this process's context."""
+    """The GPU has aborted a launch, which also destroys the context of this process."""
 
 
 def handle(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the recorded launch ``name`` of ``folder``, and return a row of ``results.jsonl`` without names."""
+    """Run the recorded launch ``name`` in ``folder``, and return its row of ``results.jsonl`` without the names."""
     import cupy
 
     folder = Path(request["folder"])
@@ -61,9 +63,9 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
-    """Return the result of a launch, compared with the expected one.
+    """Make a launch, compare the outputs with the expected outputs, and return the result.
 
-    If the results differ, the launch is repeated; ``repeats`` is True if both results of the GPU are equal.
+    If the outputs differ, the launch is repeated. ``repeats`` is True if the GPU computes the same outputs again.
     """
     try:
         outputs = launch()
@@ -88,7 +90,7 @@ def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict
 def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
     """Launch on the current GPU and return the contents of the outputs.
 
-    ``cp`` is cupy; ``code`` gives the module's machine code for an architecture.
+    ``cp`` is cupy; ``code`` returns the module's machine code for an architecture.
 
     Raises Refused, LaunchRefused, Hang, Fault.
     """
@@ -122,7 +124,7 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
                     _abandoned.append((loaded, arrays, stream))
                     raise Hang
                 time.sleep(0.0002)
-            stream.synchronize()  # raises the error of a launch, possibly of the one before the rejected launch
+            stream.synchronize()  # raises a pending error, which may be from an earlier launch than the rejected one
             if refused is not None:
                 raise refused
             held = {name: cp.asnumpy(arrays[name]) for name, o in operands.items() if o.role in WRITTEN}
@@ -132,15 +134,15 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
 
 
 def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
-    """Return the launch with separate arrays for arguments that point into another array, and each array's address.
+    """Return the launch with separate arrays for arguments that point into another array, and all arrays' addresses.
 
-    Such an array begins where the argument points.
+    A separate array begins at the address in the argument.
     """
     arguments, addresses = list(kept.launch.arguments), dict(starts)
     for position, offset in kept.offsets.items():
         argument: Any = arguments[position]
         if isinstance(argument, ScalarArgument | BytesArgument):
-            raise ValueError(f"argument {position} is no pointer")
+            raise ValueError(f"argument {position} must be a pointer")
         operand = argument if isinstance(argument, Operand) else argument.operand
         inner = dataclasses.replace(operand, name=f"{operand.name} from byte {offset}")
         addresses[inner.name] = starts[operand.name] + offset
@@ -149,7 +151,7 @@ def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dic
 
 
 def machine_code(folder: Path, text: str, arch: str) -> bytes:
-    """Return the machine code made by ``--assemble`` in ``folder`` for ``arch``, or assemble the PTX.
+    """Return the machine code that ``--assemble`` stored in ``folder`` for ``arch``; else assemble the PTX.
 
     Raises Refused.
     """
@@ -161,12 +163,12 @@ def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
     return folder / "cubins" / arch / f"{ptx}.cubin"
 
 
-@lru_cache(maxsize=4)  # launches of one module are consecutive
+@lru_cache(maxsize=4)  # a small cache is enough, because launches of one module are consecutive
 def assembled(text: str, arch: str) -> bytes:
-    """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas or else by the driver for the current GPU.
+    """Assemble PTX for ``arch`` ("sm_90a") with ptxas, or without ptxas, with the driver for the current GPU.
 
     Raises:
-        Refused: The assembler rejects it.
+        Refused: The assembler rejects the PTX.
     """
     program = ptxas()
     if program is None:
@@ -178,7 +180,7 @@ def assembled(text: str, arch: str) -> bytes:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_ASSEMBLY, check=False)
         except subprocess.TimeoutExpired:
-            raise Refused(f"ptxas is not done after {_ASSEMBLY:g} s") from None
+            raise Refused(f"ptxas did not end within {_ASSEMBLY:g} s") from None
         if done.returncode != 0:
             said = next((line for line in done.stderr.splitlines() if line.strip()), f"exit status {done.returncode}")
             raise Refused(one_line(said.replace(f"{ptx}, ", "")))
@@ -187,7 +189,7 @@ def assembled(text: str, arch: str) -> bytes:
 
 @cache
 def ptxas() -> str | None:
-    """Return the newest ptxas of the PATH and of NVIDIA's nvcc wheels; PTX of a new NVRTC needs one at least as new.
+    """Return the newest ptxas on the PATH or in NVIDIA's nvcc wheels, since a new NVRTC's PTX needs a new ptxas.
 
     Returns None if there is none.
     """
@@ -202,7 +204,7 @@ def ptxas() -> str | None:
 
 
 def _release(program: str) -> tuple[int, ...]:
-    """Return a ptxas's release, such as (13, 0); () if it does not run."""
+    """Return the release of a ptxas, such as (13, 0), or () if the program does not run."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -235,7 +237,7 @@ def _operands(launch: Launch) -> dict[str, Operand]:
 
 
 def _before(operand: Operand) -> Array:
-    """Return the initial contents of an unwritten array: as in the emulator, bytes of 0xFF."""
+    """Return the initial contents of an array without defined contents: bytes of 0xFF, as in the emulator."""
     return np.full(operand.bytes, 0 if operand.zeroed else 0xFF, np.uint8)
 
 

@@ -1,8 +1,8 @@
-"""A folder of recorded launches, written by ``pytest --keep-launches FOLDER``, possibly by several processes.
+"""A folder of recorded launches. ``pytest --keep-launches FOLDER`` writes it, possibly with several processes.
 
 ``launches/NAME.json`` is a launch, ``ptx/DIGEST.ptx`` a module, and ``arrays/DIGEST.z`` the zlib-compressed bytes of an
 array. Digests are SHA-256 of the contents. NAME is the digest of a launch and its results, so equal launches are stored
-once, with the name of the first test.
+once, with the id of the first test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.launches.launch import Launch, ScalarArgument, argument_json, launch_from_json
 from search_spaces.launches.operand import Operand
 
-MOST_EXPECTED = 64 << 10  # maximum bytes of a stored output; of larger outputs only the digest is stored
+MOST_EXPECTED = 64 << 10  # maximum bytes of a stored output; for larger outputs, only the digest is stored
 READ = ("input", "inout")  # roles of arrays with contents before a launch
 WRITTEN = ("output", "inout")  # roles of arrays with contents after a launch
 
@@ -37,11 +37,11 @@ class KeptLaunch:
         test: Id of the test that emulated the launch.
         text: PTX with the function ``launch.entry``.
         launch: The launch.
-        inputs: Arrays by the name of each operand or symbol that the launch reads.
+        inputs: Array of each operand or symbol that the launch reads, by name.
         expected: Digest of each output's bytes after the launch.
         known: The outputs with at most ``MOST_EXPECTED`` bytes.
-        offsets: For each position of an argument: the bytes between the start of its array and the address that it
-            points to.
+        offsets: For each argument position, the offset in bytes from the start of the array to the address in the
+            argument.
         notes: Kinds of the emulator's notes about the launch.
     """
 
@@ -96,18 +96,18 @@ def keep(
 
 
 def names(folder: Path) -> tuple[str, ...]:
-    """Return the names of all launches in ``folder``, in order; empty for another folder."""
+    """Return the names of all launches in ``folder``, in order; empty if the folder has no launches."""
     return tuple(sorted(file.stem for file in (folder / "launches").glob("*.json") if not file.stem.startswith(".")))
 
 
 def header(folder: Path, name: str) -> tuple[str, str]:
-    """Return the test and the PTX's digest of a launch. Raises as ``read``."""
+    """Return the test id and the digest of the PTX of a launch. Raises the exceptions of ``read``."""
     row = _row(folder, name)
     return str(row["test"]), str(row["ptx"])
 
 
 def read(folder: Path, name: str) -> KeptLaunch:
-    """Return the launch of that name. Raises OSError, and KeyError, TypeError or ValueError for a damaged one."""
+    """Return the launch of that name. Raises OSError, and KeyError, TypeError or ValueError for a damaged file."""
     row = _row(folder, name)
     launch = _launch_from_json(row["launch"])
     operands = {o.name: o for o in launch.operands}
@@ -127,14 +127,14 @@ def read(folder: Path, name: str) -> KeptLaunch:
 def _row(folder: Path, name: str) -> dict[str, Any]:
     row = json.loads((folder / "launches" / f"{name}.json").read_text(encoding="utf-8"))
     if not isinstance(row, dict):
-        raise ValueError(f"launch {name} is no JSON object")
+        raise ValueError(f"launch {name} must be a JSON object")
     return row
 
 
 def _launch_json(launch: Launch) -> dict[str, Any]:
     """Return the launch as JSON, with scalars as bytes.
 
-    JSON cannot represent NaN, infinity or 64-bit numbers exactly.
+    Bytes are needed because JSON cannot represent NaN, infinity or 64-bit numbers exactly.
     """
     own = Launch(**{f.name: getattr(launch, f.name) for f in dataclasses.fields(Launch)})
     return own.launch_json() | {"arguments": [_argument_json(a) for a in launch.arguments]}

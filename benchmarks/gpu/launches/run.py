@@ -3,10 +3,11 @@
     pytest tests/measurements/emulator --keep-launches FOLDER
     python -m benchmarks.gpu.launches FOLDER --out OUT --minutes 5
 
-The first command needs no GPU. The second assembles each launch with ptxas, or with the driver if there is no ptxas,
-and launches it in one of several processes, which are restarted after a fault or a hang. OUT/results.jsonl has a row
-for each launch as soon as it is done; launches with a row for the same GPU are not repeated. OUT/table.txt is a
-summary. ``--assemble sm_90a`` assembles all launches in advance on any machine, and stores the machine code in FOLDER.
+The first command needs no GPU. The second command assembles each launch with ptxas, or with the driver if there is no
+ptxas. It then makes the launch in one of several processes, which are restarted after a fault or a hang. The row of a
+launch is appended to OUT/results.jsonl as soon as the launch is done. Launches that already have a row for this GPU are
+not repeated. OUT/table.txt is the summary. ``--assemble sm_90a`` assembles all launches in advance on any machine, and
+stores the machine code in FOLDER.
 
 Exit status 0; 1 if no GPU can be used, a launch faulted, hung or could not be read, or the run was interrupted; 2 for
 bad usage.
@@ -38,12 +39,12 @@ from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-REQUEST_SECONDS = 180.0  # assembling, and two launches
+REQUEST_SECONDS = 180.0  # time limit of a request: assembling, and two launches
 Row = dict[str, Any]
 
 
 def read_rows(path: Path, gpu: str) -> list[Row]:
-    """Return the rows of ``gpu`` in a file of results, without a line that was truncated by a kill."""
+    """Return the rows of ``gpu`` in a file of results, except a line that was truncated when the process was killed."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
@@ -65,7 +66,7 @@ def run(
     module: str = MODULE,
     python_path: Sequence[str] = (),
 ) -> None:
-    """Run the launches ``names`` of ``folder``; the launches of a module run consecutively in one process.
+    """Run the launches ``names`` in ``folder``. The launches of one module run consecutively in one process.
 
     Args:
         folder: Folder of kept launches.
@@ -74,7 +75,7 @@ def run(
         seconds: Time after which no further launch starts.
         workers: Number of processes.
         module: Module that the processes run.
-        python_path: Adds to their ``sys.path``.
+        python_path: Folders that are added to ``sys.path`` of the processes.
     """
     headers = {name: header(folder, name) for name in names}
     by_module = sorted(names, key=lambda name: (headers[name][1], name))
@@ -112,7 +113,7 @@ def run(
 
 
 def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
-    """Return the result of a launch, and a process that can run the next one."""
+    """Return the result of a launch, and a process that can run the next launch."""
     try:
         answer = worker.request({"folder": str(folder), "name": name}, REQUEST_SECONDS)
     except WorkerTimeout as error:
@@ -127,13 +128,13 @@ def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
-    """Write the machine code of all modules to ``folder``, and print their number."""
+    """Assemble all modules, write the machine code to ``folder``, and print the number of modules."""
 
     def one(ptx: str) -> bool:
         path = cubin_path(folder, ptx, arch)
         try:
             code = machine_code(folder, (folder / "ptx" / f"{ptx}.ptx").read_text(encoding="utf-8"), arch)
-        except Refused:  # the run on the GPU reports the reason
+        except Refused:  # skip this module; the run on the GPU reports the reason
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         publish(path, code)
@@ -148,13 +149,13 @@ def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.launches", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder written by `pytest --keep-launches`")
-    parser.add_argument("--out", type=Path, help="folder for the results, made if missing")
+    parser.add_argument("--out", type=Path, help="folder for the results, created if missing")
     parser.add_argument("--minutes", type=float, default=math.inf, help="time limit (default: none)")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes (default 4)")
     parser.add_argument("--assemble", metavar="ARCH", help="only assemble, for example for sm_90a: needs no GPU")
     given = parser.parse_args(arguments)
     if (given.out is None) == (given.assemble is None):
-        parser.error("give --out OUT, or --assemble ARCH")
+        parser.error("--out OUT or --assemble ARCH is required")
     if not given.minutes > 0:
         parser.error(f"--minutes must be positive, not {given.minutes}")
     if given.workers < 1:
@@ -195,12 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(given.folder.absolute(), missing, on_row, seconds=given.minutes * 60, workers=given.workers)
         except KeyboardInterrupt:
             interrupted = True
-            print("benchmarks.gpu.launches: interrupted; what is done is kept", file=sys.stderr)
+            print("benchmarks.gpu.launches: interrupted; results so far are stored", file=sys.stderr)
         except (OSError, KeyError, ValueError) as error:
             print(f"benchmarks.gpu.launches: {given.folder} cannot be read ({error!r})", file=sys.stderr)
             return 1
     (given.out / "table.txt").write_text(f"{gpu}\n{table(rows)}\n", encoding="utf-8")
     print(gpu, table(rows, all_tests=False), sep="\n")
     if len(rows) < len(kept):
-        print(f"left out: {len(kept) - len(rows)} of {len(kept)} launches, for which there was no time")
+        print(f"not run for lack of time: {len(kept) - len(rows)} of {len(kept)} launches")
     return 1 if interrupted or any(row["status"] in FAULTS for row in rows) else 0

@@ -1,4 +1,4 @@
-"""Distance of outputs from the expected ones, and the table of results by test."""
+"""Compute errors of outputs, and print the table of results by test."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HEAD = ("test", *STATUSES, "largest error")
 
 
 def largest_error(dtype: DType, found: Array, expected: Array | None) -> float | None:
-    """Return the largest of abs(found - expected) / max(abs(found), abs(expected)).
+    """Return the largest relative error: the maximum of abs(found - expected) / max(abs(found), abs(expected)).
 
-    Infinity if only one of the two is a number, or if they are different infinities; None if the expected result is
-    unknown. Different NaNs, and zeros of both signs, differ by 0.
+    An error is infinite if only one of the two values is a number, or if they are different infinities. The result is
+    None if the expected result is unknown. Different NaNs, and zeros of both signs, differ by 0.
     """
     if expected is None:
         return None
@@ -34,11 +34,11 @@ def largest_error(dtype: DType, found: Array, expected: Array | None) -> float |
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, all_tests: bool = True) -> str:
-    """Return a line for each test, its cases taken together, and one for all of them.
+    """Return a line for each test, with its parametrised cases combined, and a line for all tests.
 
     Args:
         rows: Rows of ``results.jsonl``.
-        all_tests: False leaves out those whose launches are all equal.
+        all_tests: If False, tests whose launches all have equal results are omitted.
     """
     by_test: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

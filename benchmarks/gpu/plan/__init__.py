@@ -1,5 +1,5 @@
-"""A plan for fifteen minutes on a GPU, prepared and compiled on a CPU, in parts that can be run one by one.
+"""A plan of measurements for fifteen minutes on a GPU, which is prepared on a CPU and run in parts.
 
-``prepared`` chooses schedules and compiles them; ``parts`` runs on the GPU, and ``run`` is the command. On the GPU,
-nothing is searched or compiled.
+``prepared.py`` chooses and compiles schedules on a CPU. ``parts.py`` measures on the GPU, where nothing is searched or
+compiled. ``run.py`` is the command.
 """

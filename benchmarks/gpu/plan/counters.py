@@ -1,4 +1,4 @@
-"""Hardware counters of some kernels, read by Nsight Compute if it is installed.
+"""Read hardware counters of some kernels with Nsight Compute, if it is installed.
 
 python -m benchmarks.gpu.plan.counters PLAN KEY    # launches the kernel of KEY once, for ncu to profile
 """
@@ -35,7 +35,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> dict[str, Any]:
-    """Return the metrics of the first kernel of the plan in ``folder``, or the ``reason`` for having none.
+    """Profile the first schedule of a kernel. Return its ``metrics``, or the ``reason`` why there are none.
 
     Args:
         key: Key of KERNELS.
@@ -61,7 +61,7 @@ def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> 
 
 
 def metrics_of(text: str) -> dict[str, str]:
-    """Return metrics with their units from the output of ``ncu --csv``; none if it contains no table."""
+    """Return metrics with units from the output of ``ncu --csv``; empty if the output contains no table."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = csv.DictReader(io.StringIO("\n".join(lines)))
     return {
@@ -80,7 +80,7 @@ def launch_once(prepared: Prepared, problem: Problem, cp: Any) -> None:
     """Launch the first schedule of a problem twice, the second time within a profiled range.
 
     Raises:
-        ValueError: The plan has no compiled schedule of it.
+        ValueError: The plan has no compiled schedule for the problem.
     """
     schedules = prepared.schedules.get(problem)
     if not schedules:
@@ -106,7 +106,7 @@ def launch_once(prepared: Prepared, problem: Problem, cp: Any) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Launch the kernel of a key. Exit status 2 where the plan has none."""
+    """Launch the kernel of a key. Exit status 2 if the plan has no kernel for the key."""
     import cupy
 
     folder, key = arguments

@@ -1,4 +1,4 @@
-"""Runs ``device_child`` until a time limit, and yields its results."""
+"""Run ``device_child`` until a time limit, and yield the results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def timed(part: str, keys: Sequence[str], seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (key, result) of each key as soon as it is known.
+    """Yield (key, result) for each key as soon as the result is known.
 
-    A result has ``microseconds`` by name, or the ``reason`` why there are none. Keys that were not reached within
-    ``seconds`` are marked as ``cut``.
+    A result has ``microseconds`` by name, or the ``reason`` why there are none. The results of keys that were not
+    reached within ``seconds`` have ``cut``.
     """
     command = [sys.executable, "-m", "benchmarks.gpu.plan.device_child", part, *keys]
     missing = list(keys)

@@ -1,9 +1,9 @@
-"""A process that times calls of torch and of autosched's own functions on the GPU; each result is a line of JSON.
+"""A process that times calls of torch and of autosched's functions on the GPU, and prints a JSON line per result.
 
     python -m benchmarks.gpu.plan.device_child host|language KEY...
 
-GPU times are measured by CUDA events around a series of calls whose operands are in memory and not in L2. Host times
-are CPU times of calls that the GPU keeps up with, measured alternately.
+GPU times are measured by CUDA events around a series of calls. The operands of these calls are in DRAM and not in L2.
+Host times are CPU times of calls, made slowly enough that the GPU keeps up. The functions alternate.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from benchmarks.gpu.plan.torch_calls import LANGUAGE
 
 HOST = ("calls", "chain of 40 decode products", "chain of 20 decode layers, dependent and not")
 _ROUNDS, _CALLS = 30, 200
-_SECONDS = 0.3  # of each GPU time
+_SECONDS = 0.3  # repetitions of each GPU measurement
 
 Call = Callable[[int], Any]
 
 
 def host_calls() -> dict[str, float]:
-    """Return the host's microseconds for one call of each function: the median of alternating rounds."""
+    """Return the host time of one call of each function, in microseconds: the median of alternating rounds."""
     import torch
 
     import autosched
@@ -53,7 +53,7 @@ def host_calls() -> dict[str, float]:
 
 
 def decode_chain() -> dict[str, float]:
-    """Return microseconds of a CUDA graph of 40 products of 16 rows, each reading the result of the one before."""
+    """Return the microseconds of a CUDA graph of 40 matmuls with 16 rows, in which each reads the previous result."""
     import torch
 
     import autosched.torch  # noqa: F401  # defines torch.ops.autosched
@@ -78,10 +78,10 @@ def decode_chain() -> dict[str, float]:
 
 
 def dependent_chain() -> dict[str, float]:
-    """Return microseconds of a CUDA graph of 20 layers of three short kernels, without and with overlapping launches.
+    """Return microseconds of a CUDA graph of 20 layers of three short kernels, without and with overlap of launches.
 
     With programmatic dependent launch, a kernel may begin before its predecessor has ended. A dependent kernel is never
-    timed alone: successive launches of one kernel would overlap each other.
+    timed alone, because successive launches of the kernel would overlap each other.
     """
     import torch
 
@@ -129,7 +129,7 @@ def _microseconds(call: Call, copies: int) -> float:
     call(0)
     while time.perf_counter() < until or len(times) < 5:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(9)]
-        call(i % copies)  # keeps the GPU busy while the next ones are queued
+        call(i % copies)  # keeps the GPU busy while the following calls are queued
         events[0].record()
         for event in events[1:]:
             i += 1
@@ -141,7 +141,7 @@ def _microseconds(call: Call, copies: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line for each key that is given; a key of "language" is a call and its problem, as JSON."""
+    """Print a result line for each key in the arguments. A key of "language" is a call and its problem, as JSON."""
     part, *keys = arguments
     for key in keys:
         try:
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
                 name, problem = json.loads(key)
                 found = _torch_time(name, problem)
             row: dict[str, Any] = {"microseconds": found}
-        except Exception as error:  # any exception of torch or the driver is reported as the reason for a missing time
+        except Exception as error:  # an exception from torch or the driver becomes the reason for a missing time
             row = {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         print(json.dumps({"key": key, **row}), flush=True)
     return 0

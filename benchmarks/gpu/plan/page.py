@@ -1,4 +1,4 @@
-"""The page of a plan's results."""
+"""Create the page of a plan's results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _yardsticks(results: Results) -> list[str]:
         return []
     best = max((_rate(row, name) for row in copies.values() for name in row["entrants"]), default=0.0)
     lines = [
-        f"The yardstick of bandwidth is the best of all rows: {best:,.0f} GB/s.",
+        f"The highest bandwidth in all rows is {best:,.0f} GB/s. It is the reference for bandwidth.",
         "",
         "| problem | autosched, GB/s | memcpy | torch |",
         "|---|---:|---:|---:|",
@@ -45,7 +45,7 @@ def _yardsticks(results: Results) -> list[str]:
         first, last = rounds[0], rounds[-1]
         lines += [
             "",
-            f"A matmul 8192^3 in bf16 takes {_us(first['seconds'])} at first and {_us(last['seconds'])} after "
+            f"A matmul of 8192^3 in bf16 first takes {_us(first['seconds'])}, and {_us(last['seconds'])} after "
             f"{last['at']:.1f} s, at {last['clock_mhz']} MHz; "
             f"cuBLAS {_us(first['library'])} and {_us(last['library'])}.",
         ]
@@ -62,10 +62,11 @@ def _finals(results: Results) -> list[str]:
     if not rows:
         return []
     lines = [
-        "Ours is the fastest of our schedules. Ratios are its time over the library's, under 1 is faster, with an "
-        "interval of 95%; the best of cuBLASLt includes cuBLAS's own choice.",
+        "*Ours* is the fastest of autosched's schedules. Ratios are its time divided by the library's time, with a 95% "
+        "interval; below 1, autosched is faster. *cuBLASLt* is the fastest of cuBLASLt's algorithms, including "
+        "cuBLAS's own choice.",
         "",
-        "| shape | ours | cuBLAS | of cuBLAS | of the best of cuBLASLt |",
+        "| shape | ours | cuBLAS | ours / cuBLAS | ours / cuBLASLt |",
         "|---|---:|---:|---:|---:|",
     ]
     logs = []
@@ -79,7 +80,7 @@ def _finals(results: Results) -> list[str]:
         lines.append(f"| {key} | {' | '.join(cells)} |")
     if logs:
         mean = math.exp(sum(logs) / len(logs))
-        lines += ["", f"Geometric mean of {len(logs)} shapes: {mean:.3f} of cuBLAS's time."]
+        lines += ["", f"Geometric mean of {len(logs)} shapes: autosched takes {mean:.3f} times as long as cuBLAS."]
     return lines
 
 
@@ -90,7 +91,7 @@ def _trials(results: Results) -> list[str]:
     count, seconds = sum(r["measured"] for r in rows.values()), sum(r["seconds"] for r in rows.values())
     wrong = sum(r["wrong"] for r in rows.values())
     lines = [
-        f"{count} trials of {len(rows)} problems in {seconds:.0f} s, {wrong} of them wrong.",
+        f"{count} trials of {len(rows)} problems in {seconds:.0f} s; {wrong} trials had wrong results.",
         "",
         "| problem | trials | best |",
         "|---|---:|---:|",

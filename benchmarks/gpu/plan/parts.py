@@ -1,7 +1,7 @@
-"""The parts of a plan, most important first.
+"""The parts of a plan, in order of importance.
 
-Each part is a function of a ``Session``: it processes its entries, skips those finished by an earlier run, and stops
-when its time is over. Results are written after every entry.
+Each part is a function of a ``Session``. It processes its entries, skips entries that an earlier run has finished, and
+stops when its time is over. Results are written after every entry.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Session:
 
     Attributes:
         prepared: Prepared problems to measure.
-        runner: Measures, from the prepared cubins.
-        results: Results of this run and earlier ones.
-        out: The folder for everything that is written.
+        runner: Runner that measures the prepared cubins.
+        results: Results of this run and of earlier runs.
+        out: Folder for all files that are written.
         seconds: Time limit of this part in seconds.
-        say: Prints a line.
+        say: Function that prints a line.
     """
 
     prepared: Prepared
@@ -79,10 +79,10 @@ class Session:
         return Candidate(problem, schedule, _generate(problem, schedule, self.prepared.device))
 
     def pending(self, part: str, keys: Sequence[str]) -> list[str]:
-        """Return the keys without a result, and print a line if there are none."""
+        """Return the keys without a result. Print a line if all keys have results."""
         missing = [key for key in keys if not self.results.has(part, key)]
         if not missing:
-            self.say(f"{part}: nothing is left to do")
+            self.say(f"{part}: all entries already have results")
         return missing
 
 
@@ -90,12 +90,12 @@ Part = Callable[[Session], None]
 
 
 def yardsticks(session: Session) -> None:
-    """Time copies and a read-only sum of several sizes, and record how the clock settles during a long matmul."""
+    """Time copies and read-only sums of several sizes, and record the clock during a long matmul."""
     by_key = {short_name(problem): problem for problem in YARDSTICKS if problem in session.prepared.schedules}
     sustained = "sustained" if SUSTAINED in session.prepared.schedules else None
     for key in session.pending("yardsticks", [*by_key, *filter(None, [sustained])]):
         if not session.remaining:
-            return session.say(f"yardsticks: no time was left for {key}")
+            return session.say(f"yardsticks: skipped {key} for lack of time")
         if key == sustained:
             rounds = _sustained(session)
             session.results.add("yardsticks", key, rounds=rounds)
@@ -111,7 +111,7 @@ def yardsticks(session: Session) -> None:
 
 
 def _sustained(session: Session) -> list[dict[str, Any]]:
-    """Time one matmul again and again for some seconds, with the clock of each time."""
+    """Time one matmul repeatedly for some seconds, and record the clock with each time."""
     candidate = session.candidate(SUSTAINED, session.prepared.schedules[SUSTAINED][0])
     began, rounds = time.monotonic(), list[dict[str, Any]]()
     while not rounds or time.monotonic() - began < min(_SUSTAINED_SECONDS, session.remaining):
@@ -128,7 +128,7 @@ def _sustained(session: Session) -> list[dict[str, Any]]:
 
 
 def trials(session: Session) -> None:
-    """Measure the prepared schedules of each problem, in pairs with the fastest so far."""
+    """Measure the prepared schedules of each problem, each alternating with the fastest schedule so far."""
     problems = {
         short_name(problem): problem for problem, chosen in session.prepared.schedules.items() if len(chosen) > 1
     }
@@ -136,7 +136,7 @@ def trials(session: Session) -> None:
     for i, key in enumerate(keys):
         share = session.remaining / (len(keys) - i)
         if session.remaining < 1.0:
-            return session.say(f"trials: no time was left for {len(keys) - i} problems")
+            return session.say(f"trials: skipped {len(keys) - i} problems for lack of time")
         _measured(session, key, problems[key], share)
 
 
@@ -190,12 +190,12 @@ def _measured(session: Session, key: str, problem: Problem, seconds: float) -> N
 
 
 def compare(session: Session) -> None:
-    """Time the best schedules of each shape interleaved with cuBLAS and the best of cuBLASLt."""
+    """Time the best schedules of each shape, interleaved with cuBLAS and the fastest algorithm of cuBLASLt."""
     measured = session.results.of("trials")
     problems = {short_name(problem): problem for problem in finals(session.prepared)}
     for key in session.pending("finals", list(problems)):
         if session.remaining < 1.0:
-            return session.say(f"finals: no time was left for {key}")
+            return session.say(f"finals: skipped {key} for lack of time")
         problem = problems[key]
         order = [Schedule.from_json(r["template"], r["schedule"]) for r in measured.get(key, {}).get("order", ())]
         schedules = (order or list(session.prepared.schedules[problem]))[:ENTRANTS_OF_FINALS]
@@ -224,30 +224,30 @@ def compare(session: Session) -> None:
 
 
 def hardware_counters(session: Session) -> None:
-    """Read hardware counters of some kernels by Nsight Compute, if it is installed."""
+    """Read hardware counters of some kernels with Nsight Compute, if it is installed."""
     for key in session.pending("counters", list(counters.KERNELS)):
         if session.remaining < 1.0:
-            return session.say(f"counters: no time was left for {key}")
+            return session.say(f"counters: skipped {key} for lack of time")
         found = counters.profiled(key, session.prepared.folder, session.remaining)
         session.results.add("counters", key, **found)
         session.say(f"{key}: {counters.summary(found)}")
 
 
 def host_time(session: Session) -> None:
-    """Time the host's cost of a call, compared with torch's."""
+    """Measure the host time of a call, for autosched and for torch."""
     for key, found in device_calls.timed("host", session.pending("host", device_child.HOST), session.remaining):
         session.results.add("host", key, **found)
         session.say(f"{key}: {device_calls.summary(found)}")
 
 
 def language_models(session: Session) -> None:
-    """Time operators of language models next to torch's, where torch has one."""
+    """Time operators of language models, next to torch's equivalents if there are any."""
     entries = {entry.key: entry for entry in LANGUAGE if entry.problem in session.prepared.schedules}
     calls: dict[str, str] = {}
     ours: dict[str, dict[str, Any]] = {}
     for key in session.pending("language", list(entries)):
         if session.remaining < session.seconds / 3:
-            break  # the rest is torch's
+            break  # the remaining time is for torch's calls
         entry = entries[key]
         schedules = session.prepared.schedules[entry.problem]
         best = None
@@ -274,7 +274,7 @@ PARTS: dict[str, tuple[Part, float]] = {
     "host": (host_time, 60.0),
     "language": (language_models, 150.0),
 }
-"""Each part, with its time limit in seconds."""
+"""Each part's function, and its time limit in seconds."""
 
 
 def _generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
@@ -282,7 +282,7 @@ def _generate(problem: Problem, schedule: Schedule, device: Device) -> Generated
 
 
 class _WithoutComparing:
-    """A runner that measures but does not compare: a search over it ends with its last trial."""
+    """A runner that measures but does not compare, so that a search ends without a comparison of finalists."""
 
     def __init__(self, runner: CudaRunner) -> None:
         self.name, self.provenance = runner.name, runner.provenance
@@ -291,7 +291,7 @@ class _WithoutComparing:
 
 
 def save(out: Path, path: Path) -> None:
-    """Add the trials of a journal to the recordings."""
+    """Append the trials of a journal to the recording file."""
     recordings = Recording.of(read(path))
     if recordings:
         recording.append(out / f"recordings{recording.SUFFIX}", recordings)

@@ -1,9 +1,10 @@
-"""The prepared plan: a folder with the schedules of each problem and their cubins, small enough to carry.
+"""The prepared plan: a small folder with the schedules of each problem, and their cubins.
 
     python -m benchmarks.gpu --plan FOLDER --prepare --device h200
 
-``plan.json`` lists problems and schedules, the best guess first; ``cubins.zip`` is a compile cache. The kernels are
-generated again on the GPU's machine, which therefore needs the same version of autosched.
+``plan.json`` lists problems and schedules; the schedule that the time model ranks first comes first. ``cubins.zip`` is
+a compile cache. The kernels are generated again on the GPU's machine, which therefore needs the same version of
+autosched.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 PER_PROBLEM = 30
-_BEST, _VARIATIONS = 12, 6  # schedules of each problem; the others are random
-_RANDOM_WITHIN = 1.5  # maximum estimate of a random schedule, relative to the best guess
+# per problem: schedules with the best estimates, and variations of the best; the remaining ones are random
+_BEST, _VARIATIONS = 12, 6
+_RANDOM_WITHIN = 1.5  # maximum estimated time of a random schedule, relative to the model's first choice
 _SAMPLES = 600
 _DIFFERENT = 3  # minimum number of parameters in which the best schedules differ, if possible
-_MOST_BYTES = 1 << 24  # of plan.json
+_MOST_BYTES = 1 << 24  # maximum size of plan.json
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The contents of a plan, with its cubins.
+    """The contents of a plan, with the cubins.
 
     Attributes:
-        device: The GPU it is for.
-        schedules: Schedules of each problem, the best guess first.
-        cubins: Gives the compiled kernels.
-        folder: Folder of the preparation.
+        device: GPU that the plan is for.
+        schedules: Schedules of each problem; the model's first choice comes first.
+        cubins: Compile pool that returns the compiled kernels.
+        folder: Folder of the prepared plan.
     """
 
     device: Device
@@ -64,11 +66,12 @@ class Prepared:
 def choose(problem: Problem, device: Device, count: int = PER_PROBLEM, seed: int = 0) -> list[Schedule]:
     """Return schedules to measure, the time model's first choice first.
 
-    Two fifths are the fastest by the model that differ from each other in several parameters. One fifth differs from
-    the model's first choice in one decision. The others are random, not much slower than the first choice by the model.
+    Two fifths of the schedules have the shortest estimates, and differ from each other in several parameters. One fifth
+    differs from the model's first choice in one decision. The remaining schedules are random, with estimates not much
+    longer than that of the first choice.
 
     Raises:
-        ValueError: No template takes the problem, or its space is empty.
+        ValueError: No template supports the problem, or the space is empty.
     """
     templates = templates_for(problem, device)
     space = templates.space(problem, device)
@@ -102,9 +105,9 @@ def prepare(
     language: Sequence[NextToTorch] = LANGUAGE,
     per_problem: int = PER_PROBLEM,
 ) -> None:
-    """Choose and compile schedules of each problem, and write the folder.
+    """Choose and compile schedules of each problem, and write them to the folder.
 
-    A schedule that does not compile is left out. Compiling again uses the pool's cache.
+    A schedule that does not compile is omitted. If a schedule was compiled before, the pool's cache is used.
 
     Raises:
         OSError: The folder cannot be written.
@@ -139,12 +142,12 @@ def load(folder: Path, unpacked: Path) -> Prepared:
     """Read a prepared folder, and unpack its cubins into ``unpacked``.
 
     Raises:
-        ValueError: The folder holds no plan, or one of another version of autosched.
+        ValueError: The folder has no plan, or its plan is from another version of autosched.
     """
     try:
         plan = read_json(folder / "plan.json", _MOST_BYTES)
         if plan["autosched"] != VERSION:
-            raise ValueError(f"it was prepared by autosched {plan['autosched']}, and this is {VERSION}")
+            raise ValueError(f"the plan was prepared by autosched {plan['autosched']}, but this is {VERSION}")
         schedules = {
             problem_from_json(item["problem"]): tuple(
                 Schedule.from_json(row["template"], row["schedule"]) for row in item["schedules"]
@@ -155,7 +158,7 @@ def load(folder: Path, unpacked: Path) -> Prepared:
             archive.extractall(unpacked)
         return Prepared(device_of(plan["device"]), schedules, PreparedCubins(unpacked, str(plan["toolchain"])), folder)
     except (OSError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{folder} holds no plan ({error}): make one with --prepare") from error
+        raise ValueError(f"{folder} has no usable plan ({error}): create one with --prepare") from error
 
 
 def finals(prepared: Prepared) -> list[Problem]:
@@ -164,5 +167,5 @@ def finals(prepared: Prepared) -> list[Problem]:
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for unpacked cubins, deleted when it is closed."""
+    """Return a temporary folder for unpacked cubins, which is deleted when the object is closed."""
     return tempfile.TemporaryDirectory(prefix="autosched-plan-")

@@ -23,7 +23,8 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
 
-# (m, n, k) of layers that multiply by weights stored as (outputs, inputs), sizes as the models publish them.
+# (m, n, k) of linear layers, whose weights are stored as (outputs, inputs). Sizes are from the models' published
+# configurations.
 _LAYERS = (
     (4096, 6144, 4096),  # Llama 3.1 8B: query, key and value
     (4096, 28672, 4096),  # gate and up
@@ -57,7 +58,7 @@ FINALS: tuple[Problem, ...] = (
     Matmul(m=4095, n=4097, k=4099),
     Matmul(m=1000, n=1000, k=1000),
 )
-"""Compared with cuBLAS: odd sizes and few rows are among them."""
+"""Problems compared with cuBLAS, which include odd sizes and few rows."""
 
 PROBLEMS: tuple[Problem, ...] = (
     *FINALS,
@@ -91,10 +92,10 @@ YARDSTICKS: tuple[Problem, ...] = (
     *(Copy(rows, 8192) for rows in (512, 2048, 8192, 16384, 32768)),
     Reduce(32768, 8192),
 )
-"""Copies of 32 MB to 2 GB, and a sum that reads without writing."""
+"""Problems that measure bandwidth: copies of 32 MB to 2 GB, and a sum, which almost only reads."""
 
 SUSTAINED: Problem = Matmul(m=8192, n=8192, k=8192, a="bf16")
-"""Runs at the power limit of an H100."""
+"""A matmul large enough to run at the power limit of an H100."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,9 @@ class NextToTorch:
 
     Attributes:
         problem: The operator.
-        torch_call: A key of ``device_child.LANGUAGE``; "" where torch has nothing like it.
-        torch_computes: Description of torch's call and its differences; without a call, the missing feature of torch.
+        torch_call: A key of ``device_child.LANGUAGE``; "" if torch has no equivalent.
+        torch_computes: Description of torch's call and of its differences from the operator; without a call, the
+            feature that torch lacks.
     """
 
     problem: Problem
@@ -159,4 +161,4 @@ LANGUAGE: tuple[NextToTorch, ...] = (
     NextToTorch(QkNormRope(1024, 32), "", "no rotary positions"),
     *(NextToTorch(QkNormRopeAppend(tokens, **_HEADS, page=64), "", "no paged cache") for tokens in (1, 1024)),
 )  # fmt: skip
-"""Measured next to torch, where torch has a function."""
+"""Operators measured next to torch's equivalents, if torch has any."""

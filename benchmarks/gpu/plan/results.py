@@ -1,4 +1,4 @@
-"""The results of a plan's parts: one line of JSON per result, written before the next one starts."""
+"""Results of a plan's parts. Each result is a JSON line, written before the next measurement starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Results:
-    """An append-only file. A line that was truncated by a kill is ignored."""
+    """An append-only file of results. A line that was truncated when the process was killed is ignored."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,5 +35,5 @@ class Results:
         return any(row["part"] == part and row["key"] == key and not row.get("cut") for row in self.rows)
 
     def of(self, part: str) -> dict[str, dict[str, Any]]:
-        """Return the last result of each key of a part."""
+        """Return the newest result of each key of a part."""
         return {row["key"]: row for row in self.rows if row["part"] == part}

@@ -4,10 +4,10 @@
     python -m benchmarks.gpu --plan PLAN --out OUT                   # list parts, progress and commands
     python -m benchmarks.gpu --plan PLAN --out OUT --part trials     # on the GPU: run one or more parts
 
-Each part ends within its own limit, at most ``--minutes``, and continues where an earlier run of it ended. Results are
-in OUT/results.jsonl after each shape, trials in OUT/recordings.jsonl.gz, and OUT/table.md is a report. ``--simulated``
-tries a plan on a simulated GPU. The tests marked gpu have a separate command: ``python -m benchmarks.gpu --minutes 1
---parts tests --out OUT``.
+Each part ends within its time limit, at most ``--minutes``, and continues where an earlier run of the part ended.
+Results are appended to OUT/results.jsonl after each shape, and trials to OUT/recordings.jsonl.gz. OUT/table.md is the
+report. ``--simulated`` runs a plan on a simulated GPU. The tests marked gpu have a separate command: ``python -m
+benchmarks.gpu --minutes 1 --parts tests --out OUT``.
 
 Exit status 0; 1 if no GPU can be used, the GPU stopped responding, or a kernel was wrong; 2 for bad usage.
 """
@@ -46,13 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prepare", action="store_true", help="choose schedules and compile them, without a GPU")
     parser.add_argument("--device", default="h200", help="with --prepare: the GPU (default h200)")
     parser.add_argument("--per-problem", type=int, default=PER_PROBLEM, help="with --prepare: schedules per problem")
-    parser.add_argument("--out", type=Path, help="folder for results, made if missing")
+    parser.add_argument("--out", type=Path, help="folder for results, created if missing")
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=[], help="what to run")
-    parser.add_argument("--minutes", type=float, default=_MOST_MINUTES, help="for all of --part (default 9)")
+    parser.add_argument(
+        "--minutes", type=float, default=_MOST_MINUTES, help="time limit for all of --part together (default 9)"
+    )
     parser.add_argument("--simulated", action="store_true", help="run on a simulated GPU, with invented times")
     given = parser.parse_args(arguments)
     if not 0 < given.minutes <= 60 or given.per_problem < 1:
-        parser.error("--minutes must lie in (0, 60], and --per-problem be at least 1")
+        parser.error("--minutes must be in (0, 60], and --per-problem must be at least 1")
     try:
         if given.prepare:
             with CompilePool() as pool:
@@ -100,11 +102,14 @@ def _run(given: argparse.Namespace, unpacked: Path) -> int:
             part, seconds = PARTS[name]
             left = 60 * given.minutes - (time.monotonic() - began)
             if left <= 0:
-                say(f"{name}: no time was left")
+                say(f"{name}: skipped for lack of time")
                 continue
             part(Session(prepared, runner, results, given.out, min(seconds, left), say))
     except (RunnerStopped, KeyboardInterrupt) as error:
-        print(f"benchmarks.gpu: stopped: {error or 'interrupted'}; run the same command to go on", file=sys.stderr)
+        print(
+            f"benchmarks.gpu: stopped: {error or 'interrupted'}; run the same command again to continue",
+            file=sys.stderr,
+        )
         return 1
     finally:
         runner.close()

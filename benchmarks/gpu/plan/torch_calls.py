@@ -1,7 +1,7 @@
-"""Operators of language models in torch: a call on arrays of a problem's sizes, and the number of copies.
+"""Operators of language models in torch, as calls on arrays of a problem's sizes.
 
-Each function takes the fields of a problem. It returns a function of the number of a copy, and the number of copies,
-which is large enough that operands do not stay in L2.
+Each function takes the fields of a problem. The arrays exist in several copies, enough that operands do not stay in L2.
+A function returns the call, whose argument is the index of a copy, and the number of copies.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _drawn(dtype: str, *shape: int) -> Any:
 
 
 def _several(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return so many copies of arrays that they do not fit in the L2."""
+    """Return enough copies of arrays that the copies do not fit in the L2 cache."""
     first = make()
     return [first, *(make() for _ in range(_copies(*first) - 1))]
 
 
 def _gradients(forward: Callable[..., Any], arrays: list[tuple[Any, ...]], of: int) -> Prepared:
-    """Return a call of the backward pass alone; the gradients are of the first ``of`` arrays."""
+    """Return a call of only the backward pass, which computes the gradients of the first ``of`` arrays."""
     import torch
 
     held = []
@@ -90,7 +90,7 @@ def decode_attention(**problem: Any) -> Prepared:
 
 
 def int4_matmul(**problem: Any) -> Prepared:
-    """Prepare a product by weights of 4 bits."""
+    """Prepare a matmul with 4-bit weights."""
     import torch
 
     m, n, k, group = (problem[name] for name in ("m", "n", "k", "group"))
@@ -105,7 +105,7 @@ def int4_matmul(**problem: Any) -> Prepared:
 
 
 def int8_matmul(**problem: Any) -> Prepared:
-    """Prepare a product by weights of 8 bits with a scale for each column."""
+    """Prepare a matmul with 8-bit weights and a scale for each column."""
     import torch
 
     m, n, k = (problem[name] for name in ("m", "n", "k"))
@@ -115,7 +115,7 @@ def int8_matmul(**problem: Any) -> Prepared:
 
 
 def scaled_matmul(**problem: Any) -> Prepared:
-    """Prepare a product of e4m3 with a scale for each row and column."""
+    """Prepare a matmul in e4m3 with a scale for each row and column."""
     import torch
 
     m, n, k = (problem[name] for name in ("m", "n", "k"))
@@ -125,7 +125,7 @@ def scaled_matmul(**problem: Any) -> Prepared:
 
 
 def grouped_matmul(**problem: Any) -> Prepared:
-    """Prepare products of groups of equal sizes."""
+    """Prepare a grouped matmul with groups of equal size."""
     import torch
 
     m, n, k, groups = (problem[name] for name in ("m", "n", "k", "groups"))
@@ -145,7 +145,7 @@ def rms_norm(**problem: Any) -> Prepared:
 
 
 def residual_rms_norm(**problem: Any) -> Prepared:
-    """Prepare an addition and the RMS norm of the sums."""
+    """Prepare a residual addition followed by an RMS norm."""
     from torch.nn.functional import rms_norm
 
     shape = problem["rows"], problem["columns"]
@@ -180,7 +180,7 @@ def cross_entropy_backward(**problem: Any) -> Prepared:
 
 
 def linear_cross_entropy(**problem: Any) -> Prepared:
-    """Prepare the loss of each row of a linear layer."""
+    """Prepare a linear layer with the cross-entropy loss of each row."""
     from torch.nn import functional
 
     rows, columns, k = (problem[name] for name in ("rows", "columns", "k"))

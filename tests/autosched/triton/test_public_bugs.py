@@ -87,5 +87,5 @@ def test_sglang_28019_a_default_configuration_that_no_consumer_blackwell_has_roo
     with pytest.raises(NotLaunched) as refused:
         compiled(function, call, default, None, device("rtx5090"), Storages())
     assert refused.value.status is Status.OUT_OF_RESOURCES
-    assert refused.value.reason == "a block needs 147,456 bytes of shared memory, and rtx5090 has 101,376"
+    assert refused.value.reason == "a block needs 147,456 bytes of shared memory, but rtx5090 has 101,376"
     assert compiled(function, call, default, None, device("a100"), Storages()).resources.dynamic_shared_bytes == 147_456

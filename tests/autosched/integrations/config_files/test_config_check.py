@@ -122,7 +122,7 @@ def test_an_unknown_parameter_is_reported_by_name(packages: Path) -> None:
         ("    num_valid_tokens,\n    stride_am,", "    num_valid_tokens,\n    moon,\n    stride_am,"),
     )
     found = verify_config("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
-    assert found.status == "no_kernel" and "its parameter moon is unknown" in found.reason
+    assert found.status == "no_kernel" and "moon" in found.reason
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     }
     (whole,) = [e for e in document["entries"] if e["name"] == file]
     assert any("between 2 and 2048 rows" in reason for reason in whole["reasons"])
-    assert any("it was tuned with Triton 1.0.0" in reason for reason in whole["reasons"])
+    assert any("tuned with Triton 1.0.0" in reason for reason in whole["reasons"])
     (one,) = [e for e in document["entries"] if e["name"].endswith(": 1 rows")]
     assert "own fused-MoE kernel, because vllm is not installed" in one["numbers"]["kernel"]
     assert (

@@ -139,7 +139,7 @@ def test_invalid_entries_are_reported(tmp_path: Path) -> None:
     without = {key: value for key, value in GOOD.items() if key != "GROUP_SIZE_M"}
     file = read_file(write(tmp_path, f"{H100}.json", {"1": None, "2": without}))
     assert [entry.fault for entry in file.entries] == [
-        "it is not an object with BLOCK_SIZE_M and other parameters",
+        "the entry is not an object with BLOCK_SIZE_M and other parameters",
         "GROUP_SIZE_M is missing",
     ]
 

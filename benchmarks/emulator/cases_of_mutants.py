@@ -1,7 +1,7 @@
-"""Choose the correct kernels with which a mutant is verified, and their order.
+"""Choose the kernels with which a mutant is verified, and their order.
 
-Kernels that differ only in size reach the same code. So the next case is the one with the most new traits (values of
-its problem and schedule) per second of its verification.
+Kernels that differ only in size execute the same code. So the next case is the case with the most new traits (values of
+the problem and the schedule) per second of verification time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from measurements.emulator.ptx.digest import instructions
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
-OF_CASE = "PTX of "  # prefix that replaces a header's name if the mutant is in the PTX of a golden case
-_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # seconds to compile a case, and cost of a case per second
+OF_CASE = "PTX of "  # prefix used in place of a header's name if the mutant is in the PTX of a golden case
+# seconds to compile a case, and cost (see Case.cost) that is verified per second
+_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10
 _SIZES = ("m", "n", "k", "rows", "columns")
 _INCLUDED = re.compile(r"#include <([^>]*)>")
 _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
@@ -28,8 +29,8 @@ def cases_of(
 ) -> Iterator[Case]:
     """Return the cases that contain the mutant.
 
-    For a mutant of a header these are cases with an instruction of its line; if there are none, as for code that is
-    evaluated at compile time, all cases that include the header.
+    For a mutant of a header, these are the cases that have an instruction from the mutated line. Some lines have no
+    instructions, such as code evaluated at compile time. For these, all cases that include the header are returned.
 
     Args:
         mutant: Mutant to verify.
@@ -53,7 +54,7 @@ def cases_of(
 
 
 def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
-    """Yield all ``cases``, the ones with the most traits that differ from those ``tried`` first."""
+    """Yield all ``cases``. Cases with the most traits that no case in ``tried`` has come first."""
     left = sorted(cases, key=lambda case: (case.cost, case.name))
     while left:
         seen: frozenset[object] = frozenset().union(*map(ways, tried))
@@ -71,8 +72,8 @@ def seconds(case: Case) -> float:
 def ways(case: Case) -> frozenset[object]:
     """Return the traits of a case.
 
-    They are the texts in its problem and schedule; for each number, whether it is 0, 1 or more; for each size, whether
-    it is odd, and whether it is 1.
+    The traits are values in the problem and the schedule: each text, for each number whether it is 0, 1 or more, and
+    for each size whether it is odd and whether it is 1.
     """
     found: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
@@ -87,13 +88,13 @@ def _few(value: object) -> object:
 
 
 def includes(kernel: GeneratedKernel, header: str) -> bool:
-    """Return True if ``header`` is among the files that the kernel's source includes, directly or not."""
+    """Return True if the kernel's source includes ``header``, directly or indirectly."""
     return f"autosched/{header}" in _included(frozenset(_INCLUDED.findall(kernel.source)), kernel.headers)
 
 
 @lru_cache(maxsize=256)
 def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
-    """Return ``names`` and the names of all files that they include."""
+    """Return ``names``, and the names of all files that these files include."""
     files = dict(headers.files)
     seen: set[str] = set()
     todo = [*names]
@@ -107,7 +108,7 @@ def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
-    """Return the header lines of a program's instructions, and the lines at which these are inlined."""
+    """Return the header lines that a program's instructions are from, and the lines at which they are inlined."""
     names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
     places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
     return frozenset((names[place[1]], int(place[2])) for place in places)

@@ -1,12 +1,12 @@
 """Sample schedules of every kernel template, for all types and operators, and verify each.
 
-Every finding is a fault of a kernel, of a rule or of the emulator.
+The kernels should be correct, so every finding reveals an error in a kernel, a rule or the emulator.
 
     python -m benchmarks.emulator.false_findings [--sample 100] [--seed 0] [--workers 2] [--device h200] [--log FILE]
 
-Schedules alternate between problems, and get a quick verification as by ``autosched verify``, in which large problems
-are reduced to a few tiles. The log has a JSON line for each schedule. A later run continues the log, and a larger
-sample begins with a smaller one.
+Schedules alternate between problems. Each gets a quick verification as by ``autosched verify``, which reduces large
+problems to a few tiles. The log has a JSON line for each schedule, and a later run continues the log. A larger sample
+begins with the schedules of a smaller sample.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 
-# Every operator, type, storage order, epilogue and reduction; sizes that no tile divides, and some that all do.
+# Problems with every operator, type, storage order, epilogue and reduction. Most sizes are not multiples of any tile
+# size; some are multiples of all.
 PROBLEMS: tuple[Problem, ...] = (
     Matmul(257, 200, 136, a="f16", order_b="col", epilogue="bias+gelu"),
     Matmul(4096, 4096, 4096, a="bf16"),
@@ -66,7 +67,7 @@ PROBLEMS: tuple[Problem, ...] = (
 
 
 def drawn(seed: int, of: Device) -> Iterator[tuple[Problem, Schedule]]:
-    """Yield schedules without end, alternating between problems and their templates."""
+    """Yield an unlimited number of schedules, alternating between problems and their templates."""
     pairs = [(p, t) for p in PROBLEMS for t, lacks in candidates(p, of) if lacks is None]
     spaces = {(p.key(), t.name): t.space(p, of) for p, t in pairs}
     for i in count():

@@ -1,6 +1,6 @@
-"""Faults planted in tile programs with matrix products: decode attention, and cross entropy of a linear layer.
+"""Faults to plant in tile programs with matrix products: decode attention, and cross entropy of a linear layer.
 
-They were drawn on 2026-11-29, and committed before any verification had seen one.
+The faults were written on 2026-11-29, and committed before they were verified for the first time.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -115,7 +115,7 @@ OF_PRODUCT_PROGRAMS: tuple[Fault, ...] = (
           "fade = p.exp2((top - centre) * LOG2_E)", "fade = p.exp2(top - centre)", device="a100"),
     Fault("the last tiles of columns are not combined", "bounds", "linear_cross_entropy", LINEAR, {}, PROGRAM,
           "p.steps(parts, width)", "p.steps(parts - width, width)", device="a100"),
-    # The gradient of its logits
+    # Gradient of the logits of a linear layer with cross entropy
     Fault("gradients read w a copy early", "orders", "linear_cross_entropy_dlogits", DLOGITS, {"stages": (3, 4), "fragment_buffers": 1, "split_k": 1}, RING,
           WAIT, EARLY, device="a100"),
     Fault("gradients read x without a barrier", "barriers", "linear_cross_entropy_dlogits", DLOGITS, {"stages": (3, 4), "fragment_buffers": 1, "split_k": 1}, RING,

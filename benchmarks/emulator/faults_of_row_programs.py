@@ -1,6 +1,6 @@
-"""Faults planted in tile programs of rows: norms, rotary positions, routers and cross entropy.
+"""Faults to plant in tile programs that compute rows: norms, rotary positions, routers and cross entropy.
 
-They were drawn on 2026-11-29, and committed before any verification had seen one.
+The faults were written on 2026-11-29, and committed before they were verified for the first time.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -149,7 +149,7 @@ OF_ROW_PROGRAMS: tuple[Fault, ...] = (
           "p.exp2((tile - centre) * LOG2_E), dim=1))", 'p.exp2((tile - centre) * LOG2_E), dim=1).cast("bf16").cast("f32"))', device="a100"),
     Fault("rows of logits in 32 bits", "sizes", "cross_entropy", CrossEntropy(rows=32768, columns=128256), {}, CUDA,
           r"(logits_array \+ )static_cast<long long>(\([^;]+?\)) \* (\d+)", r"\1\2 * \3", device="a100"),
-    # Its gradient
+    # Gradient of cross entropy
     Fault("gradients after the last column are stored", "bounds", "cross_entropy_backward", GRADIENT, {"bm": 1}, CUDA,
           r"(tile::store<autosched::bf16, \d+>\([^;]*), place\d+ \+ [^;]* < \d+\)", r"\1, true)", device="a100"),
     Fault("gradients read logits after the last column", "bounds", "cross_entropy_backward", GRADIENT, {"bm": 1}, CUDA,

@@ -1,4 +1,4 @@
-"""Faults planted in kernel templates on 2026-11-29, by the classes of mistakes that kernels have."""
+"""Faults to plant in kernel templates, written on 2026-11-29 to cover the typical classes of kernel errors."""
 
 # ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations

@@ -4,11 +4,11 @@
         fresh_verifications.md
 
 Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with those of this tree. With
-``--schedule``, both trees verify the schedules that the earlier tree draws; parameters may have been renamed since, but
-not reordered. With ``--sample``, each tree draws its own. Each number is the minimum of ``--repeats`` runs, except for
-quick verifications of new kernels, which run once. "new" is the first verification of the kernel, which NVRTC compiles;
-the cache contains only the tree's runner at first. A missing runner is compiled beforehand, which takes a minute of CPU
-time. Progress is printed to stderr.
+``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been renamed since,
+but not reordered. With ``--sample``, each tree samples its own schedules. Each number is the minimum of ``--repeats``
+runs, except for quick verifications of new kernels, which run once. "new" is the first verification of a kernel, for
+which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a native program. A missing runner
+is compiled beforehand, which takes a minute of CPU time. Progress is printed to stderr.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ each accessed page.
 
 def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
     """Return the CPU seconds of a command, which must accept the schedule."""
-    # Compiled modules are kept, as Python does by default.
+    # Let Python store compiled modules, which is its default.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
@@ -146,9 +146,9 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 def drawn_by_earliest(
     trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
 ) -> dict[str, Path]:
-    """Return each tree's file with the schedule that the last tree, the earliest, samples.
+    """Return for each tree a file with the schedule that the earliest tree, which is last in the list, samples.
 
-    Parameters are matched by position. A tree whose template has other parameters keeps its own schedule.
+    Parameters are matched by position. A tree whose template has other parameters uses its own schedule.
     """
     files = {name: drawn(tree, problem, folders[name]) for name, tree in trees.items()}
     (earliest,) = json.loads(files[list(trees)[-1]].read_text())["samples"]
@@ -163,7 +163,7 @@ def drawn_by_earliest(
 def with_runner(folder: Path, tree: Path) -> Path:
     """Return a cache that contains only runners, including the runner of ``tree``."""
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
-    progress(f"the runner of {tree}: compiled in {usual} if it is not there")
+    progress(f"the runner of {tree} is compiled in {usual} if it is missing")
     seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])
     kept = folder / "emulator"
     kept.mkdir(parents=True)
@@ -194,12 +194,13 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
         for tree, place in trees.items():
             chosen[tree]["--schedule"] = ["--schedule", str(files[tree])]
             new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--schedule"]])
-            seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--sample 1"]])  # compiles its kernel
+            # this run also compiles the kernel
+            seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--sample 1"]])
             progress(f"{name}, {tree}: {new[name, tree]:.2f} s")
         for way, (tree, how) in ways.items():
             commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
     least = dict.fromkeys(commands, float("inf"))
-    # In rounds over all operators, so that a temporarily busy machine does not slow a single operator.
+    # Measure in rounds over all operators, so that a temporarily busy machine does not affect only one operator.
     for i in range(repeats):
         least = {key: min(known, seconds_of(*commands[key])) for key, known in least.items()}
         progress(f"round {i + 1} of {repeats}")
@@ -246,9 +247,9 @@ def table(title: str, heads: Sequence[str], rows: Mapping[str, Sequence[float]],
 
 
 def main() -> int:
-    """Measure, and print the page."""
+    """Measure the commands, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="a tree of an earlier commit")
+    parser.add_argument("--before", type=Path, help="folder of an earlier commit's tree")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--size", type=int, default=4096, help="value of every size of the problems")

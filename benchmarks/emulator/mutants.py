@@ -1,8 +1,8 @@
-"""Mutants of device code: every position of a ``.cuh`` file at which one small edit changes the program.
+"""Mutants of device code: all small edits of a ``.cuh`` file, at every position.
 
-An edit is a plausible mistake: a missing statement, another operator, a number that is off by one, or a wrong identity,
-width, predicate or index term. Comments, preprocessor lines, assertions and texts are not edited. Mutants are in the
-order of the file, so that a seed identifies a sample.
+An edit imitates a plausible mistake: a missing statement, another operator, a number that is off by one, or a wrong
+identity, width, predicate or index term. Comments, preprocessor lines, assertions and strings are not edited. Mutants
+are in file order, so that a seed identifies a sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: ``new`` replaces ``old`` at ``start`` of ``header`` (below include/autosched). ``kind`` names it."""
+    """A fault of some ``kind``: ``new`` replaces ``old`` at ``start`` in ``header`` (below include/autosched)."""
 
     header: str
     line: int
@@ -30,12 +30,12 @@ class Mutant:
         )
 
     def applied(self, text: str) -> str:
-        """Return ``text``, which must be the file's, with the edit applied."""
+        """Return ``text``, which must be the file's content, with the edit applied."""
         assert text[self.start : self.start + len(self.old)] == self.old
         return text[: self.start] + self.new + text[self.start + len(self.old) :]
 
 
-# Replacements of operators; blanks around them distinguish them from template brackets and addresses.
+# Replacements of operators. Spaces around an operator distinguish it from template brackets and addresses.
 _OPERATORS = {
     " < ": (" <= ", " > "),
     " <= ": (" < ",),
@@ -131,7 +131,7 @@ def mutants_of(header: str, text: str) -> Iterator[Mutant]:
 
 
 def _blanked(text: str) -> str:
-    """Return ``text`` with unmutated parts replaced by blanks; positions are unchanged."""
+    """Return ``text`` with everything that is not mutated replaced by spaces, so that positions are unchanged."""
 
     def blanks(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
@@ -144,7 +144,7 @@ def _blanked(text: str) -> str:
 
 
 def _closing(code: str, opening: int) -> int:
-    """Return the position of the bracket that closes the one at ``opening``."""
+    """Return the position of the bracket that closes the bracket at ``opening``."""
     depth = 0
     for place in range(opening, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place], 0)

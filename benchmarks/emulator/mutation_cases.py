@@ -1,6 +1,6 @@
 """Correct kernels with which mutants are verified.
 
-They are the golden cases, and schedules of wgmma_matmul and matmul for code paths that those do not reach.
+These are the golden cases, and schedules of wgmma_matmul and matmul for code paths that the golden cases do not reach.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from search_spaces.operators.row_reduction import Reduce
 from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "tests/golden"
-LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: minutes each
+LARGE = ("matvec_document", "matvec_document_expanded")  # golden cases that are excluded, because each takes minutes
 
-Changes = dict[str, int | str]  # of a schedule
+Changes = dict[str, int | str]  # parameters of a schedule, with their new values
 
-# Cases of wgmma_matmul, as changes of the schedule in tests/golden/wgmma/bf16_specialised.json.
+# Schedules of wgmma_matmul, as changes to the schedule in tests/golden/wgmma/bf16_specialised.json.
 _ALONE: Changes = {
     **{"tile_m": 64, "tile_n": 32, "consumer_warpgroups": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
     **{"store_buffers": 0, "tiles_per_block": 1, "cluster_m": 1},
@@ -35,8 +35,8 @@ _ALONE: Changes = {
 _BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 40}
 _IN_TURN: Changes = {**_ALONE, "consumer_warpgroups": 2, "tiles_per_block": 3, "ping_pong": 1}
 _CURVE: Changes = {**_ALONE, "tile_n": 8, "raster": "hilbert"}
-# Sizes that no tile divides, storage orders, batches and epilogues; each way of the kernel with several k-tiles more
-# than it has stages.
+# The cases combine sizes that no tile divides, storage orders, batches and epilogues. Each code path of the kernel runs
+# with several more k-tiles than stages.
 _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "boxes_f32": (
         Matmul(131, 136, 200, a="f16", b="f16", out="f32"),
@@ -94,10 +94,10 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 64, "cluster_m": 2},
     ),
     "shifted": (
-        Matmul(131, 143, 263, a="bf16", order_b="row"),  # all boxes of the last tile have columns
+        Matmul(131, 143, 263, a="bf16", order_b="row"),  # no box of the last tile is completely outside the output
         {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
     ),
-    "shifted_a": (  # one operand is shifted, by an amount that depends on the matrix of the batch
+    "shifted_a": (  # only one operand is shifted, by an amount that depends on the batch index
         Matmul(67, 48, 131, a="f16", batch=2, order_b="row"),
         {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
     ),
@@ -135,17 +135,18 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
-    # Hilbert curves that are cut in both directions, for wide and for high matrices; the first one is a single line.
+    # Hilbert curves that are cut in both directions, for wide and for high matrices. The first curve is a single line
+    # of tiles.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
-    "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),  # with pieces of four rows
+    "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),  # the curve has pieces of four rows
     "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
         {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_operand_source": "registers", "in_flight": 0},
     ),
-    "fragments_of_two": (  # consumers with two fragments each
+    "fragments_of_two": (  # each consumer has two fragments
         Matmul(260, 40, 136, a="f16", order_b="col"),
         {**_BOTH, "tile_m": 256, "tile_n": 24, "a_operand_source": "registers", "in_flight": 0, "swizzle_b": 32},
     ),
@@ -166,7 +167,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
-    # Sums in f16, two to a register: through boxes in parts, of few columns, by stream-K, and from fragments of a.
+    # Sums in f16, two per register: stored through boxes in several parts, of few columns, with stream-K, and from
+    # fragments of a.
     "f16_sums_boxes": (
         Matmul(140, 136, 200, a="f16", acc="f16", order_b="col", epilogue="bias+gelu"),
         {**_ALONE, "tile_n": 96, "store_buffers": 1},
@@ -196,12 +198,12 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
             **{"tiles_per_block": 2},
         },
     ),
-    "scaled_rows_alone": (  # from registers, with two fragments
+    "scaled_rows_alone": (  # a from registers, with two fragments
         Matmul(131, 37, 144, a="e4m3", scale="row_column", out="f32"),
         {**_ALONE, "tile_m": 128, "tile_k": 128},
     ),
     "scaled_tensors": (Matmul(67, 37, 144, a="e4m3", scale="tensor"), {**_ALONE, "tile_k": 128}),
-    # An activation with many instructions, for a part of the columns at a time.
+    # An activation with many instructions, which is applied to some of the columns at a time.
     "in_parts": (Matmul(67, 72, 136, a="bf16", order_b="col", epilogue="bias+gelu"), {**_ALONE, "tile_n": 64}),
     "f16_sums_in_parts": (
         Matmul(67, 104, 136, a="f16", acc="f16", order_b="col", epilogue="gelu"),
@@ -226,7 +228,7 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 40},
     ),
 }
-# Changes of cases to a golden schedule: instructions, storage orders and sizes that no golden case has.
+# Cases as changes to a golden schedule, with instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
     **{"tile_m": 32, "tile_n": 32, "subgroups_n": 1, "sg_data_m": 16, "min_blocks": 1},
     **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},
@@ -274,7 +276,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(67, 72, 80, a="e5m2", order_b="col"),
         {"intrinsic": "mma_m16n8k32_e5m2"},
     ),
-    # Scales of sums that are stored through shared memory and from registers.
+    # Scaled sums, stored through shared memory and directly from registers.
     "mma_scaled_rows": (
         *("eight_bit/mma_e4m3_bias", "rtx4090"),
         Matmul(67, 72, 80, a="e4m3", order_b="col", scale="row_column", epilogue="bias"),
@@ -295,7 +297,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
         {"batch_mapping": "outer"},
     ),
-    # Whole steps of k plus one element; rows shorter than a vector, one per thread.
+    # k of whole steps plus one element; rows that are shorter than a vector, one per thread.
     "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
     "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
     "reduce_argmax_short": (
@@ -303,7 +305,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Reduce(rows=67, columns=5, dtype="f16", kind="argmax"),
         {"lanes_k": 1, "split_k": 1},
     ),
-    # Numbers of tiles that are not a multiple of a wave, so that several pairs of blocks share a tile.
+    # Numbers of tiles that are not multiples of a wave, so that several pairs of blocks share a tile.
     "mma_stream_k_pairs": (
         *("mma_f16_stream_k", "h200"),
         Matmul(131, 72, 200, a="f16", order_b="col", epilogue="bias+relu"),
@@ -319,7 +321,8 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(72, 104, 136, a="f16", batch=3, order_a="col", out="f32"),
         {**_STREAM_K, "batch_mapping": "inner", "raster": "column", "layout_a": _TURNED_SWIZZLE},
     ),
-    # Sums in f16: split, of one fragment of two registers, turned with a second output, and through shared memory.
+    # Sums in f16: with split-K, in one fragment of two registers, transposed with a second output, and through shared
+    # memory.
     "mma_f16_sums_split": (
         *("mma_f16_sums_stream_k", "rtx4090"),
         Matmul(70, 41, 200, a="f16", acc="f16", batch=2, order_b="col", epilogue="bias+silu"),
@@ -351,7 +354,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, and the kernel of one schedule of it."""
+    """A problem, and the kernel of a schedule for it."""
 
     name: str
     problem: Problem
@@ -360,7 +363,7 @@ class Case:
 
     @property
     def cost(self) -> int:
-        """Threads of a block times operations, roughly proportional to the time of a verification."""
+        """Threads of a block times operations, which is roughly proportional to the time of a verification."""
         return self.kernel.threads * self.problem.flops
 
     def with_headers(self, headers: Headers) -> GeneratedKernel:
@@ -369,7 +372,7 @@ class Case:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Return the golden cases and those of the tables, fastest first; large problems are cut to a few tiles."""
+    """Return the golden cases and the cases of the tables, fastest first. Large problems are cut to a few tiles."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
         if path.stem not in LARGE:
@@ -386,10 +389,10 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def cases_of_columns(n: int) -> Iterator[Case]:
-    """Return cases of one tile of n columns, one for each use of a line of ``ptx/`` for that n.
+    """Return cases with a tile of n columns, which together use every line of ``ptx/`` for this n.
 
-    They take a from shared memory, where a is contiguous along k and b is not, and from registers; they accumulate in
-    f32 and in f16, and use tf32 through registers.
+    One case reads a from shared memory, where a is contiguous along k and b is not, and another reads a from registers.
+    Cases accumulate in f32 and in f16, and one uses tf32 through registers.
     """
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
     registers: Changes = {**shared, "a_operand_source": "registers", "in_flight": 0}

@@ -1,4 +1,4 @@
-"""Plant faults in the device code, one at a time, and check that a verification reports them.
+"""Plant faults in the device code, one at a time, and check that a verification reports each fault.
 
     python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2]
         [--header F ...] [--case NAME ...] [--log FILE]
@@ -6,10 +6,11 @@
     python -m benchmarks.emulator.mutations --report LOG [LOG ...]
 
 ``mutants`` edits C++ headers, and ``ptx_mutants`` inline PTX and the PTX of golden kernels. A mutant of a header is
-verified with the cases that include it (``cases_of_mutants``) until one reports it; a mutant of a case's PTX with that
-case. Verifications are quick ones; if all pass, the smallest cases are verified in full. Mutants that do not compile,
-or that change no case's PTX, do not count. Results are appended to a log, which a later run continues. The report lists
-the survivors; those known to be equivalent programs have a reason (``benchmarks/emulator/equivalent_mutants.toml``).
+verified with the cases that include the header (``cases_of_mutants``), until one verification reports the mutant. A
+mutant of a case's PTX is verified with this case. Verifications are quick; if all pass, the smallest cases are verified
+in full. Mutants that do not compile, or that change no case's PTX, do not count. Results are appended to a log, which a
+later run continues. The report lists the survivors. A survivor that is known to be an equivalent program has a reason
+(``benchmarks/emulator/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ from search_spaces.launches.headers import Headers, include_dir
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
-INLINE_PTX = "ptx/"  # headers with one instruction per function
+INLINE_PTX = "ptx/"  # headers in which each function wraps one instruction
 WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
-)  # prefixes of the headers of wgmma_matmul, some of which are shared
-TIME_LIMIT = 8.0  # seconds of a launch, or SLOWER times the present time of the correct launch if that is longer
+)  # prefixes of the headers that wgmma_matmul uses, some of them together with other kernels
+TIME_LIMIT = 8.0  # time limit of a launch in seconds, or SLOWER times the time of the correct launch if that is longer
 SLOWER = 10.0
-FULL = "full verification: "  # prefix of reports by full verifications only
-MOST_CASES = 24  # maximum cases to verify a header's mutant; it survives if none reports it
-FULL_CASES = 2  # of these, the smallest, which are verified in full if all quick verifications pass
+FULL = "full verification: "  # prefix of messages from full verifications
+MOST_CASES = 24  # maximum number of cases to verify a header's mutant, which survives if no case reports it
+FULL_CASES = 2  # number of smallest cases that are verified in full if all quick verifications pass
 
 
 def right_ptx(case: Case) -> PtxOutput:
     """Return the unmodified PTX of a case."""
-    with _COMPILING:  # one thread compiles it for all threads
+    with _COMPILING:  # one thread compiles the PTX for all threads
         return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
 
 
@@ -80,7 +81,7 @@ _COMPILING = Lock()
 def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     """Return the PTX of a correct kernel, from the cache of this machine if an earlier run compiled it.
 
-    Without the cache, a small run would spend most of its time on these compilations.
+    Without the cache, a small run would mostly compile correct kernels.
     """
     headers = Headers.from_folder(include_dir())
     request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
@@ -104,7 +105,7 @@ class Outcome:
     """Outcome of a mutant.
 
     ``result`` is "reported", "survived", "same" (a survivor that is an equivalent program), "unreached" or "refused"
-    (by the compiler). ``said`` is the message.
+    (by the compiler). ``said`` is the message of the verification or the compiler.
     """
 
     header: str
@@ -120,12 +121,12 @@ class Outcome:
 
 
 def all_mutants(header: str | None = None) -> list[Mutant]:
-    """Return the mutants of every header, or of those with this prefix ("kernels/matmul.cuh", "ptx/")."""
+    """Return the mutants of every header, or of headers with this prefix ("kernels/matmul.cuh", "ptx/")."""
     root = Path(include_dir()) / "autosched"
     files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.cuh"))
     names = [str(path.relative_to(root)) for path in files]
     if header is not None and not any(name.startswith(header) for name in names):
-        raise SystemExit(f"there is no {header}: use one of {', '.join(names)}")
+        raise SystemExit(f"unknown header {header}: use one of {', '.join(names)}")
     return [
         mutant
         for path, name in zip(files, names, strict=True)
@@ -135,7 +136,7 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 
 
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
-    """Yield the first item of each group, then the second of each group that has one, and so on.
+    """Yield the first item of each group, then the second item of each group, and so on.
 
     Groups are evaluated lazily.
     """
@@ -152,7 +153,7 @@ def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
 def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
     """Yield all mutants of the PTX of ``cases``, alternating between cases, in random order.
 
-    A case is compiled when its turn comes.
+    A case is compiled only when its first mutant is needed.
     """
 
     def of_case(i: int) -> Iterator[Mutant]:
@@ -164,15 +165,15 @@ def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Return ``count`` mutants in random order; a smaller sample is the beginning of a larger one."""
+    """Return ``count`` mutants in random order. A larger sample begins with the mutants of a smaller sample."""
     order = np.random.default_rng(seed).permutation(len(mutants))
     return [mutants[i] for i in order[:count]]
 
 
 def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
-    """Return ``count`` mutants, alternately of wgmma headers, inline PTX, all other headers, and the PTX of a case.
+    """Return ``count`` mutants, alternating between wgmma headers, inline PTX, all other headers, and PTX of cases.
 
-    A smaller sample is the beginning of a larger one.
+    A larger sample begins with the mutants of a smaller sample.
     """
     parts: dict[str, list[Mutant]] = {"wgmma": [], "inline": [], "others": []}
     for mutant in all_mutants():
@@ -183,7 +184,7 @@ def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
 
 
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
-    """Compile and verify ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
+    """Compile and verify ``mutant`` with the ``cases`` that contain it, until one verification reports it."""
     started = time.monotonic()
     result, case_name, said = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
@@ -210,7 +211,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         else:
             kernel = case.with_headers(headers)
             made = ptx_of(kernel)
-            if made.text is None:  # often a static_assert
+            if made.text is None:  # the mutant does not compile, often because of a static_assert
                 errors = [line for line in made.log.splitlines() if "error" in line]
                 result, case_name, said = "refused", case.name, (errors or [made.log])[0][:200]
                 break
@@ -239,7 +240,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """Return the opcode of an ``asm`` line. Kernels without it do not contain the mutant."""
+    """Return the opcode of the ``asm`` line of a mutant. Kernels without this opcode do not contain the mutant."""
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -247,13 +248,13 @@ def _opcode(text: str, mutant: Mutant) -> str:
 
 
 def _columns(text: str, mutant: Mutant) -> int:
-    """Return n for a line of the wgmma with n columns; 0 for any other line."""
+    """Return n if the mutated line defines the wgmma with n columns, and 0 for any other line."""
     found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
     return int(found[1]) if found else 0
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return the result of a verification's last run for a mutant, and its message."""
+    """Return the result of a mutant, given the last run of its verification, and the run's message."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":
@@ -262,9 +263,9 @@ def _judged(last: Run) -> tuple[str, str]:
 
 
 def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
-    """Return the last run of a verification of ``kernel`` in place of the correct kernel.
+    """Verify ``kernel`` in place of the correct kernel of a case, and return the last run.
 
-    The time limit is extended if the correct kernel is slow too, as on a busy machine.
+    The time limit is extended if the correct kernel is also slow, as on a busy machine.
     """
     last = _verified(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
@@ -287,7 +288,7 @@ def _passes(case: Case, right: PtxOutput, text: str) -> bool:
 
 
 def judged_again(log: Path) -> Iterator[Outcome]:
-    """Judge the survivors of the log again, and return those whose result changed."""
+    """Verify the survivors of the log again, and return the mutants whose result changed."""
     cases = all_cases()
     for outcome in read(log):
         if outcome.result == "survived":
@@ -298,7 +299,7 @@ def judged_again(log: Path) -> Iterator[Outcome]:
 
 
 def executed(ptx: PtxOutput) -> Execute:
-    """Emulate a kernel with other PTX."""
+    """Return a function that emulates a kernel with this PTX instead of its own."""
 
     def execute(kernel: GeneratedKernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
@@ -310,7 +311,7 @@ def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers
     """Return the outcomes of mutants that are not in ``log``, and append each to the log immediately."""
     known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
-    print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
+    print(f"{len(mutants)} mutants, of which {len(left)} are run with {len(cases)} cases", file=sys.stderr)
     with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
         for done in as_completed([pool.submit(run, mutant, cases) for mutant in left]):
             outcome = done.result()
@@ -320,7 +321,7 @@ def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers
 
 
 def read(log: Path) -> list[Outcome]:
-    """Return the last outcome of each mutant in the log."""
+    """Return the newest outcome of each mutant in the log."""
     found: dict[tuple[object, ...], Outcome] = {}
     for line in log.read_text().splitlines():
         outcome = Outcome(**json.loads(line))
@@ -329,10 +330,11 @@ def read(log: Path) -> list[Outcome]:
 
 
 def reasons() -> list[Mapping[str, Any]]:
-    """Return the known reasons for survivors.
+    """Return the known reasons why survivors are equivalent programs.
 
-    A reason has ``header`` (a prefix of the header's name), ``text`` (a part of the line) and ``reason``. If it applies
-    to only some edits of the line, it also has ``old``, ``new``, or ``has``, a part of either.
+    An entry has ``header`` (a prefix of the header's name), ``text`` (text that the edit touches) and ``reason``. If
+    the entry applies only to some edits of this text, it also has ``old``, ``new``, or ``has``, which is a part of the
+    new text.
     """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
@@ -340,7 +342,7 @@ def reasons() -> list[Mapping[str, Any]]:
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the reason in ``known`` why the mutant of ``outcome`` is an equivalent program.
 
-    ``text`` is the text of its header; None for the PTX of a case.
+    ``text`` is the text of the mutated header; None for the PTX of a case.
     """
     for entry in known:
         if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
@@ -356,7 +358,7 @@ def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[s
 
 
 def _touches(text: str, part: str, edit: Outcome) -> bool:
-    """Return True if an edit of ``text`` is inside of a ``part``, or contains one."""
+    """Return True if an edit of ``text`` is inside an occurrence of ``part``, or contains one."""
     end = edit.start + len(edit.old)
     places = (found.span() for found in re.finditer(re.escape(part), text))
     return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)
@@ -375,11 +377,11 @@ def report(outcomes: Sequence[Outcome]) -> str:
     left = Counter(o.result for o in outcomes)
     share = 100.0 * reported / len(counted) if counted else 0.0
     text = [
-        f"{len(outcomes)} mutants were made: {left['refused']} do not compile, {left['unreached']} change no golden "
-        f"case, {len(survivors) - len(open_ones)} cannot be told from the right program. Of the {len(counted)} others "
-        f"{reported} are reported: {share:.1f} %.",
+        f"Of {len(outcomes)} mutants, {left['refused']} do not compile, {left['unreached']} change no case, and "
+        f"{len(survivors) - len(open_ones)} are equivalent to the correct program. Of the remaining {len(counted)}, "
+        f"{reported} are reported ({share:.1f}%).",
         "",
-        "| file | reported | survived | the same program | not reached | do not compile |",
+        "| file | reported | survived | equivalent | not reached | do not compile |",
         "|---|---|---|---|---|---|",
     ]
     for header in sorted({o.header for o in outcomes}):
@@ -388,7 +390,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
         by = Counter(o.result for o in of_header)
         row = (by["reported"], by["survived"] + by["same"] - same, same, by["unreached"], by["refused"])
         text.append(f"| `{header}` | " + " | ".join(map(str, row)) + " |")
-    text += ["", "| what is wrong | reported | survived |", "|---|---|---|"]
+    text += ["", "| fault | reported | survived |", "|---|---|---|"]
     for kind in sorted({o.kind for o in counted}):
         of_kind = Counter(o.result for o in counted if o.kind == kind)
         text.append(f"| {kind} | {of_kind['reported']} | {of_kind['survived']} |")
@@ -408,11 +410,11 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
+    parser.add_argument("--header", nargs="+", default=[""], help="name of a header, or prefix of names (ptx/)")
     parser.add_argument("--case", nargs="+", default=[], help="only cases whose names contain this (stream_k)")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
-    parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log again")
+    parser.add_argument("--again", type=Path, metavar="LOG", help="verify the survivors in a log again")
     options = parser.parse_args()
     if options.report:
         print(report([outcome for log in options.report for outcome in read(log)]), end="")

@@ -1,4 +1,4 @@
-"""A planted fault: the position of its edit, its schedule, and the result of a verification."""
+"""A planted fault: the edit, the schedule in which it is planted, and its verification."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-# Used instead of a header name: the fault is planted in the Python text of the operator's module.
+# Used instead of a header's name: the fault is planted in the Python module of the operator.
 PROGRAM = "the tile program"
-# Used instead of a header name: ``old`` is a pattern, which is replaced in the generated CUDA.
+# Used instead of a header's name: ``old`` is a regular expression that is replaced in the generated CUDA.
 CUDA = "the generated CUDA"
-SAMPLED = 6000  # maximum schedules to sample to find one that executes the edited line
+SAMPLED = 6000  # maximum number of schedules to sample until one of them executes the edited line
 
-Wanted = Mapping[str, Any]  # by parameter: its value, or a list of possible values
+Wanted = Mapping[str, Any]  # for each parameter, its value or a list of possible values
 Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 
@@ -38,7 +38,7 @@ class Fault:
     """A fault: ``old`` is replaced by ``new``, or ``host`` is an error of the host code in the launch.
 
     ``old`` occurs once in ``header`` (below include/autosched) or its folder, in the tile program, or in the generated
-    CUDA. ``wanted`` describes the schedule in which it is planted.
+    CUDA. ``wanted`` describes the schedule in which the fault is planted.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Fault:
         return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
 
     def planted(self) -> KernelTemplate:
-        """Return a template that generates kernels with the fault, at every size."""
+        """Return a template that generates kernels with the fault, for problems of every size."""
         right = template(self.template)
         lower, headers = right.lower, Headers.of({})
         if self.header not in ("", PROGRAM, CUDA):
@@ -85,13 +85,14 @@ def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple
     for schedule in space.sample(SAMPLED, 0):
         if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in wanted):
             return schedule
-    raise ValueError(f"no schedule of {name} for {problem.key()} is {dict(wanted)}")
+    raise ValueError(f"no schedule of {name} for {problem.key()} has {dict(wanted)}")
 
 
 def with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
-    """Return the problem of an operator whose module, or one that it shares with others, was edited.
+    """Return the problem with an edited module of its operator, or an edited module that operators share.
 
-    Compare results of its kernels with the reference of the original problem.
+    Results of its kernels must be compared with the reference of the original problem, since the edit may change the
+    reference.
 
     Args:
         problem: Problem of a tile operator.
@@ -122,13 +123,14 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
 
 
 def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleType:
-    """Return a module whose text is edited; unchanged for empty texts."""
+    """Return a module with edited text; without edits if ``old`` and ``new`` are empty."""
     text = inspect.getsource(right)
     if old and text.count(old) != 1:
         raise ValueError(f"{right.__name__} has {text.count(old)} times {old!r}")
     text = text.replace(old, new) if old else text
     name = f"{right.__name__}_faulty"
-    # The text of a program is its version and is read again, so the file must exist as long as this process.
+    # The version of a program is computed from its text, which is read again, so the file must exist as long as this
+    # process.
     folder = process_folder("planted-fault") / hashlib.sha256(text.encode()).hexdigest()
     folder.mkdir(exist_ok=True)
     file = folder / f"{right.__name__.rpartition('.')[2]}.py"
@@ -136,7 +138,7 @@ def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleT
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look up the types of fields
+    sys.modules[name] = module  # dataclasses look up the types of fields in sys.modules
     try:
         spec.loader.exec_module(module)
     finally:
@@ -155,12 +157,12 @@ def edited(header: str, old: str, new: str) -> Headers:
     parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}
     count = sum(text.count(old) for text in parts.values())
     if count != 1:
-        raise ValueError(f"{header} and its folder have {count} times {old!r}")
+        raise ValueError(f"{old!r} occurs {count} times in {header} and its folder, not once")
     return headers | Headers.of({n: text.replace(old, new) for n, text in parts.items() if old in text})
 
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """Return the result of a verification of ``depth`` on the schedule with the fault, and its seconds."""
+    """Verify the schedule with the fault at ``depth``. Return the result and the seconds."""
     from autosched.verify.schedules import verify_one
     from benchmarks.emulator.speed import cpu
 
@@ -181,7 +183,7 @@ def judge(fault: Fault, depth: str) -> dict[str, Any]:
 
 
 def check(fault: Fault) -> str:
-    """Return why the edit does not apply, or the kernel does not compile at its true size; else ""."""
+    """Return the reason why the edit does not apply or the edited kernel does not compile at its true size, or ""."""
     from measurements.emulator.ptx.build import KernelCompileError, compile_to_bytecode
 
     try:
@@ -191,7 +193,7 @@ def check(fault: Fault) -> str:
     except (ValueError, KernelCompileError) as error:
         return str(error)[:200]
     return (
-        "the edited line is not reached"
+        "no sampled schedule executes the edited line"
         if fault.host is None and broken.path.read_bytes() == whole.path.read_bytes()
         else ""
     )

@@ -1,15 +1,16 @@
-"""Decide by experiments if a mutant of PTX that no verification reports is an equivalent program, and why.
+"""Decide by experiments whether a mutant of PTX that no verification reports is an equivalent program.
 
 The experiments, for a kernel with constant sizes:
 
-- Is the instruction executed by any lane? A ``trap`` replaces it.
-- Does any visible effect depend on its result? An undefined register replaces the result.
-- Does the edit ever give another value? Both values are computed, and a ``trap`` follows if they differ.
-- Does the difference reach a later instruction? Results of the wrong value are computed next to the correct ones, up to
-  comparisons, selections, shifts, addresses and stores.
-- For a shuffle with the wrong lane: does any lane whose partner differs need the result?
+- Does any lane execute the instruction? A ``trap`` replaces it.
+- Does any visible effect depend on the result? An undefined register replaces it.
+- Does the edited instruction ever compute another value? The correct and the edited instruction are executed, and a
+``trap`` follows if their results differ.
+- Does the difference reach a later instruction? Values derived from the wrong value are computed next to the correct
+values, up to comparisons, selections, shifts, addresses and stores.
+- For a shuffle with the wrong lane: does any lane with a wrong partner need the result?
 
-If the instruction depends on the inputs, the answers are for the inputs of the verification.
+If the instruction depends on the inputs, the answers hold for the inputs of the verification.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.emulator.mutants import Mutant
 
-Passes = Callable[[str], bool]  # returns True if a verification of this text has no finding
+Passes = Callable[[str], bool]  # function that returns True if a verification of a PTX text has no finding
 
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Opcodes whose results mostly differ if an operand differs. Copies are followed until a branch, a store or an address
-# uses them.
+# Opcodes whose result usually differs if an operand differs. Results of copied values are copied too, until a branch, a
+# store or an address uses them.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -47,25 +48,25 @@ _EFFECTS = (
 
 
 def why_same(text: str, mutant: Mutant, passes: Passes) -> str:
-    """Return one sentence, or "" if the program is not equivalent. ``text`` is the correct program."""
+    """Return the reason why the mutant is equivalent, or "" if it may not be. ``text`` is the correct program."""
     if passes(_with(text, mutant, "trap;")):
-        return "no lane ever executes it"
+        return "no lane ever executes the instruction"
     if _is_dead(text, mutant.old):
-        return "nothing uses its result"
+        return "no instruction uses the result"
     undefined = _undefined(text, mutant)
     if undefined and passes(undefined):
-        return "no lane ever needs its result"
+        return "no lane ever needs the result"
     partners = _without_partners(text, mutant)
     if partners and passes(partners):
-        return "only lanes whose partner is the same need its result"
+        return "only lanes with the correct partner need the result"
     both = _both(mutant)
     if both is not None:
         declared, lines = both
         if passes(_declaring(declared, _with(text, mutant, lines))):
-            return "it gives the same value in every lane"
+            return "the edited instruction computes the same value in every lane"
     followed = _followed(text, mutant)
     if followed and passes(followed):
-        return "what is made of it is the same in every lane"
+        return "all values derived from the result are the same in every lane"
     return ""
 
 
@@ -79,7 +80,7 @@ def _declaring(declared: str, text: str) -> str:
 
 
 def _undefined(text: str, mutant: Mutant) -> str:
-    """Return the program with an undefined register in place of the result; "" if the result is not one register."""
+    """Return the program with an undefined register in place of the result, or "" if the result is not one register."""
     made = _PARTS.fullmatch(mutant.old)
     if made is None or made["guard"] or made["opcode"].startswith(_EFFECTS):
         return ""
@@ -93,9 +94,9 @@ def _undefined(text: str, mutant: Mutant) -> str:
 
 
 def _without_partners(text: str, mutant: Mutant) -> str:
-    """Return the correct program with an undefined result in the lanes of a shuffle whose partner differs.
+    """Return the correct program, with an undefined result in the lanes whose partner in a shuffle differs.
 
-    Only for ``shfl.bfly`` that becomes ``shfl.down``; "" for all others.
+    This supports only ``shfl.bfly`` that becomes ``shfl.down``. The result is "" for other mutants.
     """
     found = _PARTS.fullmatch(mutant.old)
     if found is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
@@ -117,7 +118,7 @@ def _kind(register: str) -> str | None:
 
 
 def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
-    """Return a trap for lanes in which ``guard`` holds and two registers differ."""
+    """Return instructions that trap in lanes in which ``guard`` is true and two registers differ."""
     unequal = f"xor.pred %differs, {a}, {b};" if kind == "pred" else f"setp.ne.{kind} %differs, {a}, {b};"
     only = []
     if guard.startswith("@!"):
@@ -128,10 +129,12 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 
 
 def _followed(text: str, mutant: Mutant) -> str:
-    """Return the program with a second copy of all results of the wrong value, by instructions that keep a difference.
+    """Return the program with copies of all values that depend on the mutated instruction.
 
-    A trap follows where other instructions get different results from the two copies. "" if the mutant does not change
-    a value.
+    The copies are computed from the wrong value, by instructions that preserve differences.
+
+    A trap follows if other instructions compute different results from the values and from the copies. The result is ""
+    if the mutant does not change a value.
     """
     lines = text.split("\n")
     at = mutant.line - 1
@@ -144,7 +147,7 @@ def _followed(text: str, mutant: Mutant) -> str:
         return ""
     copies = {register: f"%copy{k}" for k, register in enumerate(first)}
     reached = True
-    while reached:  # results computed from copies have a copy too
+    while reached:  # a result computed from a copied register is copied too
         reached = False
         for found in parts:
             if found is None or found["guard"] or found["opcode"].split(".")[0] not in _KEEP:
@@ -177,7 +180,7 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     found: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the code before and after an instruction if some registers have copies."""
+    """Return the code to insert before and after an instruction, given the registers with copies."""
     opcode, guard = found["opcode"], found["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):
@@ -207,7 +210,7 @@ def _doubled(
 def _both(mutant: Mutant) -> tuple[str, str] | None:
     """Return declarations and instructions that compute the correct and the wrong value, and trap if they differ.
 
-    None for an instruction whose result is not one register.
+    Return None for an instruction whose result is not one register.
     """
     right, wrong = _PARTS.fullmatch(mutant.old), _PARTS.fullmatch(mutant.new)
     if right is None or wrong is None:
@@ -231,7 +234,7 @@ def _both(mutant: Mutant) -> tuple[str, str] | None:
 
 
 def _is_dead(text: str, instruction: str) -> bool:
-    """Return True if no store, jump, barrier or copy needs the result of ``instruction``, directly or indirectly."""
+    """Return True if no store, jump, barrier or memory copy needs the result of ``instruction``, even indirectly."""
     made = _PARTS.fullmatch(instruction)
     if made is None or made["opcode"].startswith(_EFFECTS):
         return False

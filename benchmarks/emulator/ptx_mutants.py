@@ -1,8 +1,8 @@
-"""Mutants of PTX: small edits of one instruction, in a program's text or in the ``asm`` of a header of ``ptx/``.
+"""Mutants of PTX: small edits of an instruction, in a program's text or in an ``asm`` of a header in ``ptx/``.
 
 An instruction is removed or replaced, a number is off by one, operands are swapped, a predicate is inverted, or a scope
-is narrower. Edits that have no effect according to the PTX ISA are excluded: cache hints, ``.s32`` for ``.u32`` with
-equal bits, a wider scope, another barrier number, the sign of an index that is never negative.
+is narrower. Edits that have no effect according to the PTX ISA are excluded: cache hints, ``.s32`` for ``.u32`` if the
+bits are equal, a wider scope, another barrier number, or the sign of an index that is never negative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.emulator.mutants import Mutant
 
-# Replacements of an opcode, or of one of its qualifiers.
+# Replacements of opcodes, and of qualifiers.
 _OPCODES = {
     "add": ("sub",),
     "sub": ("add",),
@@ -62,9 +62,9 @@ _QUALIFIERS = {
     "rm": ("rp",),
 }
 _PAIRS = (("f16.f16", "bf16.bf16"), ("bf16.bf16", "f16.f16"), (".rn.f16.", ".rn.bf16."), (".rn.bf16.", ".rn.f16."))
-_FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # whose replacements keep the qualifiers
+_FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # opcodes that may be replaced without changing the qualifiers
 _COMMUTES = ("add", "mul", "min", "max", "and", "or", "xor", "mad", "fma", "setp.eq", "setp.ne", "mul24")
-_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # a label needs its jump
+_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # not removed, because its label needs the jump
 _NUMBER = re.compile(r"(?<![\w.%$])(-?\d+)(?![\w.])")
 _HEX = re.compile(r"(?<![\w.%$])0x([0-9a-fA-F]+)\b")
 _ADDRESS = re.compile(r"\[(?P<base>%?[\w$]+)(?:\+(?P<offset>-?\d+))?\]")
@@ -73,14 +73,14 @@ _SPLIT = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)(?P<operands
 
 @dataclass(frozen=True)
 class Edit:
-    """``kind`` describes the fault of the instruction ``new``; "" if the instruction is removed."""
+    """An edited instruction, ``new`` ("" if removed), and the ``kind`` of the fault."""
 
     kind: str
     new: str
 
 
 def edits_of(instruction: str) -> Iterator[Edit]:
-    """Return every edit of one instruction, which ends with its semicolon."""
+    """Return every edit of one instruction, which includes the semicolon."""
     found = _SPLIT.fullmatch(instruction)
     if found is None:
         return
@@ -134,7 +134,7 @@ def _edits_of_numbers(front: str, operands: str) -> Iterator[Edit]:
 
 
 def _edits_of_operands(front: str, opcode: str, operands: str) -> Iterator[Edit]:
-    """Yield edits that swap sources, or elements of a vector."""
+    """Yield edits that swap source operands, or elements of a vector."""
     parts = [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", operands)]
     blank = operands[: len(operands) - len(operands.lstrip())]
     if len(parts) >= 3 and not opcode.startswith((*_COMMUTES, "bar", "st", "cp", "atom", "wmma.store", "shfl")):
@@ -160,7 +160,7 @@ _WORD = re.compile(r"\.(\w+)")
 
 
 def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
-    """Return every mutant of a program's text, which is called ``name``."""
+    """Return every mutant of the program named ``name``, whose text is ``text``."""
     line, counted = 1, 0
     for start, instruction in _instructions(text):
         line += text.count("\n", counted, start)
@@ -170,9 +170,9 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
 
 
 def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
-    """Yield the mutants of ``mutants_of_ptx`` in random order: one of each instruction, then a second one, and so on.
+    """Yield the mutants of ``mutants_of_ptx`` in random order: one per instruction, then another one each, and so on.
 
-    The edits of an instruction are made when its turn comes.
+    The edits of an instruction are only computed when they are needed.
     """
     places = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}
@@ -193,7 +193,7 @@ def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mut
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the start of each instruction of a program, and its text."""
+    """Yield the position and the text of each instruction of a program."""
     body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
     for found in _LINE.finditer(body):
         yield found.start("instruction"), found["instruction"]
@@ -203,14 +203,14 @@ def _instructions(text: str) -> Iterator[tuple[int, str]]:
 class Asm:
     """An ``asm`` statement of a header.
 
-    It has the positions of its instructions and operands in the text, and the name of its first instruction, as far as
-    that is literal.
+    It consists of the positions of instructions and operands in the text, and the opcode of the first instruction, as
+    far as the text is literal.
     """
 
     start: int
     end: int
     instructions: tuple[int, int]
-    plain: bool  # the instructions are literal, without macros
+    plain: bool  # True if the instructions are literal text without macros
     opcode: str
 
 
@@ -236,7 +236,7 @@ def asm_of(text: str) -> Iterator[Asm]:
 def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
     """Return every mutant of the inline PTX of a header.
 
-    They edit instructions, also those that a macro assembles from literal parts, and the operands that they receive.
+    Mutants edit instructions, including instructions that a macro assembles from literal parts, and their operands.
     """
 
     def made(kind: str, start: int, old: str, new: str) -> Mutant:
@@ -272,7 +272,7 @@ def _blanks(found: re.Match[str]) -> str:
 
 
 def _edits_of_part(part: str) -> Iterator[Edit]:
-    """Return edits of a literal part of an instruction whose rest comes from a macro."""
+    """Return edits of the literal part of an instruction whose remaining text is from a macro."""
     for found in _WORD.finditer(part):
         for other in _QUALIFIERS.get(found[1], ()):
             yield Edit("qualifier", part[: found.start()] + (f".{other}" if other else "") + part[found.end() :])
@@ -286,7 +286,7 @@ def _edits_of_part(part: str) -> Iterator[Edit]:
 def _mutants_of_operands(
     made: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
 ) -> Iterator[Mutant]:
-    """Return mutants that swap an operand with the next one of its kind, or drop a result's previous value."""
+    """Return mutants that swap two adjacent operands of the same constraint, or drop a result's previous value."""
     operands = list(_OPERAND.finditer(text, start, end))
     for operand in operands:
         if operand["constraint"].startswith("+"):

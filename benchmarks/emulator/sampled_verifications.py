@@ -1,12 +1,13 @@
-"""Verify sampled schedules of operators with tile programs, and for features of GPUs that were not available for tests.
+"""Verify sampled schedules of operators with tile programs, and of features of GPUs that were not available for tests.
 
-The features are tensor memory, block scales, sm_75, and TMA with stream-K.
+These features are tensor memory, block scales, sm_75, and TMA with stream-K.
 
     python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
         sampled_verifications.md
 
-Each schedule is drawn from the pruned space of a problem, and verified quickly or, with ``--full``, in full.
-Each finished verification is a JSON line of ``--log``, which a later call continues. The page includes all of them.
+Each schedule is sampled from the pruned space of a problem. It gets a quick verification, or with ``--full`` a full
+one. Each completed verification is a JSON line of ``--log``, which a later call continues. The page has all
+verifications in the log.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ B200, RTX5090, T4 = device("b200"), device("rtx5090"), device("t4")
 
 
 def _orders(kind: str, rng: np.random.Generator) -> dict[str, str]:
-    """Draw the storage orders of a and b: both orders for 16-bit types, along k for all others."""
+    """Choose random storage orders of a and b: either order for 16-bit types, contiguous along k for other types."""
     if kind not in ("f16", "bf16"):
         return {"order_b": "col"}
     return {f"order_{side}": str(rng.choice(("row", "col"))) for side in "ab"}
 
 
 def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems of every type for a B200; a quarter of the unscaled ones have few rows."""
+    """Yield random problems of every type for a B200. A quarter of the problems without block scales have few rows."""
     kind = (*PLAIN, *BLOCK_SCALED)[i % 9]
     few = kind in PLAIN and i // 9 % 4 == 3
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
@@ -72,7 +73,7 @@ def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Te
 
 
 def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems with block-scaled types on an RTX 5090."""
+    """Yield random problems with block-scaled types for an RTX 5090."""
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (400, 300, 60)))
     problem = Matmul(
         m, n, 32 * k, a=BLOCK_SCALED[i % 3], scale_order=SCALE_ORDERS[i // 3 % 2], batch=int(rng.choice((1, 3))),
@@ -83,7 +84,7 @@ def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Tem
 
 
 def stream_k_matmuls(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems of every type for TMA-filled stages on an RTX 5090, all with stream-K."""
+    """Yield random problems of every type for an RTX 5090, with stages filled by TMA and with stream-K."""
     kinds = (*PLAIN, *BLOCK_SCALED)
     kind = kinds[i % len(kinds)]
     m, n, k = (int(x) for x in rng.integers((1700, 200, 2), (3000, 300, 30)))
@@ -99,7 +100,7 @@ def stream_k_matmuls(i: int, rng: np.random.Generator) -> tuple[Problem, Device,
 
 
 def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems of every operator on a T4, half of them matmuls."""
+    """Yield random problems of every operator for a T4. Half of the problems are matmuls."""
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (200, 40, 40)))
     floats = [str(rng.choice([*FLOAT_DTYPES])) for _ in range(2)]
     order = ("row", "col")
@@ -126,7 +127,7 @@ def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateS
 
 
 def _of_operator(operator: str, i: int, _: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems of an operator with a tile program, alternately for an A100 and an H100."""
+    """Yield random problems of an operator with a tile program, alternately for an A100 and an H100."""
     problems, on = PROBLEMS[operator], device(("a100", "h100")[i % 2])
     problem = problems[i // 2 % len(problems)]
     return problem, on, templates_for(problem, on, [operator])
@@ -145,7 +146,7 @@ LISTS: dict[str, tuple[int, Draw]] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of one schedule; ``seconds`` are CPU seconds, without those of the space."""
+    """Result of one schedule. ``seconds`` is the CPU time of the verification, without building the space."""
 
     name: str
     index: int
@@ -159,7 +160,7 @@ class Judged:
 
 
 def judge(name: str, index: int, depth: Depth) -> Judged:
-    """Draw schedule ``index`` of the list ``name`` and verify it."""
+    """Sample schedule ``index`` of the list ``name``, and verify it."""
     draw = LISTS[name][1]
     problem, on, usable = draw(index, np.random.default_rng((index, 2026)))
     streamed = name == STREAM_K
@@ -169,7 +170,7 @@ def judge(name: str, index: int, depth: Depth) -> Judged:
     try:
         done = verify_one(template(schedule.template), problem, schedule, on, depth=depth)
         status, reason = done.status, done.reason
-    except ValueError as error:  # no kernel can be generated
+    except ValueError as error:  # the problem has no schedule for which a kernel can be generated
         status, reason = "refused", str(error)
     spent = cpu() - before
     return Judged(name, index, problem.key(), schedule.template, schedule.key(), status, reason, spent, depth)
@@ -208,10 +209,10 @@ def table(judged: Sequence[Judged]) -> str:
 
 
 def main() -> int:
-    """Verify the schedules that are not in the log, and print the page."""
+    """Verify schedules that are not in the log yet, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(LISTS), choices=list(LISTS))
-    parser.add_argument("--count", type=int, help="number of schedules of each list")
+    parser.add_argument("--count", type=int, help="number of schedules per list")
     parser.add_argument("--full", action="store_true", help="verify in full")
     parser.add_argument("--log", type=Path)
     arguments = parser.parse_args()

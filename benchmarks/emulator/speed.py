@@ -2,10 +2,10 @@
 
     python -m benchmarks.emulator.speed [--candidates 12] [--sample 100] [--seed 7] [--full] [--json]
 
-The parts are the runner, quick verifications of matmul candidates, and full verifications of the model's choices. No
-cache of an earlier run is used. CPU seconds (user and system) include child processes. Goals: 0.5 s for a quick
-verification of a 256x256x256 tensor-core candidate if everything but the kernel is cached, and 60 s for a full
-verification.
+The benchmark times the compilation of the emulator's runner, quick verifications of matmul candidates, and full
+verifications of the time model's choices. No cache of an earlier run is used. CPU seconds (user and system) include
+child processes. The goal for a quick verification of a 256x256x256 tensor-core candidate is 0.5 s, if everything except
+the kernel is cached. The goal for a full verification is 60 s.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from search_spaces.operators.transpose import Transpose
 H200 = device("h200")
 INTRINSIC = "mma_m16n8k16_f16"
 
-# Mixed kinds: types, storage orders, epilogues, batches, sizes with and without remainders.
+# Problems with various types, storage orders, epilogues and batches, and sizes with and without remainders.
 MIXED = (
     Matmul(256, 256, 256),
     Matmul(131, 70, 99),
@@ -59,7 +59,7 @@ WINNERS: tuple[tuple[str, Problem], ...] = (
 
 @dataclass(frozen=True)
 class Verification:
-    """``compiling`` is NVRTC and the translation of its PTX, by the wall clock; the rest is CPU seconds."""
+    """A verification. ``compiling`` is wall-clock time of NVRTC and PTX translation; other times are CPU seconds."""
 
     what: str
     status: str
@@ -69,7 +69,7 @@ class Verification:
 
 
 def cpu() -> float:
-    """Return the CPU seconds of this process, its ended children, and the idle compile workers (Linux)."""
+    """Return the CPU seconds of this process, of its ended children, and of idle compile workers (Linux only)."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     compilers = sum(time.clock_gettime((~pid << 3) | 2) for pid in compiler_pids())
     return compilers + sum(u.ru_utime + u.ru_stime for u in used)
@@ -85,7 +85,7 @@ def quick_verifications(count: int) -> Iterator[Verification]:
     problem, matmul = MIXED[0], template("matmul")
     drawn = (s for s in matmul.space(problem, H200).sample(500, 0) if s.text("intrinsic") == INTRINSIC)
     schedules = [next(drawn) for _ in range(count + 1)]
-    verify_one(matmul, problem, schedules[0], H200)  # a process loads libraries and tables only once
+    verify_one(matmul, problem, schedules[0], H200)  # warm up, because a process loads libraries and tables only once
     for schedule in schedules[1:]:
         yield verification("matmul", problem, schedule, "quick")
 
@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--candidates", type=int, default=12)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--full", action="store_true", help="also full verifications, minutes in all")
+    parser.add_argument("--full", action="store_true", help="also run full verifications, which takes minutes")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="emulator-speed-") as folder:

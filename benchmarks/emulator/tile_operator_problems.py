@@ -1,7 +1,7 @@
-"""Problems of operators with tile programs, whose sampled schedules are verified.
+"""Problems of operators with tile programs, of which ``sampled_verifications`` verifies sampled schedules.
 
-Small problems, of which each operator's first is one, are emulated whole. Those with sizes of models are verified on
-reduced problems.
+Small problems, such as the first problem of each operator, are emulated completely. Problems with sizes of real models
+are verified on reduced problems.
 """
 
 from __future__ import annotations

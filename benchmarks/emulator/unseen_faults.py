@@ -1,10 +1,10 @@
-"""Verify faults that verifications were not tuned to, in autosched's kernels and in the host code of launches.
+"""Plant faults to which verifications were not tuned, in kernels and in the host code of launches, and verify them.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
-``benchmarks/results/unseen_faults.md`` describes how the faults were chosen. Each makes a kernel wrong, racy or
-impossible to launch for its problem. It is verified as ``autosched verify`` does, quickly (like candidates) and in full
-(like winners). ``--check`` only checks that each edit applies, and that the edited kernel compiles.
+``benchmarks/results/unseen_faults.md`` describes how the faults were chosen. Each fault makes a kernel wrong, racy or
+impossible to launch. The faulty schedule is verified as by ``autosched verify``, quickly (as candidates are) and in
+full (as winners are). ``--check`` only checks that each edit applies and that the edited kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -34,7 +34,7 @@ from search_spaces.operators.transpose import Transpose
 
 
 def _whole_sm_shared(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return all of an SM's shared memory, without the driver's share per block."""
+    """Return the whole shared memory of an SM, ignoring the bytes that the driver reserves per block."""
     return replace(kernel, dynamic_shared_bytes=100 * 1024)
 
 
@@ -51,7 +51,7 @@ def _strides_of_32_bits(kernel: GeneratedKernel) -> GeneratedKernel:
 
 
 def _no_tail_in_maps(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Round the innermost size of a copied array down to a whole box."""
+    """Round the innermost size of tensor maps down to whole boxes."""
 
     def cut(m: TensorMap) -> TensorMap:
         box, size = m.box[0], m.sizes[0]
@@ -198,7 +198,7 @@ FIRST: tuple[Fault, ...] = (
           "int(threadIdx.x) < tail) {", "int(threadIdx.x) < tail - 1) {"),
     Fault("all shared memory of an SM", "device", "matmul", LARGE, {"split_k": 1, "stream_k": 0}, host=_whole_sm_shared,
           device="rtx4090"),
-    # Reported only by full verifications when they were planted, on 2026-11-28
+    # Faults that only full verifications reported when they were planted, on 2026-11-28
     Fault("a k loop of 64 tiles", "sizes", "matmul", Matmul(1024, 1024, 16384, a="f16"),
           {"tile_k": (32, 64), "fragment_buffers": 1, "split_k": 1, "stream_k": 0}, MATMUL,
           "(int left = tiles; left > 0; --left) {\n      const Words next = scales.take();\n      Loader",
@@ -218,7 +218,7 @@ FIRST: tuple[Fault, ...] = (
 
 FAULTS = (*FIRST, *OF_TEMPLATES, *OF_PROGRAMS, *OF_ROW_PROGRAMS, *OF_PRODUCT_PROGRAMS)
 
-# Faults that only full verifications reported in the last run of all of them: see benchmarks/results/unseen_faults.md.
+# Faults that only full verifications reported in the last complete run: see benchmarks/results/unseen_faults.md.
 MISSED_BY_QUICK = frozenset(
     (
         "scales of blocks repeat after 16",
@@ -234,9 +234,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
-    parser.add_argument("--log", type=Path, help="a JSON document for each verification is added to this file")
+    parser.add_argument("--log", type=Path, help="file to which a JSON line is appended for each verification")
     parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
-    parser.add_argument("--check", action="store_true", help="whether the edits apply and compile; verifies nothing")
+    parser.add_argument("--check", action="store_true", help="only check that the edits apply and compile")
     options = parser.parse_args()
     chosen = [f for f in FAULTS[options.first :] if any(part in f.name for part in options.only)]
     if options.check:

@@ -1,1 +1,1 @@
-"""Configuration files of Triton kernels that ship with installed packages."""
+"""Benchmark of configuration files for Triton kernels that installed packages contain."""

@@ -1,10 +1,10 @@
-"""Verification of the tuned-configuration files of vLLM and SGLang: ``python -m benchmarks.triton.config_files``.
+"""Verify the tuned-configuration files of vLLM and SGLang: ``python -m benchmarks.triton.config_files``.
 
 ``FORMAT --device h100 --dtype fp8_w8a8 ...`` verifies the installed package's files for these devices and types, as
-``autosched check --format`` does: each distinct configuration of an architecture is compiled, must fit, and is verified
-with the package's own kernel. Each result is a line of ``--journal``. Configurations in the journal are not verified
-again, so a long run can be divided into short ones (``--seconds``). ``--out PAGE`` writes a page of the journal's
-results.
+``autosched check --format`` does. Each distinct configuration of an architecture is compiled, must fit on the device,
+and is verified with the package's own kernel. Each result is appended to ``--journal``. Configurations in the journal
+are not verified again, so a long run can be divided into several short runs (``--seconds``). ``--out PAGE`` writes a
+page of the journal's results.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ _FOLDERS: dict[Format, tuple[str, ...]] = {
     "sglang": ("srt/layers", "kernels/ops"),
 }
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
-_KEPT = "\n## Runs of `autosched check`\n"  # hand-written section of the page, which is kept
+_KEPT = "\n## Runs of `autosched check`\n"  # hand-written section of the page, which is copied to the new page
 _HEADINGS = (
     *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unverified", "no kernel"),
     *("not verified", "spill", "max shared bytes", "max error"),
 )
 _WORDS = (
     "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once.",
-    "  Only the first of their values of GROUP_SIZE_M is used, because it only affects the order of blocks.",
+    "  Their values of GROUP_SIZE_M may differ; only the first value is verified, because it only affects the order of "
+    "blocks.",
     "- *Sound*: the kernel compiles for the device, and fits in shared memory and registers.",
-    "  In the emulator it agrees with float64, without races, out-of-bounds accesses or undefined values.",
+    "  In the emulator, its results agree with float64, without races, out-of-bounds accesses or undefined values.",
     "  The sizes include partial blocks, a partial last iteration, an expert without rows and an expert of another "
     "rank.",
-    "- *Broken*: does not compile, does not fit, or is not a configuration.",
-    "- *No kernel*: the package's kernel cannot be called with this type here.",
-    "- *Spill*: distinct configurations with register spills.",
+    "- *Broken*: the entry does not compile, does not fit on the device, or is not a configuration.",
+    "- *No kernel*: the package's kernel cannot be called with this type.",
+    "- *Spill*: number of distinct configurations with register spills.",
     "- *Max error*: the largest error, divided by the error that rounding and sums in f32 allow.",
 )
 _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
@@ -55,7 +56,7 @@ _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
 
 @dataclass(frozen=True)
 class Shipped:
-    """One entry of a file for a device in our table."""
+    """One entry of a file that is for a device in the device table."""
 
     format: Format
     name: FileName
@@ -63,7 +64,7 @@ class Shipped:
 
     @property
     def key(self) -> str:
-        """Return a key of entries that are verified once, which ignores GROUP_SIZE_M; "" for an invalid entry."""
+        """Return a key that is equal for entries that differ only in GROUP_SIZE_M; "" for an invalid entry."""
         device = self.name.device
         if self.entry.fault or device is None:
             return ""
@@ -76,7 +77,7 @@ class Shipped:
 
     @property
     def group(self) -> tuple[str, str, str, str]:
-        """Return format, kernel, device and type, which identify a line of the page."""
+        """Return format, kernel, device and type, which together identify a row on the page."""
         device = self.name.device
         kernel = "experts" if self.name.is_moe else "matmul in blocks"
         return (
@@ -88,7 +89,7 @@ class Shipped:
 
 
 def shipped(format: Format) -> list[Shipped]:
-    """Return all entries of the installed package for devices in our table. Raises NoConfigs."""
+    """Return all entries of the installed package that are for devices in the device table. Raises NoConfigs."""
     spec = find_spec(format)
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     folders = [folder for root in roots for part in _FOLDERS[format] if (folder := Path(root) / part).is_dir()]
@@ -107,7 +108,7 @@ def shipped(format: Format) -> list[Shipped]:
 
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
-    """Verify the entries missing in ``known`` for ``seconds``, writing each line at once; return the number left."""
+    """Verify entries that ``known`` lacks for ``seconds``, append results to the journal, return the number left."""
     often = Counter(e.key for e in entries if e.key and e.key not in known)
     first = {e.key: e for e in reversed(entries)}
     jobs = {key: first[key] for key, _ in often.most_common()}
@@ -141,7 +142,7 @@ def read_journal(journal: Path) -> dict[str, Any]:
 
 @dataclass
 class Line:
-    """Results of a device's entries of one type."""
+    """Results of all entries for one device and type."""
 
     entries: int = 0
     faults: int = 0
@@ -172,7 +173,7 @@ class Line:
 
 
 def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> str:
-    """Return the page of results. Devices and types without any result are listed in one line."""
+    """Return the page of results. Devices and types without any result are listed together in one line."""
     groups: dict[tuple[str, str, str, str], Line] = defaultdict(Line)
     for entry in entries:
         groups[entry.group].take(entry, known)
@@ -234,7 +235,7 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
 
 
 def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
-    """Return one line for the entries with the same reason, with their files and batch sizes."""
+    """Return a line with the files and batch sizes of all entries that failed for the same reason."""
     sizes: dict[str, list[int]] = defaultdict(list)
     for e in found:
         sizes[f"{_NAMES[e.format]}, `{e.name.text(e.format)}`"].append(e.entry.size)
@@ -243,7 +244,7 @@ def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
 
 
 def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
-    """Return the number of vLLM's bf16 configurations on Hopper, which are used most, and the time to verify them."""
+    """Return a paragraph on vLLM's bf16 configurations for Hopper, with their number and the time to verify them."""
     of_hopper = [
         e
         for e in entries
@@ -281,14 +282,14 @@ def _span(days: Sequence[str]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.triton.config_files", description=__doc__)
     parser.add_argument("format", nargs="?", choices=FORMATS, help="package of the files; default: only write the page")
-    parser.add_argument("--device", action="append", help="only this row; may be repeated")
+    parser.add_argument("--device", action="append", help="only this device; may be repeated")
     parser.add_argument("--dtype", action="append", help="only this type (bf16, fp8_w8a8 ...); may be repeated")
     parser.add_argument("--journal", type=Path, default=Path("config_files.jsonl"))
     parser.add_argument(
         "--seconds",
         type=float,
         default=float("inf"),
-        help="time after which no configuration is started",
+        help="time after which no further configuration is verified",
     )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, help="page to write")
@@ -303,7 +304,7 @@ def main() -> int:
                 and (given.dtype is None or e.dtype in given.dtype)
             ]
             if not entries:
-                parser.error("the package ships nothing for these devices and types")
+                parser.error("the package has no files for these devices and types")
             known = read_journal(given.journal)
             left = judge_all(entries, given.journal, known, given.workers, given.seconds)
         if given.out is not None:

@@ -1,1 +1,1 @@
-"""Published kernels as kernel files for autosched."""
+"""Published kernels, expressed as kernel files of autosched."""

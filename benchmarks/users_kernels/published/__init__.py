@@ -1,1 +1,1 @@
-"""Kernels of Kernel Tuner's examples, its benchmark hub and BAT, rewritten as kernel files."""
+"""Kernels modelled on Kernel Tuner's examples, its benchmark hub and BAT, as kernel files."""

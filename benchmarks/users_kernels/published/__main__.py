@@ -1,8 +1,8 @@
 """Tune published kernels, written as kernel files: ``python -m benchmarks.users_kernels.published``.
 
-Each file is tuned with estimated times for one device. Every new best configuration is verified in the emulator, and
-the final one in full. ``benchmarks/results/published_kernels.md`` has the results, and the error messages of rejected
-files.
+Each file is tuned with estimated times for one device. Every new best configuration is verified in the emulator. The
+final best is verified in full. The results, and the error messages of rejected files, are in
+``benchmarks/results/published_kernels.md``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FROM = {"kernel_tuner": "Kernel Tuner", "hub": "benchmark hub", "bat": "BAT"}
 
 
 def files() -> list[Path]:
-    """Return the kernel files by their origin."""
+    """Return the kernel files, ordered by origin."""
     return [path for folder in FROM for path in sorted((HERE / folder).glob("*.toml"))]
 
 
 def tuned(path: Path, chip: str, trials: int, verification_seconds: float) -> TuneResult:
-    """Return the result of ``tune`` for a file. Raises ValueError if the kernel cannot be used."""
+    """Tune the kernel of a file, and return the result. Raises ValueError if the kernel cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         return tune(
             KernelSpec.from_file(path).problem(),
@@ -54,7 +54,7 @@ def row(path: Path, result: TuneResult) -> str:
 
 
 def _verification(result: TuneResult) -> str:
-    """Return the runs that verified the best, or the reason for having none."""
+    """Return the verification of the best configuration in one line, or the reason why there is none."""
     if result.best is None or result.best.verification is None:
         return result.why_none
     return stored.summary(result.best.verification).partition("; emulator")[0]
@@ -65,7 +65,9 @@ def main() -> None:
     parser.add_argument("--device", default="a100")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--verification-seconds", type=float, default=0.0)
-    parser.add_argument("--only", nargs="*", help="names of files, without .toml; the page is not written")
+    parser.add_argument(
+        "--only", nargs="*", help="tune only these files (names without .toml), and do not write the page"
+    )
     given = parser.parse_args()
     rows, verified, refused = [], 0, []
     for path in files():
@@ -82,7 +84,7 @@ def main() -> None:
         print(rows[-1], flush=True)
     seconds = given.verification_seconds
     more = f" --verification-seconds {seconds:g}" if seconds else ""
-    full = f", and the final one in full for at most {seconds:g} s" if seconds else ""
+    full = f", and the final best configuration in full, for at most {seconds:g} s" if seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Published kernels, written as their users would",
@@ -93,7 +95,8 @@ def main() -> None:
         "Kernel Tuner's examples, its benchmark hub and BAT. Their sizes are small enough to emulate all blocks. Each "
         "has a reference or a check in numpy.",
         "",
-        f"{len(rows)} of {everything} are expressed and tuned, {verified} of them verified; {len(refused)} refused.",
+        f"{len(rows)} of {everything} kernels were tuned, of which {verified} are verified. {len(refused)} were "
+        f"rejected.",
         "",
         "| kernel | from | configurations | trials | best (estimated) | its parameters | verification |",
         "|---|---|---|---|---|---|---|",

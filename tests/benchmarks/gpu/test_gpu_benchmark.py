@@ -230,7 +230,7 @@ def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, 
     assert (row["trials"], row["problem"]["operator"]) == (3, template)
     for wrong, why in (
         (["--program", place, "--size", "m=33"], "needs --size"),
-        (["--program", place, "--size", "q=1"], "is not a size of"),
+        (["--program", place, "--size", "q=1"], "invalid --size q=1"),
         (["--size", "m=1"], "--size is for --program"),
         (["--program", str(tmp_path / "none.py")], "none.py"),
     ):
@@ -327,7 +327,7 @@ def test_wrong_schedules_that_were_drawn_at_random_are_a_failure(make_runner, tm
         assert len(row["wrong"]) == row["failures"].get("wrong_result", 0)
     wrong = [fault for row in results["sampled"] for fault in row["wrong"]]
     assert wrong and all(fault["reason"] and fault["template"] and fault["schedule"] for fault in wrong)
-    assert "drawn at random of 256x256x256" in capsys.readouterr().out
+    assert "random schedules of 256x256x256" in capsys.readouterr().out
     assert len(recording.read(out / "recordings-0.jsonl.gz")) == 2
 
 

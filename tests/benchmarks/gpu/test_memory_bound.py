@@ -22,4 +22,4 @@ def test_too_few_bytes_in_flight_are_reported(
     monkeypatch.setattr(memory_bound, "WANTED", 1 << 30)
     assert main(["--samples", "8"]) == 1
     said = capsys.readouterr().out
-    assert "| row sum | 2.098 MB |" in said and "Least in flight" in said
+    assert "| row sum | 2.098 MB |" in said and "in flight: " in said

@@ -1,4 +1,4 @@
-// FFTs of 64 points, one by BLOCK_SIZE threads or several to a block, by halves through shared memory (Stockham).
+// 64-point FFTs (Stockham's algorithm) through shared memory. Each warp computes one FFT.
 __global__ void fft(const float2 *in, float2 *out, int batch) {
   __shared__ float2 data[2][PER_BLOCK][64];
   int lane = threadIdx.x % 32, own = threadIdx.x / 32, which = blockIdx.x * PER_BLOCK + own;

@@ -1,4 +1,4 @@
-// C = A * B with the tile of A in shared memory where SA, of B where SB.
+// C = A * B. SA and SB select shared memory for the tiles of A and B.
 __global__ void gemm(const float *A, const float *B, float *C, int m, int n, int k) {
   __shared__ float sA[SA ? TILE : 1][SA ? TILE + 1 : 1], sB[SB ? TILE : 1][SB ? TILE + 1 : 1];
   int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;

@@ -1,4 +1,4 @@
-// Lennard-Jones forces of an atom from the neighbours in its list.
+// Lennard-Jones forces on each atom from the atoms in its neighbour list.
 __global__ void compute_lj_force(float3 *force, const float4 *position, const int *neighbours, int count, float cutoff, float lj1, float lj2, int atoms) {
   for (int w = 0; w < WORK_PER_THREAD; ++w) {
     int i = (blockIdx.x * WORK_PER_THREAD + w) * BLOCK_SIZE + threadIdx.x;

@@ -1,4 +1,4 @@
-// MD5 of 8-byte keys that are numbers; the first one whose digest starts with a pattern is found by atomicMin.
+// MD5 digests of 8-byte numbers. atomicMin finds the smallest number whose digest starts with a pattern.
 __device__ __forceinline__ unsigned turn(unsigned x, int by) { return x << by | x >> (32 - by); }
 
 __global__ void md5(const unsigned *table, unsigned *found, unsigned *digests, unsigned pattern, unsigned mask, int n) {

@@ -1,4 +1,4 @@
-// The forces of all bodies on each, by tiles of bodies in shared memory.
+// Forces of all bodies on each body, with tiles of bodies in shared memory.
 __global__ void nbody(const float4 *bodies, float4 *forces, int n, float softening) {
   __shared__ float4 tile[BLOCK_SIZE];
   int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;

@@ -1,4 +1,4 @@
-// A sum in one launch: blocks add what they have to one number with an atomic.
+// A sum in one launch: each block adds its partial sum to the result with an atomic.
 __global__ void reduce(const double *in, double *out, int n) {
   extern __shared__ double shared[];
   double sum = 0.0;

@@ -1,4 +1,4 @@
-// The inclusive prefix sums of each part of BLOCK_SIZE * ITEMS numbers: those of the warps by shuffles.
+// Inclusive prefix sums of sections of BLOCK_SIZE * ITEMS numbers. Shuffles compute the prefix sums within a warp.
 __global__ void scan(const float *in, float *out, int n) {
   __shared__ float warps[BLOCK_SIZE / 32];
   int first = (blockIdx.x * BLOCK_SIZE + threadIdx.x) * ITEMS, lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -1,4 +1,4 @@
-// The counts of a radix sort's step: how many keys of each block have which four bits.
+// Histogram of one step of a radix sort: for each block, the number of keys with each value of four bits.
 __global__ void radix_counts(const unsigned *keys, unsigned *counts, int n, int shift) {
   __shared__ unsigned local[16];
   for (int i = threadIdx.x; i < 16; i += BLOCK_SIZE) local[i] = 0;

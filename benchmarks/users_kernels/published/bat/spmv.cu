@@ -1,4 +1,4 @@
-// y = A * x, A in ELLPACK-R: as many columns as the longest row, of which lengths[row] are there.
+// y = A * x, with A in ELLPACK-R format: rows have equal length, of which lengths[row] elements are used.
 __global__ void spmv_ellpackr(const double *values, const double *x, const int *columns, const int *lengths, int n, double *y) {
   int row = blockIdx.x * BLOCK_SIZE + threadIdx.x;
   if (row >= n) return;

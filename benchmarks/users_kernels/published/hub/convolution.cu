@@ -1,4 +1,4 @@
-// 2-D convolution with every choice of the hub's: shared memory or not, the read-only cache, constant memory or not.
+// 2-D convolution with all options of the benchmark hub: shared memory, the read-only cache, constant memory.
 __constant__ float d_filter[side * side];
 
 __global__ void convolution(float *output, const float *input, const float *filter, int width, int height) {

@@ -1,4 +1,4 @@
-// C = alpha * A * B + beta * C, by tiles MWG x NWG x KWG, with vector loads into shared memory; A and B are k by m and n.
+// C = alpha * A * B + beta * C with tiles of MWG x NWG x KWG and vector loads. A is k x m, and B is k x n.
 #if VW == 4
 typedef float4 vec;
 #elif VW == 2

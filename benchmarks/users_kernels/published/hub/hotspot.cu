@@ -1,4 +1,4 @@
-// temporal_tiling_factor steps of heat on a chip in one launch: a block computes a margin that shrinks by one a step.
+// Heat on a chip: temporal_tiling_factor time steps per launch. A block's margin shrinks by one cell per step.
 __global__ void hotspot(const float *power, const float *temp_src, float *temp_dst, int width, int height) {
   constexpr int W = block_size_x * tile_size_x + 2 * steps, H = block_size_y * tile_size_y + 2 * steps;
   __shared__ float field[2][H][W];

@@ -1,4 +1,4 @@
-// A dot product of rows in a type that is tuned, of numbers that stay f32.
+// Dot products of rows. Inputs and outputs are f32; the type of the sums is tuned.
 __global__ void row_dots(float *out, const float *a, const float *b, int rows, int columns) {
   int row = blockIdx.x * block_size_x + threadIdx.x;
   if (row >= rows) return;

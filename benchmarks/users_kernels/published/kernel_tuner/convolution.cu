@@ -1,4 +1,4 @@
-// 2-D convolution: the filter in constant memory, the input tile with its halo in shared memory.
+// 2-D convolution with the filter in constant memory, and an input tile with its halo in shared memory.
 __constant__ float d_filter[filter_height * filter_width];
 
 __global__ void convolution(float *output, const float *input, int width, int height) {

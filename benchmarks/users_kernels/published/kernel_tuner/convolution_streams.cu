@@ -1,4 +1,4 @@
-// The part of an image that one stream computes: rows from `first` on, of an array that other streams share.
+// 2-D convolution of the rows of an image from `first` on, which belong to one of several streams.
 __constant__ float d_filter[side * side];
 
 __global__ void convolution_part(float *output, const float *input, int width, int rows, int first) {

@@ -1,4 +1,4 @@
-// The Bhattacharya distance of two sets of points: one partial sum a block, by CUB.
+// Bhattacharya distance of two sets of points. Each block computes a partial sum with CUB.
 #include <cub/cub.cuh>
 
 __global__ void expdist(double *cross_term, const double *A, const double *B, const double *scale_A, const double *scale_B, int m, int n) {

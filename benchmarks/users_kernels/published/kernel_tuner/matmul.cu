@@ -1,4 +1,4 @@
-// C = A * B, square: a block computes tile_size_y x tile_size_x times its own shape.
+// C = A * B for square matrices. Each thread computes tile_size_y x tile_size_x elements.
 __global__ void matmul(float *C, const float *A, const float *B, int width) {
   __shared__ float sA[block_size_y * tile_size_y][block_size_x];
   __shared__ float sB[block_size_x][block_size_x * tile_size_x];

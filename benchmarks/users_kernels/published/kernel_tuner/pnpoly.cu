@@ -1,4 +1,4 @@
-// Which points lie in a polygon, whose corners are in constant memory.
+// Test which points are inside a polygon, whose corners are in constant memory.
 __constant__ float2 d_vertices[VERTICES];
 
 __global__ void pnpoly(int *bitmap, const float2 *points, int n) {

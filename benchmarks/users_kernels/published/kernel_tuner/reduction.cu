@@ -1,4 +1,4 @@
-// A sum in two passes: each of num_blocks blocks leaves a partial sum, and one block of a second launch adds those.
+// A sum in two launches: num_blocks blocks compute partial sums, and one block of the second launch adds these.
 __global__ void sum_floats(float *sum_global, const float *array, int n) {
   __shared__ float partial[block_size_x];
   float sum = 0.0f;

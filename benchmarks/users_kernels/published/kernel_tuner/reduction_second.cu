@@ -1,4 +1,4 @@
-// The second pass of a sum, and of expdist's cross term: one block adds the partial sums.
+// The second launch of a sum, also used for expdist's cross term: one block adds the partial sums.
 __global__ void reduce_cross_term(double *output, const double *cross_term, int blocks) {
   __shared__ double partial[block_size_x];
   double sum = 0.0;

@@ -70,7 +70,9 @@ def inside_polygon(points, d_vertices, bitmap):
         slope = (other[0] - corner[0]) / (other[1] - corner[1])
         inside ^= between & (points[:, 0] < slope * (points[:, 1] - corner[1]) + corner[0])
     wrong = int((inside != (bitmap != 0)).sum())
-    return True if wrong <= len(points) // 5000 else f"{wrong} points are on the wrong side"  # some lie on an edge
+    return (
+        True if wrong <= len(points) // 5000 else f"{wrong} points are on the wrong side"
+    )  # points near an edge may be rounded to either side
 
 
 def bhattacharya(A, B, scale_A, scale_B):

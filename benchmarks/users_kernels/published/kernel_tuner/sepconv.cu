@@ -1,4 +1,4 @@
-// One pass of a separable convolution, along rows: the filter in constant memory, a row with its halo in shared memory.
+// One pass of a separable convolution, along rows: filter in constant memory, row with its halo in shared memory.
 __constant__ float d_filter[filter_width];
 
 __global__ void convolution_row(float *output, const float *input, int width, int height) {

@@ -1,4 +1,4 @@
-// y = A * x, A in CSR, threads_per_row threads a row.
+// y = A * x, with A in CSR format, by threads_per_row threads per row.
 __global__ void spmv(float *y, const int *rows, const int *columns, const float *values, const float *x, int n) {
   int row = blockIdx.x * (block_size_x / threads_per_row) + threadIdx.x / threads_per_row;
   int lane = threadIdx.x % threads_per_row;

@@ -1,4 +1,4 @@
-// Rotates an image that is fetched through a texture.
+// Rotation of an image that is read through a texture.
 __global__ void rotate(float *out, cudaTextureObject_t image, int width, int height, float sine, float cosine) {
   int x = blockIdx.x * block_size_x + threadIdx.x, y = blockIdx.y * block_size_y + threadIdx.y;
   if (x >= width || y >= height) return;

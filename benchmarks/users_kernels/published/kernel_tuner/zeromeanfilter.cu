@@ -1,4 +1,4 @@
-// Subtracts from each column the mean of its pixels, in place; surplus threads return before the barriers.
+// Subtract each column's mean from its pixels, in place. Unneeded threads return before the barriers.
 __global__ void zero_mean_columns(float *image, int width, int height) {
   __shared__ float sums[block_size_y][block_size_x];
   int x = blockIdx.x * block_size_x + threadIdx.x;

@@ -1,4 +1,4 @@
-"""C++ header of an export: a constant with the cubin for each kernel, as ``runtime/autosched_launch.hpp`` expects."""
+"""C++ header of an export: a ``Kernel`` constant (``runtime/autosched_launch.hpp``) with the cubin of each kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.launches.launch import Argument, ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import ELEMENT_BYTES, TensorMap
 
-# Enum values of cuda.h, in order.
+# Names of enum values of cuda.h; the index of a name is its value.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
     "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ",
@@ -27,7 +27,7 @@ _PROMOTIONS, _FILLS = ("NONE", "L2_64B", "L2_128B", "L2_256B"), ("NONE", "NAN_RE
 assert set(_ELEMENTS) == set(ELEMENT_BYTES)
 _CPP_SCALARS = {"f32": "float", "f64": "double"}
 _BYTES_OF_LINE = 32
-_PTX_PIECE = 8000  # maximum characters of a string literal in compilers
+_PTX_PIECE = 8000  # maximum number of characters of a string literal that all compilers accept
 
 
 def header(kernels: Sequence[ExportedKernel]) -> str:
@@ -208,7 +208,7 @@ def _map(m: TensorMap, operand: int) -> str:
 
 
 def _passed(scalar: ScalarArgument) -> str:
-    """Return the name, kind and range of a scalar that launches may set. The name of other scalars is empty."""
+    """Return name, type and range of a scalar that callers may set; for other scalars the name is ""."""
     if scalar.limits is None:
         return '{"", false, 0, 0}'
     low, high = (_double(end) for end in scalar.limits)
@@ -222,9 +222,9 @@ def _double(number: float) -> str:
 
 
 def _scalar(scalar: ScalarArgument, text: str, cpp: Callable[[str], str]) -> str:
-    """Return the value in the kernel's type.
+    """Return the value of a scalar as a C++ expression of the kernel's type.
 
-    Types that C++ does not have are given as bits, and must not depend on sizes.
+    For types that C++ does not have, the expression is the value's bits, and the value must not depend on sizes.
     """
     kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
     if kind:
@@ -241,7 +241,7 @@ def _integer(dtype: DType) -> str:
 
 
 def _sm(arch: str) -> tuple[int, bool]:
-    """Return the number of an architecture, and whether it is architecture-specific: 90 and True for "sm_90a"."""
+    """Return the number of an architecture, and whether it is architecture-specific (90 and True for "sm_90a")."""
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits), not arch[-1].isdigit()
 

@@ -1,8 +1,8 @@
-"""Export of kernels from a database to a folder, so that programs launch them without autosched.
+"""Export of kernels from a database to a folder, so that programs can launch them without autosched.
 
-``DIR/manifest.json`` describes everything: the problem, the launch as expressions, tensor maps, digests, the
-verification, and the provenance of the schedule. The folder also has cubins, PTX if requested, a C++ header with all
-kernels, its launcher, a C interface, and a Python loader.
+``DIR/manifest.json`` describes each kernel: the problem, the launch as expressions, tensor maps, digests, the
+verification, and the provenance of the schedule. The folder also contains cubins, PTX if requested, a C++ header with
+all kernels, a C++ launcher, a C interface, and a Python loader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from search_spaces.launches.texture import LinearTexture
 from search_spaces.operators.problem import Problem
 
 FORMAT = 1
-RUNTIME = Path(__file__).parent / "runtime"  # files that are copied next to the kernels
+RUNTIME = Path(__file__).parent / "runtime"  # files that are copied to every export
 
 
 def collect(
@@ -50,28 +50,28 @@ def collect(
     with_ptx: bool = False,
     skipped: Callable[[str], None] = lambda why: None,
 ) -> tuple[ExportedKernel, ...]:
-    """Return the kernels of the best schedules of ``store``, compiled.
+    """Compile and return the kernels of the best schedules in ``store``.
 
     Args:
         store: Database, opened for reading.
-        operator: Operator whose problems are exported; None for all.
-        device: Name of the device whose winners are exported; None for all.
-        problems: Problems to export with the kernels that ``Database.kernel`` selects on ``device``. Default: the
-            recorded ones.
-        with_ptx: If True, PTX is included, which newer GPUs can run.
-        skipped: Called with one line for each problem that has no kernel.
+        operator: Operator to export; None for all.
+        device: Name of the device to export for; None for all.
+        problems: Problems to export. Their kernels are selected as by ``Database.kernel`` on ``device``. Default: the
+            problems in the database.
+        with_ptx: If True, include PTX, which newer GPUs can run.
+        skipped: Function called with one line for each problem that has no kernel.
 
     Returns:
         The kernels, each with its cubin, launch, verification and provenance.
 
     Raises:
         NvrtcMissing: There is no compiler.
-        ValueError: An unknown device, or ``problems`` without one.
+        ValueError: The device is unknown, or missing although ``problems`` is passed.
     """
     requested: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
-            raise ValueError("problems need a device for which they are looked up: name it")
+            raise ValueError("no device given, which kernels of problems are selected for: name a device")
         requested = [(problem, device) for problem in problems]
     else:
         requested = _recorded(store, operator, device, skipped)
@@ -97,10 +97,7 @@ def _recorded(
         if not summary.works or device not in (None, summary.device):
             continue
         if not is_operator(summary.operator):
-            skipped(
-                f"{summary.operator} is not known here: give its kernel file with --kernel, or its program with "
-                "--program"
-            )
+            skipped(f"{summary.operator} is unknown: pass its kernel file with --kernel, or its program with --program")
             continue
         problems[store.problem(summary), summary.device] = None
     return list(problems)
@@ -109,7 +106,7 @@ def _recorded(
 def _exported_problem(
     store: Store, problem: Problem, device: Device, pool: CompilePool, with_ptx: bool, *, exact: bool
 ) -> ExportedKernel | str:
-    """Return a kernel, or the reason why there is none."""
+    """Return the compiled kernel for a problem, or the reason why it cannot be exported."""
 
     def usable(kernel: GeneratedKernel) -> str | None:
         result = pool.compile(kernel, device.arch)
@@ -122,7 +119,7 @@ def _exported_problem(
     except NoSchedule as error:
         return str(error)
     if answer.kernel is None or is_library(answer.provenance.schedule):
-        return "the vendor's library won, which cannot be exported"
+        return "the vendor's library is the fastest, and it cannot be exported"
     kernel = answer.kernel
     if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
         return "it reads a texture, which exports do not support"
@@ -131,10 +128,10 @@ def _exported_problem(
     if any(step.cooperative for step in kernel.steps):
         return "its launch is cooperative, which exports do not support"
     compiled = pool.compile(kernel, device.arch)
-    assert not isinstance(compiled, CompileFailure)  # the look-up has checked that it compiles
+    assert not isinstance(compiled, CompileFailure)  # the look-up has checked that the kernel compiles
     ptx = None
     if with_ptx:
-        # Use the options and source lines of the verification.
+        # Generate the kernel as for its verification, with the same options and source lines.
         output = compile_to_ptx(
             kernel.source,
             kernel.entry,
@@ -163,12 +160,12 @@ def _launch_of(kernel: GeneratedKernel) -> Launch:
 
 
 def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
-    """Write ``folder``, replacing files of an earlier export. The same kernels give the same bytes.
+    """Write the export to ``folder``, replacing an earlier export. The same kernels give the same bytes.
 
     Raises ValueError if there are no kernels, and OSError.
     """
     if not kernels:
-        raise ValueError("there is no kernel to export")
+        raise ValueError("no kernel to export: tune a problem first")
     to = Path(folder)
     written: list[Path] = []
 

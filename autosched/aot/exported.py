@@ -1,4 +1,4 @@
-"""A compiled kernel of an export, with its launch, its verification and the provenance of its schedule."""
+"""A compiled kernel to export, with its launch, its verification and the provenance of its schedule."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from search_spaces.operators.row_reduction import RowProblem
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A compiled kernel; ``launch.entry`` is its name in the cubin.
+    """A compiled kernel to export. ``launch.entry`` is the name of the kernel in the cubin.
 
-    ``verification`` is the JSON text of the kernel's trial, None if exactly this kernel was not verified. ``seconds``
-    is the time of that trial, 0 if a model chose the schedule.
+    ``verification`` is the JSON text that the kernel's trial stores; None if exactly this kernel was not verified.
+    ``seconds`` is the time of the trial; 0 if a model chose the schedule.
     """
 
     problem: Problem
@@ -46,13 +46,13 @@ class ExportedKernel:
 
     @property
     def text(self) -> str:
-        """Text by which programs select the problem: "matmul m=512 n=512 k=512", without fields with default values."""
+        """Text by which programs select the problem, such as "matmul m=512 n=512 k=512". Omits fields with defaults."""
         shown = [f"{name}={value}" for name, value, otherwise in fields(self.problem) if value != otherwise]
         return " ".join((self.problem.operator, *shown))
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """Sizes that may be padded: they count independent rows, and padding is at the end of every array."""
+        """Names of sizes that may be padded: they count independent rows, so padding is at the end of each array."""
         p = self.problem
         if isinstance(p, Matmul):
             rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")
@@ -61,8 +61,8 @@ class ExportedKernel:
 
 
 def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
-    """Name, value and default of every field; the default of a required field is None."""
-    # Omit the digest of a kernel file, which only databases need.
+    """Name, value and default of every field. The default of a required field is None."""
+    # Omit the digest of a kernel file, because only databases need it.
     hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
     everything = problem.to_json()
     values = {name: value for name, value in everything.items() if name not in hidden}
@@ -78,5 +78,5 @@ def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
 
 
 def driver_name(device: Device) -> str:
-    """Return the driver's name of the device."""
+    """Return the name by which the CUDA driver reports the device."""
     return device.driver_names[0] if device.driver_names else device.name

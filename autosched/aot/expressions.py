@@ -1,6 +1,6 @@
-"""Expressions of kernel files in terms of sizes only, for manifests and for C++.
+"""Translation of expressions of kernel files to expressions of sizes only, for manifests and for C++.
 
-Parameters are replaced by their values, and attributes by their expressions.
+Parameters are replaced by values, and attributes by expressions.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
 _BITWISE = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_MOST_CHARACTERS = 4000  # maximum length after expanding nested attributes
+_MOST_CHARACTERS = 4000  # maximum number of characters after nested attributes are replaced
 
 
 class PythonOnlyExpression(ValueError):
-    """An expression that only Python can evaluate. The message is one line."""
+    """Raised for an expression that only Python can evaluate. The message is one line."""
 
 
 def over_sizes(
     expression: Expression, sizes: Collection[str], known: Mapping[str, Result], derived: Mapping[str, Expression]
 ) -> str:
-    """Return the text of ``expression`` in terms of ``sizes`` only.
+    """Return ``expression`` as a text that depends on ``sizes`` only.
 
     Args:
         expression: Expression of a kernel file, such as a dimension of the grid or an array's shape.
         sizes: Names of the problem's sizes, which remain in the result.
-        known: Values of other names, such as parameters of the schedule.
-        derived: Expressions that replace the attributes.
+        known: Values that replace other names, such as parameters of the schedule.
+        derived: Expressions that replace names of attributes.
 
     Returns:
         An expression of integers with the operators of Python and C++.
 
     Raises:
-        PythonOnlyExpression: It is a Python function, or the expanded text is too long.
+        PythonOnlyExpression: The expression is a Python function, or the resulting text is too long.
     """
     tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
     text = ast.unparse(_simplified(tree, frozenset(sizes)))
@@ -46,10 +46,10 @@ def over_sizes(
 
 
 def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
-    """Return a text of ``over_sizes`` as a C++ expression.
+    """Translate a result of ``over_sizes`` to C++.
 
-    ``sizes`` maps names of sizes to C++ expressions. A variable ``ok`` is set to false if the expression is undefined.
-    Raises PythonOnlyExpression.
+    ``sizes`` maps names of sizes to C++ expressions. The C++ code sets a variable ``ok`` to false if the expression is
+    undefined. Raises PythonOnlyExpression.
     """
     return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
 
@@ -89,7 +89,7 @@ class _Folded(ast.NodeTransformer):
 
 
 def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
-    """Return ``node`` with folded constants and without conditions that are always true."""
+    """Simplify ``node``: evaluate constants, and remove conditions that are always true."""
     lists = isinstance(node, (ast.Tuple, ast.List))
     if not lists and not any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
         try:
@@ -109,7 +109,7 @@ def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
 
 
 class _Cpp:
-    """Translates nodes to C++ and their types ("int", "float", "bool")."""
+    """Translates syntax nodes to C++ code with its type ("int", "float", "bool")."""
 
     def __init__(self, sizes: Mapping[str, str]) -> None:
         self.sizes = sizes

@@ -1,7 +1,8 @@
-"""A launch in a manifest, whose numbers are expressions of the problem's sizes.
+"""Launches with expressions of the problem's sizes instead of numbers, for manifests.
 
 Kernels of autosched's templates are compiled for fixed sizes (docs/decisions/0001), so their expressions are constants.
-A user's kernel that receives sizes as arguments also supports other sizes that the rules of its file allow.
+A user's kernel that receives sizes as arguments also supports other sizes, as far as the rules of its kernel file
+allow.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class PortableStep:
-    """Launch of one function as texts of expressions (``expressions.over_sizes``)."""
+    """Launch of one function. Numbers are texts of expressions (``expressions.over_sizes``)."""
 
     grid: tuple[str, ...]
     block: tuple[str, ...]
@@ -38,10 +39,11 @@ class PortableStep:
 
 @dataclass(frozen=True)
 class PortableLaunch:
-    """A launch as texts of expressions (``expressions.over_sizes``).
+    """Launch of a kernel. Numbers are texts of expressions (``expressions.over_sizes``).
 
-    ``steps`` are all its launches in order; the code does not depend on the sizes ``free``. ``shapes`` are those of the
-    operands, ``scalars`` the values of scalars by name. ``guards`` are conditions on other sizes, each with its reason.
+    ``steps`` are the launches of a pipeline, in order. ``free`` are the sizes that the code does not depend on.
+    ``shapes`` are the shapes of operands, and ``scalars`` the values of scalars by name. ``guards`` are the conditions
+    that other sizes must satisfy, each with its reason.
     """
 
     steps: tuple[PortableStep, ...]
@@ -52,16 +54,17 @@ class PortableLaunch:
 
 
 def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
-    """Return the launch of ``schedule`` for ``problem`` and all other sizes that its code supports.
+    """Return the launch of ``schedule`` for the sizes of ``problem`` and all other sizes that the code supports.
 
     Args:
         problem: Problem that the kernel computes.
         schedule: A valid schedule of the problem.
         launch: Launch at the sizes of ``problem``.
-        device: GPU that the kernel is compiled for.
+        device: GPU for which the kernel is compiled.
 
     Returns:
-        Expressions over the sizes that may differ; numbers if the code fixes its sizes.
+        The launch. Its expressions depend on sizes that may differ; they are numbers if the code supports only these
+        sizes.
     """
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
@@ -71,7 +74,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
                 _check_cpp(launch_of_sizes, tuple(problem.sizes))
                 return launch_of_sizes
         except PythonOnlyExpression:
-            pass  # keep the numbers for these sizes
+            pass  # use the numbers of these sizes
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),
@@ -87,7 +90,7 @@ def _numbers(launch: Launch) -> PortableStep:
 
 
 def _free_sizes(file: KernelFile, schedule: Schedule) -> tuple[str, ...]:
-    """Return the sizes that neither the source nor the entry's name depends on."""
+    """Return the sizes on which neither the source nor the name of the entry function depends."""
     if file.generator is not None:
         return ()
     definitions = {a.name: a.expression for a in file.derived}
@@ -145,7 +148,7 @@ def _of_file(
 
 
 def _check_cpp(launch: PortableLaunch, sizes: tuple[str, ...]) -> None:
-    """Raise PythonOnlyExpression if an expression has no C++ form."""
+    """Raise PythonOnlyExpression if an expression cannot be translated to C++."""
     spelled = {name: name for name in sizes}
     texts = [*(text for step in launch.steps for text in step.texts), *launch.scalars.values()]
     texts += [text for shape in launch.shapes for text in shape] + [text for text, _ in launch.guards]

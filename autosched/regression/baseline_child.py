@@ -1,9 +1,9 @@
-"""Script that generates and compiles stored schedules in a baseline environment.
+"""Script that generates and compiles the kernels of stored schedules in a baseline environment.
 
-Stdin is a JSON object: ``kernels`` (paths of kernel files), ``programs`` (FILE[:NAME] of tile programs) and ``entries``
-(each with problem, template, schedule and device). Stdout is a JSON object with ``entries`` in the same order: a kernel
-and its compiled module, or an ``error``. The script only uses interfaces that exist since autosched 0.1, and nothing of
-the calling environment.
+Stdin is a JSON object with ``kernels`` (paths of kernel files), ``programs`` (FILE[:NAME] of tile programs) and
+``entries`` (each with problem, template, schedule and device). Stdout is a JSON object with ``entries`` in the same
+order, each with a kernel and its compiled module, or with an ``error``. The script uses only interfaces that exist
+since autosched 0.1, because it runs with the autosched of the baseline environment.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any
 
 def main() -> int:
     """Compile the requested kernels, and write the results to stdout."""
-    # remove the script's folder from the path, because its files would shadow modules of the same names
+    # remove the script's folder from the path, because its files would hide other modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     from autosched.version import VERSION

@@ -1,4 +1,4 @@
-"""Complete check of a database or of some of its entries, for the command line and the pytest plugin."""
+"""Check of a database or of selected entries, as the command line and the pytest plug-in run it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Pool = TypeVar("Pool", bound=CompilePool)
 
 
 class CannotCheck(ValueError):
-    """The check is not possible here. The message is one sentence with the remedy."""
+    """This machine cannot run the check. The message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class CheckOptions:
     """Options of a check.
 
     ``operators`` and ``device`` restrict the entries. ``against`` (a database) or ``baseline`` (the Python of another
-    environment) provides the baselines of a timed check; by default these are the trials. ``kernel_files`` describe the
-    user's kernels in the database, ``baseline_kernel_files`` those of the baseline environment, and ``programs`` are
-    the user's tile programs, FILE[:NAME]. ``with_python`` is the Python of another environment, whose compiler a static
-    check compares with this one's.
+    environment) provides the baselines of a timed check; by default the baselines are the stored trials.
+    ``kernel_files`` describe the user's kernels in the database, and ``baseline_kernel_files`` the kernels in the
+    baseline environment. ``programs`` are the user's tile programs, FILE[:NAME]. ``with_python`` is the Python of
+    another environment; a static check compares its compiler with the installed compiler.
     """
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)
@@ -58,10 +58,10 @@ class CheckOptions:
 
 
 class CheckRun:
-    """Findings of a check so far, for a report even if the check is interrupted.
+    """State of a check, from which a report can be written even if the check is interrupted.
 
-    ``entries`` are the entries of the database, or findings for those that cannot be checked. ``done`` has findings of
-    the first entries that can be checked.
+    ``entries`` has the entries of the database; an entry that cannot be checked is replaced by a finding. ``done`` has
+    the findings of the entries checked so far, in their order.
     """
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
@@ -69,11 +69,11 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # line with the number of trials that have an earlier reference
+        self.left_out = ""  # line with the number of trials that an earlier reference verified
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:
-        """Return the report; unfinished entries are uncertain, with the reason ``doubt``."""
+        """Return the report. Entries that were not checked are uncertain, for the reason ``doubt``."""
         done = iter(self.done)
         findings = tuple(
             next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before this entry: {doubt}")
@@ -86,11 +86,11 @@ class CheckRun:
 
 
 def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFinding]:
-    """Return the selected entries; entries that cannot be checked are already findings.
+    """Return the selected entries. An entry that cannot be checked is replaced by a finding.
 
     Args:
         store: The database.
-        options: Selection of entries, with the kernel files and programs that they need.
+        options: Selection of entries, and the kernel files and programs that the entries need.
 
     Returns:
         Entries and findings.
@@ -108,7 +108,7 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     if stored and not checked and (options.operators or options.device):
         selection = " or ".join(options.operators) or "any operator"
         where = f" on {options.device.name}" if options.device else ""
-        raise CannotCheck(f"{store.name} has no schedule of {selection}{where}: name one of {stored}")
+        raise CannotCheck(f"{store.name} has no schedule of {selection}{where}: use one of {stored}")
     return checked
 
 
@@ -120,17 +120,17 @@ def check_database(
     on_progress: OnProgress = lambda note: None,
     run: CheckRun | None = None,
 ) -> CheckReport:
-    """Check the entries of a database, which is only read.
+    """Check the entries of a database, without changing it.
 
     Args:
         database: A path or an SQLAlchemy URL.
         options: Selection of entries, and their baselines.
-        static: If True, only check what needs no GPU: code, resources, results.
+        static: If True, check only what does not need a GPU: code, resources and results.
         on_progress: Called after each entry.
-        run: Receives the findings, also if this function raises. Default: a new one.
+        run: State of the check, which receives the findings even if this function raises. Default: a new one.
 
     Returns:
-        A finding for each entry, in their order.
+        A finding for each entry, in the order of the entries.
 
     Raises:
         StoreError: The database cannot be used.
@@ -147,25 +147,25 @@ def check_database(
 
 
 def static_report(run: CheckRun, options: CheckOptions, on_progress: OnProgress) -> CheckReport:
-    """Check entries without a GPU: they compile to the same code and resources, and compute correct results.
+    """Check without a GPU that entries compile, need no more resources than recorded, and compute correct results.
 
     Args:
-        run: Its entries are checked.
+        run: State of the check, whose entries are checked.
         options: Options of the emulation.
-        on_progress: Called after each entry, with a note for the user.
+        on_progress: Function called after each entry, with a note for the user.
 
     Returns:
-        A finding for each entry, in their order.
+        A finding for each entry, in the order of the entries.
 
     Raises:
-        CannotCheck: Results cannot be checked here.
+        CannotCheck: This machine cannot verify results.
     """
     good = [entry for entry in run.entries if isinstance(entry, CheckedEntry)]
     if good and options.static.emulate:
         try:
             check_ready()
         except HostFailure as error:
-            raise CannotCheck(f"results cannot be verified here: {error}; or give --no-emulate") from error
+            raise CannotCheck(f"results cannot be verified on this machine: {error}; or use --no-emulate") from error
     try:
         other = OtherCompiler.of(options.with_python) if options.with_python else None
     except NoOtherCompiler as error:
@@ -185,7 +185,7 @@ def static_report(run: CheckRun, options: CheckOptions, on_progress: OnProgress)
 def timed_report(
     name: str, entries: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, on_progress: OnProgress
 ) -> CheckReport:
-    """Time entries on the GPU of this machine.
+    """Time the entries on this machine's GPU.
 
     Args:
         name: Name of the database, for the report.
@@ -203,7 +203,7 @@ def timed_report(
     if options.against:
         Store.open(
             options.against, create=False
-        ).close()  # open the database first, so that errors are reported before a GPU is requested
+        ).close()  # open the other database first, so that errors are reported before a GPU is used
     answers, why = cuda_available()
     if not answers:
         raise CannotCheck(f"a timed check needs a GPU, but none responds ({why}): use --static")
@@ -221,16 +221,16 @@ def timed_on(
     pool: KnownPrograms,
     start: Callable[[], TimingSession],
 ) -> CheckReport:
-    """Time entries on sessions of a GPU that the caller starts.
+    """Time the entries in sessions of a GPU, which the function ``start`` starts.
 
     Args:
         name: Name of the database, for the report.
         entries: Entries, and findings of those that cannot be checked.
         options: Baselines, and limits of the times.
         on_progress: Called after each entry.
-        device: Row of the GPU; entries of other devices are not compared.
-        pool: Compiles the kernels.
-        start: Starts a session in a separate process.
+        device: The GPU. Entries of other devices are not compared.
+        pool: Compile pool for the kernels.
+        start: Function that starts a session in a separate process.
 
     Returns:
         A finding for each of ``entries``, in their order.
@@ -267,6 +267,6 @@ def _pool(kind: type[Pool]) -> Pool:
 
 
 def _in_order(entries: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Merge the existing findings and those of checked entries in the order of the database."""
+    """Merge the findings of unchecked and checked entries, in the order of the database."""
     checked = iter(done)
     return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in entries)

@@ -1,4 +1,4 @@
-"""Comparison of the code that two compilers generate from one kernel."""
+"""Comparison of the machine code that two compilers generate from the same kernel."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from measurements.compiler.disassembly import LoopMix
 
-LOOP_GROWTH = 0.05  # allowed growth of a main loop's instructions, as a fraction
+LOOP_GROWTH = 0.05  # allowed growth of the number of instructions of a main loop, as a fraction
 
 
 @dataclass(frozen=True)
 class CompiledCode:
-    """Properties of a compiled kernel that are compared between compilers.
+    """Properties of a compiled kernel by which compilers are compared.
 
     Attributes:
         spill_bytes: Bytes that registers spill to local memory.
         registers: Registers per thread.
-        blocks: Blocks that fit on a multiprocessor.
-        loop: The main loop; None if it cannot be disassembled here.
+        blocks: Number of blocks that fit on an SM.
+        loop: The main loop; None if this machine cannot disassemble it.
     """
 
     spill_bytes: int
@@ -28,12 +28,12 @@ class CompiledCode:
 
 
 def worse_code(installed: CompiledCode, other: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
-    """Yield one line for each property that is worse with the other compiler: spills, blocks, main loop.
+    """Yield one line for each property (spills, blocks, main loop) that is worse with the other compiler.
 
     Args:
         installed: Code of this environment's compiler.
-        other: Code of the other one.
-        growth: Fraction by which the main loop may grow, at least LOOP_GROWTH.
+        other: Code of the other compiler.
+        growth: Fraction by which the main loop may grow. Smaller values than LOOP_GROWTH are raised to it.
     """
     if other.spill_bytes > installed.spill_bytes:
         yield _compared("bytes of spills to local memory", installed.spill_bytes, other.spill_bytes)

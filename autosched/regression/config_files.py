@@ -1,7 +1,7 @@
-"""Interface to other projects' files of tuned configurations, for commands and tests. Integrations implement it.
+"""Interface for files of tuned configurations of other projects, which integrations implement.
 
-A file contains a configuration for each batch size of one layer. Folders of such files are checked, tuned, read and
-written.
+A file contains a configuration for each batch size of one layer. Commands and tests check, tune, read and write folders
+of such files through this interface.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class ConfigCheck:
 
     Args:
         device: Check only the files of this device; None for all.
-        emulate: Verify each configuration in the emulator.
+        emulate: If True, verify each configuration in the emulator.
         triton: The Triton version that must be installed, "" for any.
-        with_python: The Python of an environment with another Triton to compare with; "" for none.
+        with_python: The Python of an environment with another version of Triton, to compare with; "" for no comparison.
     """
 
     device: Device | None = None
@@ -41,7 +41,7 @@ class ConfigEntry(Protocol):
 
     @property
     def name(self) -> str:
-        """A short name that is unique in the folder."""
+        """Short name that is unique in the folder."""
 
     @property
     def path(self) -> Path:
@@ -49,7 +49,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigVerifier(Protocol):
-    """Context manager that verifies entries in separate processes, each distinct configuration once."""
+    """Context manager that verifies entries in separate processes. Equal configurations are verified only once."""
 
     def __enter__(self) -> Self:
         """Start the processes. Raises CannotCheck if configurations cannot be verified on this machine."""
@@ -71,35 +71,35 @@ class TunedConfigs(Protocol):
     def document(self) -> dict[str, Any]:
         """Return ``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``.
 
-        An entry has rows, config, seconds, verification, and the comparison with the package's default: word
-        ("default", "tuned", "noise", or None if no time of the default is known), default_seconds, tuned_seconds,
-        ratio, interval, and default_refused (the reason why the default cannot be used, or None).
+        Each of the entries has rows, config, seconds and verification. It also compares the configuration with the
+        project's default: word ("default", "tuned", "noise", or None if the default has no time), default_seconds,
+        tuned_seconds, ratio, interval, and default_refused (the reason why the default cannot be used, or None).
         """
 
 
 class ConfigFiles(Protocol):
-    """One project's files of tuned configurations."""
+    """Files of tuned configurations of one project."""
 
     @property
     def batch_sizes(self) -> Sequence[int]:
         """Default batch sizes of a file."""
 
     def fits(self, folder: Path) -> bool:
-        """Return True if the names and locations of a folder's configuration files are possible in this project.
+        """Return True if the configuration files in a folder have names and locations as in this project.
 
         Raises:
             ValueError: The folder contains no configuration file of any project.
         """
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[Sequence[ConfigEntry], list[str]]:
-        """Return each file and its entries, and a line for each file in another format.
+        """Return the entries of each file, and one line for each file that has another format.
 
         Raises:
             ValueError: The folder contains no configuration file, or none for the device.
         """
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ConfigVerifier:
-        """Return a verifier with ``workers`` processes, by default one per core."""
+        """Return a verifier with ``workers`` processes. Default: one per core."""
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
         """Verify all entries of a folder.
@@ -107,10 +107,10 @@ class ConfigFiles(Protocol):
         Args:
             folder: Folder of the files, or one file.
             check: Options of the check.
-            on_entry: Called for every entry with its verdict; "" for one that passes.
+            on_entry: Function called for every entry, with its verdict; "" if the entry passes.
 
         Raises:
-            ValueError: As ``entries``.
+            ValueError: As for ``entries``.
             CannotCheck: Configurations cannot be verified on this machine.
         """
 
@@ -126,62 +126,62 @@ class ConfigFiles(Protocol):
         measure: bool,
         on_batch_size: Callable[[str], None],
     ) -> TunedConfigs:
-        """Choose a configuration for each batch size of the layer in a model's config.json.
+        """Choose a configuration for each batch size of the layer that a model's config.json describes.
 
         Args:
             model: The config.json.
-            device: The GPU that the file is for.
+            device: The GPU to choose configurations for.
             rows: Batch sizes.
-            ranks: GPUs that share each expert.
-            dtype: Type of the weights, which overrides the model's quantization; "" to use the model's.
-            candidates: Number of the time model's first choices to compile for each batch size.
-            measure: If True, time them on the GPU of this machine.
-            on_batch_size: Called after each batch size.
+            ranks: Number of GPUs that share each expert.
+            dtype: Type of the weights; "" for the quantization that the model states.
+            candidates: Number of configurations to compile for each batch size; these are the time model's best.
+            measure: If True, time the candidates on this machine's GPU.
+            on_batch_size: Function called after each batch size.
 
         Raises:
-            ValueError: The model has no such layer, or no configuration for it can be used.
+            ValueError: The model has no such layer, or no configuration can be used for the layer.
             ImportError: Triton or torch is not installed.
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return the products of an expert, for layers that need a database; empty for layers that need a file.
+        """Return an expert's matrix products if such layers are tuned in a database; empty if they are tuned in files.
 
         Args:
             model: The config.json.
             rows: Batch sizes.
-            ranks: GPUs that share each expert.
-            dtype: Type of the weights, which overrides the model's quantization; "" to use the model's.
+            ranks: Number of GPUs that share each expert.
+            dtype: Type of the weights; "" for the quantization that the model states.
 
         Raises:
             ValueError: The config.json describes no usable layer with experts.
         """
 
     def write(self, folder: Path, tuned: Any) -> Path:
-        """Write the file of a result of ``tune``, ``read`` or ``stored``, and its sidecar."""
+        """Write a result of ``tune``, ``read`` or ``stored`` as a configuration file and a sidecar file."""
 
     def read(self, paths: Iterable[Path], model: Path | None) -> Sequence[tuple[Path, TunedConfigs]]:
-        """Read files and folders. ``model`` is a config.json for files without a sidecar.
+        """Read configurations from files and folders. ``model`` is a config.json for files without a sidecar.
 
         Raises:
             ValueError: A folder contains no configuration file, or a file has neither a sidecar nor a model.
         """
 
     def trials(self, tuned: Any) -> Iterable[Trial]:
-        """Return trials for the database, one for each batch size."""
+        """Convert configurations to trials for a database, one per batch size."""
 
     def stored(self, store: Store, device: str | None) -> Sequence[TunedConfigs]:
-        """Return the best configurations in a database, by layer and device."""
+        """Return the best configurations in a database, for each layer and device."""
 
 
 def recognised_files(folder: Path, option: str) -> ConfigFiles:
-    """Return the interface of the project to which the files of a folder belong.
+    """Recognise to which project the files of a folder belong, and return its interface.
 
     Args:
         folder: Folder of the files, or one file.
-        option: Option that names the project if it cannot be recognised, for the error message.
+        option: Command-line option that names the project, for the error message.
 
     Raises:
-        ValueError: The folder contains no configuration file, or it is unclear to which project all its files belong.
+        ValueError: The folder contains no configuration file, or the files match no project or several projects.
     """
     projects: dict[str, ConfigFiles] = {name: CONFIG_FILES.load(name) for name in CONFIG_FILES}
     fitting = [name for name, files in projects.items() if files.fits(folder)]

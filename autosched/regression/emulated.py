@@ -1,4 +1,4 @@
-"""Calls of tuned kernels without a GPU, for tests of programs that call them."""
+"""Calls of tuned kernels in the emulator, for tests of users' programs on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class EmulationFailed(RuntimeError):
 
 
 class EmulatedKernel:
-    """A kernel that is called like a loaded kernel, ``out = kernel(a, b)``, but is emulated on numpy arrays.
+    """A kernel on numpy arrays, ``out = kernel(a, b)``. It is called like a loaded kernel, but runs in the emulator.
 
-    Arrays are shaped as in memory, in the operands' storage types (bf16 is the uint16 of its bits). A first dimension
-    of 1 may be omitted; if the first input omits it, so does the result. Emulation is far slower than a GPU: use
-    problems of a few tiles.
+    Arrays have their shape in memory, and the operands' storage types (bf16 values are stored as uint16). A first
+    dimension of 1 may be omitted; if the first input omits it, so does the result. Emulation is far slower than a GPU:
+    use problems of a few tiles.
     """
 
     def __init__(self, kernel: GeneratedKernel, *, time_limit: float = TIME_LIMIT) -> None:
@@ -30,13 +30,13 @@ class EmulatedKernel:
         self._time_limit = time_limit
 
     def __call__(self, *arrays: Array, **named: Array) -> Any:
-        """Run the kernel, and return the output, or a tuple of several.
+        """Run the kernel, and return the output, or a tuple of outputs.
 
         Raises:
-            TypeError: Wrong arguments.
-            ValueError: An array does not fit.
+            TypeError: Arguments are missing, repeated or unknown.
+            ValueError: An array has the wrong shape or type.
             EmulationFailed: The kernel has a race, accesses memory out of bounds, or does not terminate.
-            HostFailure: The emulator has no compiler.
+            HostFailure: There is no compiler for the emulator.
         """
         names = [operand.name for operand in self.inputs]
         arguments = dict(zip(names, arrays, strict=False)) | named

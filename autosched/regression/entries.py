@@ -22,20 +22,20 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-# Errors of a single entry, such as a failing reference, after which other entries are still checked. Failures of this
-# machine (HostFailure, MemoryError) end the check.
+# Errors that concern a single entry, for example a failing reference. Other entries are still checked. In contrast,
+# failures of this machine (HostFailure, MemoryError) end the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
-LIBRARY_WON = "the vendor's library won when it was tuned, so there is no kernel to check"
-RIVALS = 3  # number of next fastest schedules whose predicted ranks are checked
+LIBRARY_WON = "the vendor's library was the fastest when the entry was tuned, so there is no kernel to check"
+RIVALS = 3  # number of schedules after the best one whose predicted ranks are checked
 
 
 @dataclass(frozen=True)
 class CheckedEntry:
-    """Best trial of a problem on a device, and its requirements.
+    """Best trial of a problem on a device, with the data that its check needs.
 
-    ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times at tuning, with
-    those of a control. ``limits`` and ``noise`` come from the database if it has values for this entry. ``position``
-    is its index among all entries.
+    ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times at tuning of the
+    entry and of a control. ``limits`` and ``noise`` come from the database if it has values for this entry.
+    ``position`` is the entry's index among all entries.
     """
 
     position: int
@@ -57,7 +57,7 @@ class CheckedEntry:
         return self.finding(EntryStatus.UNCERTAIN, f"it could not be checked: {str(error) or type(error).__name__}")
 
     def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> CheckFinding:
-        """Return a finding about this entry; ``more`` are its other fields."""
+        """Return a finding about this entry. ``more`` are further fields of the finding."""
         file, line = self.problem.defined_at
         result = CheckFinding(
             name=self.name,
@@ -88,17 +88,18 @@ def entries(
 ) -> list[CheckedEntry | CheckFinding]:
     """Return the entries of ``store``, in the order of their first trials.
 
-    Each problem and device occurs once, with the preferred provenance.
+    There is one entry for each problem and device, with the trials of the preferred provenance.
 
     Args:
         store: The database.
-        limits: Allowed slowdown of entries without own limits.
+        limits: Allowed slowdown of entries that have no limits in the database.
         operators: Only these operators; empty for all.
         device: Only this device; None for all.
 
     Returns:
-        Entries. An entry that cannot be checked (an unknown operator or device, a damaged trial) is a finding. Trials
-        of an earlier reference are skipped if the problem was tuned again since; else the entry is also a finding.
+        Entries. An entry that cannot be checked (unknown operator or device, damaged trial) is replaced by a finding.
+        Trials that an earlier reference verified are skipped if there are newer trials; otherwise such an entry is also
+        replaced by a finding.
     """
     checked: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
@@ -125,7 +126,7 @@ def entries(
 def _entry(
     store: Store, summary: ProblemSummary, position: int, limits: SlowdownLimits, device: Device | None
 ) -> CheckedEntry | CheckFinding | None:
-    """Return an entry, a finding, or None if every schedule of the problem was wrong."""
+    """Return an entry, a finding if it cannot be checked, or None if every schedule of the problem was wrong."""
     try:
         problem = store.problem(summary)
         trial = store.best(problem, summary.device)
@@ -138,13 +139,15 @@ def _entry(
     try:
         where = device or device_row(summary.device)
     except UnknownDevice as error:
-        return _unreadable(summary, f"{error}; add a row for the device, or check on its machine")
+        return _unreadable(
+            summary, f"{error}; add the device to the device table, or check on a machine with this device"
+        )
     name = trial.schedule.template
     if not is_library(trial.schedule) and name not in (t.name for t in templates()):
         return _unreadable(
             summary,
-            f"its best schedule is of the unknown kernel template {name!r:.60}: give its tile program "
-            "(--program FILE), or install the package that contains it",
+            f"the kernel template {name!r:.60} of its best schedule is unknown: pass its tile program "
+            "(--program FILE), or install the package that contains the template",
         )
     noise = 0.0
     if guard is not None:
@@ -162,7 +165,7 @@ def _entry(
 
 
 def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
-    """Return the newest successful trials of the next fastest schedules, the fastest first."""
+    """Return the newest successful trial of each of the next fastest schedules, the fastest first."""
     newest = {r.schedule: r for r in trials}
     other_trials = [
         r
@@ -172,11 +175,11 @@ def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     return tuple(sorted(other_trials, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-_STALE = "its kernel file had another reference when it was tuned: tune it again"
+_STALE = "its kernel file had another reference when the entry was tuned: tune the entry again"
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
-    """Return the parts of a summary that do not depend on the reference."""
+    """Return a summary's key without the parts that depend on the reference."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return json.dumps(fields, sort_keys=True), summary.device
 

@@ -1,4 +1,4 @@
-"""Other formats of a report: the summary for CI systems, and JSON for benchmark dashboards."""
+"""Conversion of a report to the summary for CI systems, and to JSON for benchmark dashboards."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def summary(report: CheckReport) -> Summary:
 def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
     """Return data for github-action-benchmark's ``customSmallerIsBetter``: times relative to their baselines.
 
-    Ratios are used because absolute times drift with the machine. For a static check the data are registers, spills and
-    code size.
+    The values are ratios, because absolute times drift with the machine. For a static check, the values are registers,
+    spills and code size.
     """
     benches: list[dict[str, Any]] = []
     for f in report.findings:
@@ -48,9 +48,9 @@ def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
 
 
 def bencher(report: CheckReport) -> dict[str, Any]:
-    """Return Bencher Metric Format: measures by benchmark name.
+    """Return the report in Bencher Metric Format: measures by name of the benchmark.
 
-    ``latency`` is in nanoseconds, like Bencher's own measure.
+    ``latency`` is in nanoseconds, like Bencher's built-in measure of this name.
     """
     benches: dict[str, Any] = {}
     for f in report.findings:

@@ -1,6 +1,6 @@
-"""Procedure of a timed check: it times rounds until each entry is decided, and confirms findings in a second process.
+"""Procedure of a timed check: time rounds until each entry is decided, and confirm slowdowns in a second process.
 
-It does not depend on the source of times, so it is the same for a GPU, a simulated GPU and recorded noise.
+The procedure does not depend on the source of times: it also runs with a simulated GPU and with recorded noise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from autosched.regression.slowdown import (
 )
 from measurements.trials.timing_statistics import SpeedChange
 
-Measure = Callable[[int], Times]  # function that times this many rounds of an entry in the current process
+Measure = Callable[[int], Times]  # function that times this number of rounds of an entry in the current process
 
 
 @dataclass(frozen=True)
 class ComparisonEffort:
-    """Number of ``rounds`` per step, until an entry is decided, or ``most_rounds`` or ``seconds`` are reached."""
+    """Limits of the rounds: steps of ``rounds`` until the entry is decided, at most ``most_rounds`` or ``seconds``."""
 
     rounds: int = 40
     most_rounds: int = 320
@@ -34,16 +34,16 @@ class ComparisonEffort:
     def __post_init__(self) -> None:
         if not 8 <= self.rounds <= self.most_rounds:
             raise ValueError(
-                f"rounds must satisfy 8 <= rounds <= most_rounds, got {self.rounds} and {self.most_rounds}: "
-                "fewer than 8 pairs are not significant"
+                f"invalid rounds {self.rounds} or most_rounds {self.most_rounds}: use 8 <= rounds <= most_rounds, "
+                "because fewer than 8 pairs are not significant"
             )
         if not self.seconds > 0:
-            raise ValueError(f"the seconds of an entry must be more than 0, got {self.seconds}")
+            raise ValueError(f"invalid seconds per entry {self.seconds}: use more than 0")
 
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """Verdict on one entry with its reason. ``again`` is the comparison of the second process, if any."""
+    """Verdict on one entry, with its reason. ``again`` is the comparison in the second process, if there was one."""
 
     verdict: SpeedChange
     reason: str
@@ -54,13 +54,14 @@ class ComparisonOutcome:
 def until_decided(
     measure: Measure, limits: SlowdownLimits, noise: float = 0.0, effort: ComparisonEffort | None = None
 ) -> TimeComparison:
-    """Time one entry for as long as more rounds could change the verdict.
+    """Time rounds of one entry until further rounds cannot change the verdict, or a limit is reached.
 
     Args:
-        measure: Times further rounds.
+        measure: Function that times further rounds.
         limits: Allowed slowdown.
-        noise: Relative difference between two runs of one program on this machine. Smaller slowdowns are not reported.
-        effort: Rounds at a time, and limits of rounds and seconds; None for the default.
+        noise: Relative difference between two runs of the same kernel on this machine. Smaller slowdowns are not
+            reported.
+        effort: Number of rounds per step, and limits of rounds and seconds; None for the default.
 
     Returns:
         The comparison of all rounds.
@@ -76,9 +77,9 @@ def until_decided(
 
 
 def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
-    """Return the entries that a second process must time again: those significantly slower on an unchanged machine.
+    """Return the entries to time again in a second process: all that are significantly slower on a stable machine.
 
-    ``comparisons`` has all compared entries.
+    ``comparisons`` has the comparisons of all entries.
     """
     positions = list(comparisons)
     discovered = dict(zip(positions, discoveries([comparisons[i].p for i in positions]), strict=True))
@@ -94,7 +95,7 @@ def judged(
     repeated: Mapping[int, TimeComparison],
     limits: Mapping[int, SlowdownLimits],
 ) -> tuple[dict[int, ComparisonOutcome], str]:
-    """Return the verdict on every entry, and the reason why the whole run is unreliable; "" if it is reliable.
+    """Return the verdict on every entry, and the reason if the whole run is unreliable ("" if it is reliable).
 
     ``repeated`` contains the comparisons of ``flagged`` entries in a second process.
     """
@@ -110,8 +111,8 @@ def judged(
     slower = [i for i, j in outcome.items() if j.verdict is SpeedChange.SLOWER]
     faster = sum(j.verdict is SpeedChange.FASTER for j in outcome.values())
     doubt = (
-        f"{max(len(slower), faster)} of {len(outcome)} entries changed in the "
-        "same direction and none in the other, which suggests a cause outside of the kernels"
+        f"{max(len(slower), faster)} of {len(outcome)} entries changed in the same direction and none in the opposite "
+        "direction, which suggests a cause outside of the kernels"
     )
     for i in slower:
         outcome[i] = replace(outcome[i], verdict=SpeedChange.UNCERTAIN, reason=doubt)
@@ -119,7 +120,7 @@ def judged(
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
-    """Return the verdict of the first process alone."""
+    """Return the verdict on an entry that only the first process has timed."""
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:
@@ -127,7 +128,9 @@ def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
     if first.verdict is not SpeedChange.SLOWER:
         return ComparisonOutcome(first.verdict, "", first)
     if suspect:
-        return ComparisonOutcome(SpeedChange.UNCERTAIN, "slower in one process, and a second one could not run", first)
+        return ComparisonOutcome(
+            SpeedChange.UNCERTAIN, "slower in one process, and a second process could not run", first
+        )
     return ComparisonOutcome(
         SpeedChange.UNCERTAIN, f"slower, but with p = {first.p:.2g} possibly by chance among so many entries", first
     )
@@ -138,5 +141,5 @@ def _confirmed(first: TimeComparison, second: TimeComparison, limits: SlowdownLi
     if moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, moved, first, second)
     if second.verdict is SpeedChange.SLOWER:
-        return ComparisonOutcome(SpeedChange.SLOWER, "found in two processes", first, second)
-    return ComparisonOutcome(second.verdict, "slower in one process, but not in a second", first, second)
+        return ComparisonOutcome(SpeedChange.SLOWER, "confirmed in a second process", first, second)
+    return ComparisonOutcome(second.verdict, "slower in one process, but not in a second process", first, second)

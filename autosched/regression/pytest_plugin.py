@@ -1,7 +1,7 @@
-"""Pytest plug-in that checks a database or tuned-configuration files, and offers the fixture ``tuned_kernel``.
+"""Pytest plug-in that checks a database or tuned-configuration files, and provides the fixture ``tuned_kernel``.
 
-``pytest --autosched-db best.db [--autosched-static]`` adds one test for every entry of a database, and
-``--autosched-configs DIR`` one for every entry of tuned-configuration files.
+``pytest --autosched-db best.db [--autosched-static]`` adds one test for every entry of a database.
+``--autosched-configs DIR`` adds one test for every entry of tuned-configuration files.
 
 The module is imported in every pytest run, so it imports other modules of autosched only when an option or the fixture
 is used.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NODE = "autosched"
 _EMULATION = "autosched-triton"  # name of the plug-in that emulates Triton launches
-_VERDICT = "autosched_verdict"  # name of the property of a test report that has the verdict
+_VERDICT = "autosched_verdict"  # name of the property of a test report that contains the verdict
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class RegressionFound(Exception):
-    """An entry is slower, wrong or broken."""
+    """Failure of a test: an entry is slower, wrong or broken."""
 
     def __init__(self, finding: CheckFinding) -> None:
         super().__init__(f"{finding.verdict.value}: {finding.reason}")
@@ -71,7 +71,7 @@ class RegressionFound(Exception):
 
 
 class SessionGuard:
-    """Check of one session.
+    """Check of the entries of a database in one pytest session.
 
     All selected entries are timed when the first test runs.
     """
@@ -101,7 +101,7 @@ class SessionGuard:
             return selected(store, self.options)
 
     def finding(self, entry: CheckedEntry | CheckFinding) -> CheckFinding:
-        """Return the finding of one entry: from a static check, or from one timed check of all entries."""
+        """Return the finding on one entry. A static check runs for each entry, a timed check once for all entries."""
         from autosched.regression.check import timed_report
         from autosched.regression.report import CheckFinding
         from autosched.regression.static import check_entry
@@ -118,13 +118,13 @@ class SessionGuard:
         return self._timed[entry.name]
 
     def close(self) -> None:
-        """Close the compilers."""
+        """End the compiler processes."""
         if self._pool is not None:
             self._pool.close()
 
 
 class ConfigGuard:
-    """Checks entries of tuned-configuration files, each when its test runs."""
+    """Check of tuned-configuration files. Each entry is verified when its test runs."""
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
         from autosched.registry import CONFIG_FILES, UnknownIntegration
@@ -143,7 +143,7 @@ class ConfigGuard:
         self._started = False
 
     def finding(self, entry: ConfigEntry) -> CheckFinding:
-        """Verify one entry; the first call starts the verifier's processes."""
+        """Verify one entry. The first call starts the verifier's processes."""
         if not self._started:
             self._verifier.__enter__()
             self._started = True
@@ -161,7 +161,7 @@ _VERDICTS = pytest.StashKey[list[str]]()
 
 
 class Entries(pytest.Collector):
-    """The entries of the database."""
+    """Collector of the tests for a database."""
 
     def collect(self) -> Iterator[EntryItem]:
         """Yield one item per entry of the database."""
@@ -172,7 +172,8 @@ class Entries(pytest.Collector):
 class _CheckedItem(pytest.Item):
     """Test of an entry.
 
-    The verdicts same, faster and sound pass; slower, wrong and broken fail; others skip the test.
+    The test passes for the verdicts same, faster and sound. It fails for slower, wrong and broken. Other verdicts skip
+    the test.
     """
 
     def checked(self) -> CheckFinding:
@@ -197,7 +198,7 @@ class _CheckedItem(pytest.Item):
 
 
 class EntryItem(_CheckedItem):
-    """One entry of the database."""
+    """Test of one entry of the database."""
 
     entry: CheckedEntry | CheckFinding
 
@@ -218,7 +219,7 @@ class EntryItem(_CheckedItem):
 
 
 class ConfigItem(_CheckedItem):
-    """One entry of a tuned-configuration file, or the file as a whole."""
+    """Test of one entry of a tuned-configuration file, or of the file as a whole."""
 
     entry: ConfigEntry
 
@@ -239,7 +240,7 @@ class ConfigItem(_CheckedItem):
 
 
 class ConfigEntries(pytest.Collector):
-    """The entries of the files."""
+    """Collector of the tests for tuned-configuration files."""
 
     def collect(self) -> Iterator[ConfigItem]:
         """Yield one item per configuration."""
@@ -247,7 +248,7 @@ class ConfigEntries(pytest.Collector):
             yield ConfigItem.of(self, entry)
 
 
-@pytest.hookimpl(tryfirst=True)  # run first, so that -k and -m also apply to the entries
+@pytest.hookimpl(tryfirst=True)  # run before other hooks, so that -k and -m also select entries
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a test for each entry of the database and of configuration files."""
     if config.getoption("autosched_configs"):
@@ -256,14 +257,16 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if not database:
         return
     if hasattr(config, "workerinput") and not config.getoption("autosched_static"):
-        raise pytest.UsageError("a timed check must run in one process: give -n0, or --autosched-static")
+        raise pytest.UsageError("a timed check cannot run in several processes: use -n0 or --autosched-static")
     try:
         config.stash[_GUARD] = SessionGuard(config, database)
         items_of_entries = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-db: {error}") from error
     if not items_of_entries:
-        raise pytest.UsageError(f"{_shown(database)} has no working schedule: an empty check does not pass")
+        raise pytest.UsageError(
+            f"{_shown(database)} has no working schedule, and an empty check does not pass: tune first"
+        )
     items += items_of_entries
 
 
@@ -278,27 +281,27 @@ def _config_items(session: pytest.Session, config: pytest.Config) -> list[Config
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Restrict the measurements to the selected tests."""
+    """Restrict the measurements to the entries of the selected tests."""
     guard = session.config.stash.get(_GUARD, None)
-    if guard is not None:  # only the tests selected by -k and -m
+    if guard is not None:  # items now has only the tests that -k and -m select
         guard.wanted = [item.entry for item in session.items if isinstance(item, EntryItem)]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start the emulation before any conftest.py is imported, which may query the GPU and skip tests."""
+    """Start the emulation before any conftest.py is imported, because it may query the GPU and skip tests."""
     if early_config.known_args_namespace.autosched_triton:
         _emulate_triton(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect verdicts, and emulate Triton kernels on request."""
+    """Start collecting verdicts, and start the emulation of Triton kernels if requested."""
     config.stash[_VERDICTS] = []
     config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
     if config.getoption("autosched_triton") and not config.pluginmanager.has_plugin(_EMULATION):
         _emulate_triton(
             config, config.option
-        )  # this plug-in was loaded by a conftest.py, so the hook above did not run
+        )  # a conftest.py loaded this plug-in, so pytest_load_initial_conftests did not run
 
 
 def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
@@ -320,7 +323,7 @@ def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
 
 
 class _Verdicts:
-    """Counts the verdicts of all processes, in the process that writes the report."""
+    """Counts the verdicts of all processes. It runs in the process that writes the report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._found = config.stash[_VERDICTS]
@@ -331,7 +334,7 @@ class _Verdicts:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Close the measurements, and fail the session if a verdict requires it."""
+    """End the processes of the check, and set the session's exit status according to the verdicts."""
     config = session.config
     guard = config.stash.get(_GUARD, None)
     configs = config.stash.get(_CONFIGS, None)
@@ -355,13 +358,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
-    """Return a function that returns the kernel of a problem in a database, which must have exactly this problem.
+    """Return a function that looks up and loads the kernel of a problem. The database must have exactly this problem.
 
     ``kernel = tuned_kernel(problem)``, then ``out = kernel(a, b)``.
 
     On a machine with a GPU ``autosched.Database`` loads the kernel. On other machines the same kernel runs in the
-    emulator, on numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
-    autosched_db. If the problem is not in the database, the test fails.
+    emulator, on numpy arrays, so that tests of a user's program need no GPU. The option --autosched-db or the setting
+    autosched_db names the database. If the database does not have the problem, the test fails.
     """
     database = pytestconfig.getoption("autosched_db") or pytestconfig.getini("autosched_db")
     if not database:
@@ -381,7 +384,7 @@ def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
                 return store.kernel(problem, exact=True)
             kernel = store.look_up(problem, exact=True).kernel
             if kernel is None:
-                pytest.skip("the vendor's library won for this problem, which needs a GPU")
+                pytest.skip("the vendor's library is the fastest for this problem, and it needs a GPU")
             return EmulatedKernel(kernel)
         except NoSchedule as error:
             pytest.fail(str(error), pytrace=False)

@@ -1,4 +1,4 @@
-"""Report of a check: a verdict for each entry, and one for the run."""
+"""Report of a check: a verdict on each entry, and on the whole run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class EntryStatus(StrEnum):
 
     FASTER = "faster"
     SAME = "same"
-    SOUND = "sound"  # for configuration files: no fault was found, and there is no baseline
+    SOUND = "sound"  # only for configuration files: no fault was found, and there is no baseline to compare with
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # measured, but noise or a changed machine prevents a verdict
+    UNCERTAIN = "uncertain"  # measured, but without a verdict because of noise or a changed machine
     CANNOT_COMPARE = "cannot compare"  # no baseline is available
-    STALE = "stale"  # the trial has an earlier reference, and none has the current one
+    STALE = "stale"  # an earlier reference verified the trial, and there is no trial with the current reference
     WRONG = "wrong"  # wrong results
-    BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
+    BROKEN = "broken"  # the schedule is no longer valid, does not compile, or does not run
 
     @classmethod
     def of_verdict(cls, status: str) -> EntryStatus:
-        """Return the entry's status for the status of a verdict."""
+        """Convert the status of a timing verdict to the status of an entry."""
         outcome = outcome_of(status)
         if outcome != "refused":
             return cls.SOUND if outcome == "accepted" else cls.UNCERTAIN
@@ -42,18 +42,18 @@ class EntryStatus(StrEnum):
 
     @property
     def fails(self) -> bool:
-        """True if one such entry makes the check fail."""
+        """True if a single entry with this status makes the check fail."""
         return self in (EntryStatus.SLOWER, EntryStatus.WRONG, EntryStatus.BROKEN)
 
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """Verdict on one entry with its reasons, each one line.
+    """Verdict on one entry, with reasons of one line each.
 
-    ``name`` identifies the entry. ``seconds`` are of the stored trial, for display only. ``ratio`` is candidate over
-    baseline; ``baseline_seconds`` and ``candidate_seconds`` are the medians of this run. All three are None if nothing
-    was timed. ``numbers`` contains other results by name. ``file`` and ``line`` are the location of an entry that is
-    not in the database; line 0 means the whole file.
+    ``name`` identifies the entry. ``seconds`` is the time of the stored trial, for display only. ``ratio`` is the
+    candidate's time divided by the baseline's; ``baseline_seconds`` and ``candidate_seconds`` are medians of this run.
+    ``ratio`` and both medians are None if nothing was timed. ``numbers`` contains further results by name. ``file`` and
+    ``line`` are the location of an entry of a configuration file; line 0 means the whole file.
     """
 
     name: str
@@ -102,11 +102,11 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All findings of one check of ``database``.
+    """All findings of a check of ``database``.
 
     ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is the reason why the whole
     run is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with
-    the number of trials that have an earlier reference, or "".
+    the number of skipped trials that an earlier reference verified, or "".
     """
 
     database: str
@@ -119,13 +119,13 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[EntryStatus, int]:
-        """Number of entries of each verdict, in the order of ``EntryStatus``."""
+        """Number of entries with each verdict, in the order of ``EntryStatus``."""
         counter = Counter(f.verdict for f in self.findings)
         return {verdict: counter[verdict] for verdict in EntryStatus if counter[verdict]}
 
     @property
     def kernels(self) -> str:
-        """Source of the kernels that the configurations were verified with; "" if the entries have their own."""
+        """Source of the kernels with which configurations were verified; "" for entries of a database."""
         return "; ".join(sorted({str(f.numbers["kernel"]) for f in self.findings if "kernel" in f.numbers}))
 
     @property
@@ -140,7 +140,7 @@ class CheckReport:
 
     @property
     def conclusion(self) -> str:
-        """Summary in one line."""
+        """Conclusion in one line."""
         left_out = f"; {self.left_out}" if self.left_out else ""
         if not self.findings:
             return f"nothing was checked: {self.doubt or f'{self.database} has no working schedule'}{left_out}"
@@ -175,12 +175,12 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
     """Return the exit status of a check.
 
     Args:
-        verdicts: Verdicts of its entries.
+        verdicts: Verdicts on the entries.
         doubt: Reason why the whole run is invalid; "" if it is valid.
 
     Returns:
-        0 without a confirmed regression, 1 with one, 2 if the check has no result. The check also has no result if an
-        entry is stale, and if no entry was compared, because an empty check must not pass.
+        0: there is no confirmed regression. 1: there is at least one. 2: the check has no result. This also applies if
+            an entry is stale, or if no entry was compared, because an empty check must not pass.
     """
     if any(verdict.fails for verdict in verdicts):
         return ExitStatus.NO
@@ -189,7 +189,7 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
 
 
 def worst_first(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """Return failing findings, then uncertain ones, then the rest; the order within each group is kept."""
+    """Sort findings: failures first, then uncertain findings, then all others, without other changes of the order."""
     return sorted(findings, key=lambda f: (not f.verdict.fails, f.verdict.judged))
 
 

@@ -1,9 +1,10 @@
-"""Changes of the machine since an entry was tuned, such as a new driver that slows down every kernel.
+"""Detection of changes of the machine since an entry was tuned, such as a new driver that slows down every kernel.
 
-The last re-measurement of a search times the winner alternately with a control, and stores both times. The control is
-the vendor's library, or a plain copy if there is none. A check times both again. It compares the kernel with the
-control, and the control with its own earlier time. A change is reported, and makes the verdict "same" uncertain,
-because the earlier state cannot be timed again.
+The paired timing at the end of a search times the winner alternately with a control, and stores the times. The control
+is the vendor's library, or a plain memory copy if no library can compute the problem. A check times winner and control
+again. The check compares two ratios with the stored times: the winner's time relative to the control's, and the
+control's time. A change is reported and turns the verdict "same" into uncertain, because the machine's earlier state
+cannot be timed again.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from measurements.trials.timing_statistics import Ratio, error_of_median
 from measurements.trials.trial import Control, Trial
 from measurements.trials.vendor_library import is_library
 
-AGAINST_CONTROL = 0.03  # accepted difference of ratios between sessions on one GPU
-ALONE = 0.05  # the same for absolute times, which also depend on clocks
+AGAINST_CONTROL = 0.03  # accepted relative change of the ratio of two times, between sessions on the same GPU
+ALONE = 0.05  # accepted relative change of absolute times, which also depend on clocks
 _ERRORS = 3.0
 
 
 @dataclass(frozen=True)
 class AtTuning:
-    """Times of the entry's winner and of the control in one re-measurement, with the driver ("" if unknown)."""
+    """Times of the winner and of the control in the paired timing of a search, and the driver ("" if unknown)."""
 
     entry: Timing
     control: Control
@@ -34,10 +35,11 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
-        """Return the times of the re-measurement that ``best`` won.
+        """Return the times of the paired timing that ``best`` won.
 
-        In old databases the control is not part of the trial, but the library's own trial. Returns None if there is no
-        control, or if the times have another policy than the default, which checks use.
+        In old databases, the trial does not contain the control's times; the control is then the library's trial.
+        Returns None if there is no control, or if the times have another policy than the default, because checks use
+        the default policy.
         """
         if best.control is not None and best.measurement.timing is not None:
             return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
@@ -56,10 +58,11 @@ class AtTuning:
 
 @dataclass(frozen=True)
 class Since:
-    """Changes of an entry and of its control since it was tuned.
+    """Changes of the times of an entry and of its control since the entry was tuned.
 
-    ``against_control`` is the change (now over then) of the entry's time relative to the control's; ``control`` is the
-    change of the control's time. ``reasons`` describes all changes, and ``slower`` is True if they may hide a slowdown.
+    Changes are ratios of the present to the earlier value. ``against_control`` is the change of the entry's time
+    relative to the control's time; ``control`` is the change of the control's time. ``reasons`` describes all changes.
+    ``slower`` is True if the changes may hide a slowdown.
     """
 
     against_control: float
@@ -69,14 +72,14 @@ class Since:
 
 
 def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, limit: float) -> Since:
-    """Compare an entry with its control, now and when it was tuned.
+    """Compare the times of an entry and of its control with the times when the entry was tuned.
 
     Args:
-        then: Times of both when the entry was tuned.
-        ratio: Candidate over baseline, now.
-        control: Control over baseline, now.
-        control_seconds: Median time of the control now, in seconds.
-        limit: Allowed slowdown of the entry, a fraction.
+        then: Times of winner and control when the entry was tuned.
+        ratio: Present ratio of the candidate's time to the baseline's.
+        control: Present ratio of the control's time to the baseline's.
+        control_seconds: Present median time of the control, in seconds.
+        limit: Allowed slowdown of the entry, as a fraction.
 
     Returns:
         The changes.
@@ -91,12 +94,10 @@ def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, 
     reasons = []
     slower = low > allowed
     if slower or high < 1 / allowed:
-        reasons.append(f"relative to the {name}, it takes {change:.3f}x as long as when it was tuned")
+        reasons.append(f"relative to the {name}, the entry takes {change:.3f}x as long as when it was tuned")
     moved = max(alone, 1 / alone) > (1 + ALONE) * math.exp(error)
     if moved:
-        reasons.append(
-            f"the {name} itself takes {alone:.3f}x as long as at that time: clock, driver or version changed"
-        )
+        reasons.append(f"the {name} itself takes {alone:.3f}x as long as at tuning: clock, driver or version changed")
     if reasons and then.driver:
-        reasons.append(f"it was tuned with driver {then.driver}")
+        reasons.append(f"the entry was tuned with driver {then.driver}")
     return Since(change, alone, tuple(reasons), slower or moved)

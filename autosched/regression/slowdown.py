@@ -1,17 +1,17 @@
-"""Statistical tests for a slowdown, from interleaved times.
+"""Statistical tests for a slowdown, by interleaved times of several kernels.
 
 Four kernels run in every round, in alternating order: the baseline, the candidate, the baseline again, and a control
-that does not depend on our changes (the vendor's library, or a plain copy). The second baseline measures the current
-noise of this entry on this machine. Differences within the noise are not reported.
+that does not depend on changes of autosched (the vendor's library, or a plain memory copy). Differences between the two
+runs of the baseline are the current noise of this entry on this machine. Slowdowns within the noise are not reported.
 
-To avoid false alarms, a finding must pass five tests:
+To avoid false alarms, a slowdown must pass five tests:
 
-- The whole confidence interval of its ratio is beyond the limit.
-- The lost time in seconds is also beyond a limit.
-- It passes the control of the false discovery rate over all entries (Benjamini and Hochberg, J. R. Statist. Soc. B 57,
-  1995).
-- The control and the second baseline are stable.
-- A new process confirms it.
+- The whole confidence interval of the ratio is above the limit.
+- The additional time in seconds is also above a limit.
+- The slowdown remains significant when the false discovery rate over all entries is controlled (Benjamini and Hochberg,
+J. R. Statist. Soc. B 57, 1995).
+- The times of the control, and of the two runs of the baseline, are stable.
+- A second process confirms the slowdown.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from dataclasses import dataclass
 from measurements.trials import signed_rank, timing_statistics
 from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
-CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be outside by chance
+CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be slower by chance
 DISCOVERY_RATE = 0.05  # accepted false discovery rate of the first process
-ONE_SIDED = 8  # minimum number of changed entries for testing whether nearly all changed in one direction
+ONE_SIDED = 8  # minimum number of changed entries to test whether nearly all changed in one direction
 MOST = 0.8
 
 
 @dataclass(frozen=True)
 class SlowdownLimits:
-    """Limits of an allowed slowdown: ``max_slowdown``, a fraction of the baseline's time, and ``floor``, in seconds.
+    """Allowed slowdown: ``max_slowdown`` as a fraction of the baseline's time, and ``floor`` in seconds.
 
-    An entry is slower if it exceeds both. Raises ValueError for a fraction outside [0, 10) and an invalid floor.
+    An entry is slower if its slowdown exceeds both limits. Raises ValueError for a fraction outside [0, 10) and for an
+    invalid floor.
     """
 
     max_slowdown: float = 0.01
@@ -51,7 +52,7 @@ class SlowdownLimits:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each program, one value per round; ``control`` is empty without a control."""
+    """Seconds of each kernel, one value per round. ``control`` is empty if there is no control."""
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
@@ -71,10 +72,10 @@ class Times:
 class TimeComparison:
     """Comparison of the times of one entry.
 
-    ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over the
-    baseline (None without one). ``limit`` is the minimum slowdown of a finding: the larger of the allowed slowdown and
-    the noise. ``p`` is the probability of such times if the slowdown is within the limit. ``moved`` is the reason why
-    the times are unreliable, or "".
+    Three fields are ratios of times: ``ratio`` of the candidate to the baseline, ``noise`` of the second run of the
+    baseline to the first, and ``control`` of the control to the baseline (None without a control). ``limit`` is the
+    slowdown above which an entry is slower: the larger of the allowed slowdown and the noise. ``p`` is the probability
+    of such times if the slowdown is within the limit. ``moved`` is the reason why the times are unreliable, or "".
     """
 
     verdict: SpeedChange
@@ -99,13 +100,13 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
     Args:
         times: Times of all rounds.
         limits: Allowed slowdown.
-        noise: Relative difference between earlier runs of one program.
+        noise: Relative difference between earlier runs of the same kernel.
 
     Returns:
         The comparison.
 
     Raises:
-        ValueError: Times that are not positive, or incomplete rounds.
+        ValueError: A time is not positive, or rounds are incomplete.
     """
     ratio = Ratio.paired(times.candidate, times.baseline, CONFIDENCE)
     repeat = Ratio.paired(times.again, times.baseline, CONFIDENCE)
@@ -124,10 +125,10 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
-    """Return, for each p-value, True if the procedure of Benjamini and Hochberg accepts its finding.
+    """Return True for each p-value that is significant by the procedure of Benjamini and Hochberg.
 
-    At most the fraction ``rate`` of accepted findings is expected to be false. ``p_values`` has one value for every
-    compared entry, slower or not.
+    At most the fraction ``rate`` of the significant entries is expected to be false. ``p_values`` has one value for
+    every compared entry, including those that are not slower.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)
@@ -136,9 +137,9 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return a reason if the controls of two processes differ, so that their runs cannot be pooled; else "".
+    """Return a reason if two processes' times cannot be pooled, because the control's times differ; else "".
 
-    Control and baseline are the same kernels in both processes, so the machine causes a difference.
+    Control and baseline are the same kernels in both processes, so that the machine must be the cause of a difference.
     """
     if first.control is None or second.control is None:
         return ""

@@ -1,8 +1,8 @@
 """Static check, which needs no GPU. It is deterministic, because nothing is timed, so CI can run it for every change.
 
-It checks that an entry is valid, compiles for its device, needs no more resources than recorded, and computes correct
-results in the emulator. It also checks that the current kernel was verified, and that the cost model predicts the same
-rank as at tuning.
+The check requires that an entry's schedule is valid, compiles for its device, needs no more resources than recorded,
+and computes correct results in the emulator. It also requires that the current kernel was verified, and that the cost
+model predicts the same rank as at tuning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StaticOptions:
 
 
 def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: StaticOptions) -> Iterator[CheckFinding]:
-    """Yield a finding for each entry, in their order; several are checked in parallel."""
+    """Yield a finding for each entry, in the order of the entries. Several entries are checked in parallel."""
     orders = _orders_of_families(entries)
 
     def checked(entry: CheckedEntry) -> CheckFinding:
@@ -62,7 +62,7 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
         orders_of_family = orders.get(_family(entry), {})
         if len(orders_of_family) < 2 or finding.verdict.fails:
             return finding
-        reason = f"batch-invariant entries of its problem have {len(orders_of_family)} orders of sums: "
+        reason = f"batch-invariant entries of the same problem have {len(orders_of_family)} different orders of sums: "
         reason += "; ".join(orders_of_family.values())
         return replace(finding, verdict=EntryStatus.WRONG, reasons=(reason, *finding.reasons))
 
@@ -70,13 +70,13 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
 
 
 def _family(entry: CheckedEntry) -> tuple[str, str]:
-    """Return the device and the key of a problem's family (all its batch sizes); the key is "" if it has no batch."""
+    """Return the device and the key of a problem's family (all batch sizes); the key is "" without a batch size."""
     invariant = stored.is_batch_invariant(entry.trial.verification) and entry.problem.batch_sizes
     return entry.device.name, family_key(entry.problem) if invariant else ""
 
 
 def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
-    """Return the orders of sums of each family's batch-invariant entries, with a trial for each order."""
+    """Return the orders of sums of each family's batch-invariant entries, with a trial as example of each order."""
     orders: dict[tuple[str, str], dict[SumOrder, str]] = {}
     for entry in entries:
         order = stored.order(entry.trial.verification)
@@ -86,7 +86,7 @@ def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str]
 
 
 def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
-    """Return the finding of one entry; if it cannot be checked, it is uncertain."""
+    """Return the finding on one entry, which is uncertain if the entry cannot be checked."""
     began = time.monotonic()
     try:
         finding = _found(entry, pool, options)
@@ -108,7 +108,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if recorded is None:
         verdict, reasons = (
             EntryStatus.CANNOT_COMPARE,
-            ["its trial has no digest of its kernel: tune it again"],
+            ["its trial has no digest of the kernel: tune the problem again"],
         )
     else:
         worse = _worse(program, recorded, code, options.growth)
@@ -116,12 +116,12 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
         verdict = EntryStatus.SLOWER if reasons else EntryStatus.SAME
         if not reasons and _better(program, recorded):
             verdict = EntryStatus.FASTER
-            reasons.append("it needs fewer resources than recorded, and no resource has grown")
+            reasons.append("the kernel needs fewer resources than recorded, and no resource has grown")
     required = stored.order(entry.trial.verification)
     order = sum_order(template(entry.trial.schedule.template), entry.problem, entry.trial.schedule, entry.device)
     if required is not None and order != required:
         reasons.append(
-            f"its order of sums is not the required one: {'; '.join(required.differences(order or NO_ORDER))}"
+            f"its order of sums differs from the required order: {'; '.join(required.differences(order or NO_ORDER))}"
         )
         return entry.finding(EntryStatus.WRONG, *reasons, numbers=numbers)
     kernel = template(entry.trial.schedule.template).kernel(entry.problem, entry.trial.schedule, entry.device)
@@ -131,8 +131,8 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if missing:
         numbers["verification_lacks"] = "; ".join(missing)
         reasons.append(f"its full verification is incomplete: {numbers['verification_lacks']}")
-    # Entries with measured times were also checked on the GPU. For estimated times, this verification is the only
-    # check.
+    # Entries with measured times were also verified on the GPU. For entries with estimated times, the verification in
+    # the emulator is the only one.
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
@@ -160,16 +160,16 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
 
 
 def compiled_today(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> Compiled | str:
-    """Generate and compile a trial's kernel with the current code. Returns one line with the reason if that fails."""
+    """Generate and compile a trial's kernel with the current code. Returns one line with the reason on failure."""
     try:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
     except ValueError as error:
         return f"its schedule is no longer valid: {error}"
     program = pool.compile(kernel, entry.device.arch)
     if isinstance(program, CompileFailure):
-        return f"it no longer compiles for {entry.device.name} ({program.status}): {program.reason}"
+        return f"the kernel no longer compiles for {entry.device.name} ({program.status}): {program.reason}"
     reason = why_not_launched(kernel, program, entry.device)
-    return program if reason is None else f"it no longer fits: {reason}"
+    return program if reason is None else f"the kernel no longer fits on the device: {reason}"
 
 
 def _spills(resources: Resources) -> int:
@@ -181,7 +181,7 @@ def _shared(resources: Resources) -> int:
 
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
-    """Return one line for each resource of which the current module needs more than the recorded one."""
+    """Return one line for each resource of which the current module needs more than recorded."""
     now, reasons = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),
@@ -210,11 +210,11 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Return rivals that the cost model now ranks before the entry, unlike at tuning, and a longer predicted time.
+    """Return lines on a longer predicted time, and on rivals that only now are predicted to be faster than the entry.
 
-    The time at tuning is the recorded time if the model estimated it, else the model's prediction from the recorded
-    resources. If another version of the emulator counted one of the times, all are predicted from resources.
-    Differences within the entry's limit do not change the ranking.
+    The time at tuning is the recorded time if the model estimated it. Otherwise the model predicts it from the recorded
+    resources. If another version of the emulator counted instructions for any of the times, all times are predicted
+    from resources. Differences within the entry's limit do not count as a change of rank.
     """
     names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
     try:
@@ -234,7 +234,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return trial.seconds if estimated else predicted(trial, resources)
 
     def now(trial: Trial, program: Compiled) -> float | None:
-        """Return the current prediction. It uses the machine code only if ``then`` was predicted with machine code."""
+        """Return the current prediction, which uses the machine code only if the prediction ``then`` did."""
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 

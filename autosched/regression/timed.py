@@ -1,8 +1,8 @@
-"""Timed check on a GPU: baseline, candidate, the baseline again and a control, interleaved in one run.
+"""Timed check on a GPU. Each run interleaves the baseline, the candidate, the baseline again, and a control.
 
-The candidate is the kernel that today's code and compiler generate from a stored schedule. The caller provides its
-baseline: the trial itself, another database, or another environment. Both run on the same machine and driver, which
-    therefore cannot cause a difference.
+The candidate is the kernel that the current code and compiler generate from a stored schedule. The caller provides the
+baseline, which comes from the stored trial, another database, or another environment. Candidate and baseline run on the
+same machine with the same driver, so these cannot cause a difference.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ class Baseline:
 
 
 class Baselines(Protocol):
-    """Function that provides the baseline of an entry."""
+    """Interface of a function that provides the baseline of an entry."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the baseline of an entry with the current kernel ``candidate``, or one line with a reason."""
+        """Return the baseline of an entry, whose current kernel is ``candidate``; on failure, one line why."""
 
 
-OnProgress = Callable[[str], None]  # called after each finished entry, with a message for the user or ""
+OnProgress = Callable[[str], None]  # function called after each finished entry, with a message for the user or ""
 
 
-# Errors unrelated to an entry, after which earlier verdicts remain valid and the others are uncertain.
+# Errors of the machine or session. Verdicts before the error remain valid; entries that remain are uncertain.
 _MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
 class _Failed(Exception):
-    """A kernel of an entry cannot be timed. Contains the verdict on the entry, and the reason."""
+    """Raised if a kernel of an entry cannot be timed. Contains the verdict on the entry, and the reason."""
 
     def __init__(self, verdict: EntryStatus, reason: str) -> None:
         super().__init__(reason)
@@ -90,21 +90,21 @@ def check_timed(
     effort: ComparisonEffort,
     on_progress: OnProgress = lambda note: None,
 ) -> tuple[list[CheckFinding], str]:
-    """Time entries against their baselines, interleaving each pair.
+    """Time each entry interleaved with its baseline.
 
-    A second session, in a separate process, confirms the entries that the first finds slower.
+    Entries that are slower in the first session are timed again in a second session, in a separate process.
 
     Args:
         entries: Entries to time.
-        device: Row of the GPU; entries of other devices cannot be compared.
-        start: Starts a session.
-        pool: Compiles kernels.
-        baselines: Returns the baseline of each entry.
-        effort: Rounds at a time, and limits.
-        on_progress: Called with the verdict of each finished entry.
+        device: The GPU. Entries of other devices cannot be compared.
+        start: Function that starts a session.
+        pool: Compile pool for the kernels.
+        baselines: Function that returns the baseline of an entry.
+        effort: Number of rounds per step, and limits.
+        on_progress: Function called with the verdict on each finished entry.
 
     Returns:
-        A finding for each entry, in order, and the reason why the whole run is unreliable, or "".
+        A finding for each entry, in the order of the entries, and the reason if the whole run is unreliable, else "".
     """
     findings: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}
@@ -185,10 +185,10 @@ def _session(start: Callable[[], TimingSession]) -> Iterator[TimingSession]:
 
 
 def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | CheckFinding:
-    """Return the compiled baseline and candidate of an entry, or a finding with the reason if one is missing."""
+    """Return the compiled baseline and candidate of an entry, or a finding with the reason if either is missing."""
     if entry.device.name != device.name:
         return entry.finding(
-            EntryStatus.CANNOT_COMPARE, f"it is for {entry.device.name}, but the GPU of this machine is {device.name}"
+            EntryStatus.CANNOT_COMPARE, f"the entry is for {entry.device.name}, but this machine's GPU is {device.name}"
         )
     trial = entry.trial
     if is_library(trial.schedule):
@@ -214,9 +214,9 @@ def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Bas
 def _compiled(candidate: Candidate, device: Device, pool: CompilePool) -> Compiled | str:
     program = pool.compile(candidate.kernel, device.arch)
     if isinstance(program, CompileFailure):
-        return f"it does not compile ({program.status}): {program.reason}"
+        return f"the kernel does not compile ({program.status}): {program.reason}"
     reason = why_not_launched(candidate.kernel, program, device)
-    return program if reason is None else f"it does not fit: {reason}"
+    return program if reason is None else f"the kernel does not fit on the device: {reason}"
 
 
 def _same_code(one: Compiled, other: Compiled) -> bool:
@@ -226,7 +226,7 @@ def _same_code(one: Compiled, other: Compiled) -> bool:
 
 
 class _Timer:
-    """Timer of one entry in one session (``procedure.Measure``), with the first control that works."""
+    """Function (``procedure.Measure``) that times one entry in one session, with the first control that works."""
 
     def __init__(self, session: TimingSession, pair: _Pair) -> None:
         self._session, self._pair = session, pair
@@ -251,15 +251,15 @@ class _Timer:
                 self.control = None if control is None else (control, statistics.median(entrants[3].seconds))
                 return Times(baseline, candidate, repeated, entrants[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in entrants[:3]):
-                self._controls.pop(0)  # this control is unavailable: try the next one
+                self._controls.pop(0)  # this control is not available: try the next control
                 continue
             self._blame(entrants)
             if not self._controls:
                 raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {entrants[0].reason}")
-            self._controls.pop(0)  # the control may have failed: try the next one
+            self._controls.pop(0)  # the control may be the cause of the failure: try the next control
 
     def _blame(self, entrants: Sequence[Entrant]) -> None:
-        """Run each kernel alone, to find the one that fails. Raises _Failed."""
+        """Run each kernel alone, to identify the one that fails. Raises _Failed."""
         alone = self._session.compare([self._pair.candidate], rounds=1, library=False)[0]
         if alone.status is not Status.OK:
             wrong = alone.status is Status.WRONG_RESULT
@@ -275,7 +275,7 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
     changed = judgement.verdict in (timing_statistics.SpeedChange.SLOWER, timing_statistics.SpeedChange.FASTER)
     if pair.same_code and changed:
         verdict = EntryStatus.UNCERTAIN
-        reasons.append("both have the same machine code, so the machine causes the difference")
+        reasons.append("candidate and baseline have the same machine code, so the machine causes the difference")
     elif changed:
         reasons.append(pair.reason)
     numbers: dict[str, float | int | str] = {
@@ -308,5 +308,5 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
 
 
 def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
-    """Return the noise between two runs of one program, by name of the timed entry, for storing in the database."""
+    """Return the noise between the two runs of the baseline, by name of the entry, for storing in the database."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

@@ -1,9 +1,9 @@
-"""Check of a compiler upgrade: entries whose kernels get worse with the compiler of another environment.
+"""Check of a compiler upgrade: find entries whose kernels get worse with the compiler of another environment.
 
 Each entry and its next fastest rivals are compiled by the NVRTC of both environments. The check compares spills,
-occupancy, instructions of the main loop, the estimated time, and the estimated order among the rivals. If the PTX
-differs, the other compiler's PTX is also verified in the emulator. Entries that get worse should be tuned again with
-the other compiler.
+occupancy, the number of instructions in the main loop, the estimated time, and the estimated rank among the rivals. If
+the PTX differs, the other compiler's PTX is also verified in the emulator. Entries that get worse should be tuned again
+with the new compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from search_spaces.templates.template import TemplateSet
 
 @dataclass(frozen=True)
 class CompiledTrial:
-    """A stored trial, compiled by one compiler. ``seconds`` is the time model's estimate; None without one."""
+    """A stored trial, compiled by one compiler. ``seconds`` is the time that the time model estimates, or None."""
 
     trial: Trial
     kernel: GeneratedKernel
@@ -48,11 +48,11 @@ class CompiledTrial:
 def check_upgrade(
     entries: Sequence[CheckedEntry], installed: CompilePool, other: OtherCompiler, options: StaticOptions
 ) -> Iterator[CheckFinding]:
-    """Yield a finding for each entry, in their order.
+    """Yield a finding for each entry, in the order of the entries.
 
     Args:
         entries: The entries.
-        installed: Compiles with this environment's NVRTC.
+        installed: Compile pool that uses this environment's NVRTC.
         other: The other environment.
         options: Options of the emulation.
     """
@@ -100,7 +100,7 @@ def _finding(
 
 
 def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledTrial | str:
-    """Return a trial compiled by ``pool``, or one line with the reason if that fails."""
+    """Compile a trial by ``pool``. Returns one line with the reason on failure."""
     program = compiled_today(entry, trial, pool)
     if isinstance(program, str):
         return program
@@ -135,7 +135,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
-    """Yield a line about rivals whose estimated times are better than the entry's only with the other compiler."""
+    """Yield a line about rivals that are estimated to be faster than the entry, but only with the other compiler."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -151,13 +151,13 @@ def _overtaken(
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
         yield (
-            f"estimated rank: {named} of {1 + len(entry.rivals)}, slower with this compiler, are faster with the "
-            "other one"
+            f"estimated rank: {named} of {1 + len(entry.rivals)} trials, slower with this compiler, are faster with "
+            "the other compiler"
         )
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
-    """Return True and the reason if the kernel fails with the other compiler's PTX; None if it is correct."""
+    """Verify the other compiler's PTX. None if it is correct or unchanged, else whether it is wrong, and why."""
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:

@@ -1,7 +1,7 @@
-"""Formats of CI systems: JUnit XML, Markdown for a job page, and GitHub's annotations.
+"""Results in formats of CI systems: JUnit XML, Markdown for a job page, and GitHub's annotations.
 
-``verify``, ``run``, ``judge`` and ``check`` each turn their result into one ``Summary``. Names and reasons may come
-from third-party files: each format escapes them in its own way.
+The commands ``verify``, ``run``, ``judge`` and ``check`` each convert their result to a ``Summary``. Names and reasons
+may come from third-party files, so each format must escape them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
 _SUMMARY_ROWS = 200  # maximum number of cases in a summary, because GitHub shows at most 1 MiB
 # Characters that XML 1.0 cannot represent (section 2.2, Char)
-_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # compiled on use, which takes 5 ms
+# compiled when first used, because compiling takes 5 ms
+_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,17 @@ class CheckedCase:
     """Result of one verified or checked case.
 
     Attributes:
-        name: Identifies it for people and tools.
-        outcome: Passed, failed or undecided.
-        verdict: The command's name of the outcome.
+        name: Name that identifies the case.
+        outcome: Whether the case passed, failed or is undecided.
+        verdict: Name that the command uses for the outcome.
         reasons: Reasons for the outcome, one line each.
         group: Operator or kernel of the case.
         seconds: Duration of the case.
-        file: File that defines it; "" for the subject of the summary.
-        line: Line in that file; 0 for the whole file.
-        facts: Further properties, by name.
+        file: File that defines the case; "" if it is the subject of the summary.
+        line: Line in ``file``; 0 for the whole file.
+        facts: Further properties of the case, by name.
         cells: Texts for the columns ``Summary.columns``.
-        change: A measured change, which is shown next to the verdict.
+        change: A measured change, shown next to the verdict; "" for none.
     """
 
     name: str
@@ -63,14 +64,14 @@ class CheckedCase:
 
     @property
     def line_of_text(self) -> str:
-        """Name, verdict, change and reason in one line."""
+        """One line with name, verdict, change and reason."""
         change = f" {self.change}" if self.change else ""
         return f"{self.name}: {self.verdict}{change}" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of one command.
+    """Result of one command.
 
     Attributes:
         command: "verify", "run", "judge" or "check".
@@ -80,9 +81,9 @@ class Summary:
         conclusion: Conclusion in one line.
         cases: Results of all cases.
         seconds: Duration of the command.
-        facts: Properties of the run. The Markdown omits empty ones.
+        facts: Properties of the run, by name. The Markdown omits empty properties.
         columns: Headings of the cases' ``cells``.
-        hidden: Cases with this verdict are listed in the Markdown only if they have a reason.
+        hidden: Verdict of which the Markdown lists only cases with a reason.
         footnote: A line below the table.
     """
 
@@ -105,12 +106,12 @@ class Summary:
 
 
 def junit(summary: Summary) -> bytes:
-    """Return JUnit XML: one suite with a test case for each case.
+    """Return JUnit XML, with one test suite that has a test case for each case.
 
-    Refused cases are failures, uncertain ones are skipped. If the command has no result, the suite has an error,
+    Failed cases are failures, undecided cases are skipped tests. If the command has no result, the suite has an error,
     because a run that verified nothing must not appear successful.
     """
-    import xml.etree.ElementTree as ET  # lazy: most commands write no JUnit XML
+    import xml.etree.ElementTree as ET  # imported here, because most commands do not write JUnit XML
 
     failures = sum(c.outcome == "refused" for c in summary.cases)
     skipped = sum(c.outcome == "uncertain" for c in summary.cases)
@@ -144,7 +145,7 @@ def junit(summary: Summary) -> bytes:
 
 
 def markdown(summary: Summary) -> str:
-    """Return a summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
+    """Return Markdown for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table of cases, failures first."""
     lines = [f"### {summary.title} ({summary.kind}): {_md(summary.conclusion)}", ""]
     listed = [c for c in worst_first(summary.cases) if c.reasons or c.verdict != summary.hidden]
     shown = listed[:_SUMMARY_ROWS]
@@ -156,7 +157,7 @@ def markdown(summary: Summary) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     if len(summary.cases) > len(shown):
         omitted = f"{len(summary.cases) - len(shown)} of {len(summary.cases)} cases"
-        lines += ["", f"Not shown here, but in the JSON and the JUnit XML: {omitted}."]
+        lines += ["", f"Omitted here, but listed in the JSON and the JUnit XML: {omitted}."]
     if summary.footnote:
         lines += ["", f"{_md(summary.footnote)}."]
     facts = ", ".join(f"{name} {value}" for name, value in summary.facts.items() if value)
@@ -166,7 +167,7 @@ def markdown(summary: Summary) -> str:
 
 
 def workflow_commands(summary: Summary) -> list[str]:
-    """Return GitHub's workflow commands: an ``::error`` for each failure, a ``::warning`` for each uncertain case."""
+    """Return GitHub's workflow commands: ``::error`` for each failed case, ``::warning`` for each undecided case."""
     commands = []
     for case in worst_first(summary.cases):
         level = {"refused": "error", "uncertain": "warning"}.get(case.outcome)
@@ -182,7 +183,7 @@ def workflow_commands(summary: Summary) -> list[str]:
 
 
 def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
-    """Sort failed cases first, then uncertain ones, then the rest; the order within each group is kept."""
+    """Sort cases: first failed, then undecided, then passed, without other changes of the order."""
     order = ("refused", "uncertain", "accepted")
     return sorted(cases, key=lambda c: order.index(c.outcome))
 
@@ -205,7 +206,7 @@ def _xml(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Escape Markdown and HTML in the text of a table cell."""
+    """Escape Markdown and HTML in a text, for a cell of a table."""
     escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 
@@ -216,11 +217,11 @@ def _data(text: str) -> str:
 
 
 def _relative_to_current_folder(file: str) -> str:
-    """Return the path relative to the current folder, as GitHub expects; unchanged for a file outside it."""
+    """Return the path relative to the current folder, as GitHub expects. Paths outside the folder are unchanged."""
     path, current_folder = Path(file), Path.cwd()
     return str(path.relative_to(current_folder)) if path.is_absolute() and path.is_relative_to(current_folder) else file
 
 
 def _property(text: str) -> str:
-    """Escape a property of a workflow command, in which comma and colon are special too."""
+    """Escape a property of a workflow command, in which comma and colon are special, too."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,6 +1,6 @@
-"""Exit statuses: one table for every command and for the pytest plug-in.
+"""Exit statuses of all commands and of the pytest plug-in.
 
-``docs/generate.py`` writes this table to ``docs/reference/exit-statuses.md``.
+``docs/generate.py`` writes them to ``docs/reference/exit-statuses.md``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class ExitStatus(IntEnum):
     OK = 0
     NO = 1
     NO_ANSWER = 2
-    STOPPED = 130  # the status with which shells report Ctrl-C
+    STOPPED = 130  # the status that shells report after Ctrl-C
 
     @property
     def meaning(self) -> str:
@@ -37,7 +37,7 @@ VERDICTS = {
     ExitStatus.STOPPED: "stopped",
 }
 
-# Meaning of 0, 1 and 2 for commands that answer a question. Other commands follow MEANINGS.
+# Meaning of the statuses 0, 1 and 2 for commands whose result can be negative. MEANINGS applies to other commands.
 ANSWERS = {
     "verify of a schedule": (
         "every schedule passes",
@@ -85,13 +85,13 @@ ANSWERS = {
 
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
-    """Combine the statuses of several runs: stopped if one was stopped, else failed, else inconclusive, else ok."""
+    """Combine the statuses of several runs: the first of stopped, failed, inconclusive that occurs; otherwise ok."""
     distinct = set(statuses)
     return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in distinct), ExitStatus.OK)
 
 
 def of_verdicts(accepted: int, refused: int, uncertain: int) -> ExitStatus:
-    """Return the status of a command that passes only if all its cases pass.
+    """Return the status of a command that passes only if all cases pass.
 
     Args:
         accepted: Number of cases that passed.

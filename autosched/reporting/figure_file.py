@@ -1,4 +1,4 @@
-"""Save a matplotlib figure atomically and reproducibly: the same figure gives the same bytes."""
+"""Atomic and reproducible saving of matplotlib figures: equal figures give equal bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def save(figure: Figure, target: Path, **options: Any) -> None:
-    """Write a figure as .svg or .png, by the suffix of ``target``.
+    """Write a figure as .svg or .png, depending on the suffix of ``target``.
 
     Args:
         figure: The figure.

@@ -1,4 +1,4 @@
-"""Format times, rates, schedules and tables for people."""
+"""Formatting of times, rates, schedules and tables as readable text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import NAMES, shown_value
 
-if TYPE_CHECKING:  # lazy: verifications need no trials
+if TYPE_CHECKING:  # imported here, because verifications do not need trials
     from measurements.trials.measurement import Resources
     from measurements.trials.trial import Trial
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # fields with types, which are always shown
+_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # fields that contain types; these are always shown
 GAP = 2  # number of spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
@@ -43,9 +43,9 @@ def time(seconds: float) -> str:
 
 
 def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
-    """Format the rate that a time corresponds to: ``4.103 TB/s`` or ``644.1 TFLOP/s``.
+    """Format the rate of a problem that takes ``seconds``: ``4.103 TB/s`` or ``644.1 TFLOP/s``.
 
-    The rate is in bytes per second if the problem is bound by memory on ``device``, or has no arithmetic.
+    The rate is in bytes per second if the problem is memory-bound on ``device``, or has no arithmetic.
     """
     chip = None if device is None else known(device)
     if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
@@ -54,7 +54,7 @@ def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
 
 
 def share_of_roof(problem: Costed, seconds: float, device: str) -> str | None:
-    """Format the share of the roofline: ``41% of the peak``, or of DRAM bandwidth for a memory-bound problem.
+    """Format the fraction of the roofline: ``41% of the peak``; of DRAM bandwidth if the problem is memory-bound.
 
     Returns None for an unknown device.
     """
@@ -95,7 +95,8 @@ def pace(rate: float, seconds_left: float) -> str:
 
 def count(number: int) -> str:
     """Format an integer with separators, or as a power of ten if it is too long to read."""
-    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # the number may be too large for a float
+    # computed from the text, because the number may be too large for a float
+    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"
 
 
 def plural(number: int, noun: str) -> str:
@@ -110,14 +111,14 @@ def size(number_of_bytes: int) -> str:
         if value < 1024 or unit == "GiB":
             return f"{value:.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1024
-    raise AssertionError  # unreachable, because the loop returns at GiB
+    raise AssertionError  # unreachable, because the loop always returns at GiB
 
 
 def one_line(problem: Problem) -> str:
     """Format a problem in one line: ``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``.
 
-    The line has required fields, types, and fields that differ from their default. If there are none of these, as for a
-    user's kernel at its default sizes, it has all fields.
+    The line has required fields, types, and fields that differ from their default. If there are no such fields, as for
+    a user's kernel with default sizes, the line has all fields.
     """
     shown = problem.to_json()
     names = telling_fields([problem]) or [f.name for f in dataclasses.fields(problem)]
@@ -125,9 +126,9 @@ def one_line(problem: Problem) -> str:
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
-    """Return the fields that distinguish ``problems`` of one operator.
+    """Return the fields to show for ``problems`` of one operator.
 
-    These are fields without a default, types, and fields in which one of the problems differs from the default.
+    These are fields without a default, types, and fields that differ from the default in at least one problem.
     """
     return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, problems)]
 
@@ -144,7 +145,7 @@ def _tells(field: dataclasses.Field[Any], problems: Sequence[Problem]) -> bool:
     values = {getattr(p, field.name) for p in problems}
     if not values.isdisjoint(_TYPES):
         return True
-    if field.default == "":  # derived from the other fields
+    if field.default == "":  # follows from the other fields
         return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
     return values != {field.default}
 
@@ -156,7 +157,7 @@ def reasons(counts: Mapping[str, int]) -> str:
 
 
 def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a Pareto front as a table: objectives, then the parameters that differ."""
+    """Return a Pareto front as a table. Columns are the objectives, then the parameters that differ."""
     varying = [n for n in rows[0] if n in parameters and len({row[n] for row in rows}) > 1]
     result = table(*names, *varying, right=[*names, *varying])
     for row in rows:
@@ -168,7 +169,7 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
     """Return a borderless table with a line under its head.
 
     Args:
-        *columns: Headings.
+        *columns: Headings of the columns.
         right: Headings of right-aligned columns.
         fold: Headings of columns whose text may wrap.
     """
@@ -186,7 +187,7 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of names and their values."""
+    """Return a table with a row for each name and its value."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
@@ -196,7 +197,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Table:
 
 
 def decisions(schedule: Schedule, width: int) -> Table:
-    """Return a table of a schedule's parameters and values, in as many columns as fit into ``width`` characters."""
+    """Return a table of a schedule's parameters and values, side by side as far as ``width`` characters allow."""
     pairs = [(name, shown_value(name, value)) for name, value in schedule.items]
     for columns in (4, 3, 2, 1):
         height = -(-len(pairs) // columns)
@@ -214,7 +215,7 @@ def decisions(schedule: Schedule, width: int) -> Table:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut ``text`` after a word so that it has at most ``most`` characters."""
+    """Shorten ``text`` to at most ``most`` characters, at the end of a word."""
     if len(text) <= most:
         return text
     start = text[: most - 3].rpartition(" ")[0] or text[: most - 3]
@@ -222,7 +223,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
-    """Return the name of a problem whose operator is not registered: the name in its trial, else its fields."""
+    """Return the name of a problem of an unregistered operator: the name that its trial stores, else its fields."""
     from measurements.trials.problem_key import fields_of
 
     if facts is not None:
@@ -233,10 +234,10 @@ def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
 
 
 def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
-    """List facts about a working schedule: its time with provenance, its error and its resources.
+    """Return facts about a trial with a time: the time with its provenance, the error and the resources.
 
     Args:
-        problem: Problem of the trial, or its stored costs if the operator is not registered.
+        problem: Problem of the trial; the stored costs of the problem if the operator is not registered.
         trial: Trial with a time.
     """
     from measurements.trials.policy import DEFAULT, NONE, described
@@ -277,7 +278,8 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     if controls:
         rows.append(("compiler controls", ", ".join(controls)))
     when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
-    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # lazy: imports the samplers
+    # imported here, because it imports the samplers
+    from autosched.samplers.first_choices.nvidia_heuristics import NAME
 
     proposer = f"proposed by {trial.sampler}" if trial.sampler == NAME else f"{trial.sampler} sampler"
     rows.append(("found", f"{when}, trial {trial.id}, {proposer}, seed {trial.seed}"))
@@ -285,7 +287,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
 
 
 def order_of_sums(problem: Problem, trial: Trial) -> str:
-    """Return a trial's order of sums, and if it is verified; "" if the order is unknown."""
+    """Describe a trial's order of sums, and whether batch invariance was verified; "" if the order is unknown."""
     from autosched.verify import stored
     from search_spaces.catalogue import template_names
 
@@ -297,7 +299,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
     try:
         order = sum_order(template(trial.schedule.template), problem, trial.schedule, device)
-    except ValueError:  # the trial is from earlier code
+    except ValueError:  # the trial is from an earlier version of the code
         return ""
     if order is None:
         return ""
@@ -309,7 +311,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
     """Return a trial with a time as JSON values.
 
-    Adds its arithmetic rate, its share of the roofline, and the limiting resource (null if unknown).
+    The result also has the arithmetic rate, the share of the roofline, and the limiting resource (null if unknown).
     """
     if trial.seconds is None:
         raise ValueError(f"trial {trial.id} has no time: its status is {trial.status}")
@@ -334,6 +336,6 @@ def _resources(used: Resources) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Format a share as ``12.3 %``; small shares above 0 as ``< 0.1 %``."""
+    """Format a fraction as ``12.3 %``; a positive fraction below 0.1% as ``< 0.1 %``."""
     share = 100.0 * (part / whole)
     return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"

@@ -1,4 +1,4 @@
-"""Draw feature importances. Needs matplotlib (extra ``pictures``)."""
+"""Pictures of feature importances. They need matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cost_models.trees.explanation import Importance
 
 
 def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:
-    """Draw one panel of bars for each (title, features): the effect of each feature on the time, and its gain.
+    """Draw bars for the features' effects on the time and their gains, in one panel for each (title, features).
 
     Args:
         panels: Title and features of each panel.
@@ -27,7 +27,7 @@ def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: st
     """
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
-        raise ValueError(f"a picture must be .svg or .png, not {target.suffix or 'without a suffix'}: {target}")
+        raise ValueError(f"unsupported suffix of the picture {target}: name it .svg or .png")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

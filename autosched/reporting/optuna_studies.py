@@ -1,7 +1,7 @@
-"""Export the trials of a database as Optuna studies for its dashboard: one study per entry, in a journal file.
+"""Export of a database's trials as Optuna studies in a journal file, one per entry, for the Optuna dashboard.
 
-``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, parameter importances, slices and
-parallel coordinates. The export is one-way: changes of the studies are not written to the database.
+``optuna-dashboard studies.log`` (extra ``dashboard``) then shows the history, parameter importances, slices and
+parallel coordinates of the studies. Changes of the studies are not written back to the database.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
         device: Only the device of this name; None for all.
 
     Returns:
-        The number of studies. If it is 0, no file is written.
+        The number of studies. If there are none, no file is written.
 
     Raises:
         StoreError: The database cannot be read.
         OSError: The file cannot be written.
     """
-    import optuna  # lazy: this import takes a second
+    import optuna  # imported here, because this takes a second
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise Optuna prints a line for each study
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # prevents Optuna from printing a line for each study
     num_written = 0
     try:
         with temporary_folder("studies") as folder:
@@ -62,7 +62,7 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
 
 
 def _name(store: Store, summary: ProblemSummary) -> str:
-    """Return the name of an entry, which is unique because each problem has one canonical text."""
+    """Return the name of an entry. Names are unique, because each problem has one canonical text."""
     try:
         problem = formatting.one_line(store.problem(summary))
     except ValueError:  # the user's kernel is not registered
@@ -105,7 +105,7 @@ def _named(trial: Trial) -> dict[str, Value]:
 def _domains(trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the tried values of each parameter.
 
-    They replace the domains of the search space, which are not stored.
+    These stand for the domains of the search space, which a database does not store.
     """
     from optuna.distributions import CategoricalDistribution
 

@@ -1,7 +1,7 @@
-"""Draw panels of coloured cells with text into a picture file.
+"""Pictures that consist of panels, whose coloured cells contain text.
 
-This needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib state
-is changed.
+Drawing needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib
+state is changed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from autosched.reporting.figure_file import save
 Colour = tuple[float, float, float]
 Legend = tuple[tuple[Colour, str], ...]
 
-LARGEST = 16384  # maximum number of cells of a panel; more would be illegible, and slow to display
+LARGEST = 16384  # maximum number of cells of a panel; more cells would be illegible and slow to display
 _LONG_SIDE_INCHES = (7.0, 14.0)  # minimum and maximum length of a panel's long side in inches
-_CELL_INCHES = 0.11  # minimum side in inches, enough for a number
+_CELL_INCHES = 0.11  # minimum side of a cell in inches, enough for a number
 _TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
 _LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = (
     4,
     8,
     0.22,
-)  # number of entries per line of a legend, and the height of a line
-_BELOW_INCHES = 0.45  # margin of a panel for its ticks and the name of its axis
-_SWATCH_INCHES = 0.45  # width of a legend's colour, including space
-_MOST_NAMED = 8  # maximum colours of a legend
+)  # number of entries per line of a legend, and height of a line in inches
+_BELOW_INCHES = 0.45  # margin of a panel in inches, for its ticks and the names of its axes
+_SWATCH_INCHES = 0.45  # width in inches of a colour in a legend, including space
+_MOST_NAMED = 8  # maximum number of colours in a legend
 _GLYPH = 0.62  # upper estimate of a character's width relative to its font size
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
 
@@ -48,9 +48,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells of a tile of ``shape`` under a title.
+    """Cells of a tile of shape ``shape``, with a title.
 
-    ``grid`` gives the spacing of grid lines in rows and columns. ``legend`` names colours of cells.
+    ``grid`` is the spacing of grid lines, in rows and columns. ``legend`` names the colours of cells.
     """
 
     title: str
@@ -62,13 +62,13 @@ class Panel:
 
     @property
     def long_side_inches(self) -> float:
-        """Length of the long side in inches. It grows with the number of cells, so that their text is legible."""
+        """Length of the long side in inches. It grows with the number of cells, so that texts are legible."""
         rows, columns = self.shape
         cells = max(rows / min(c.rows for c in self.cells), columns / min(c.columns for c in self.cells))
         return min(_LONG_SIDE_INCHES[1], max(_LONG_SIDE_INCHES[0], cells * _CELL_INCHES))
 
     def inches(self, long_side: float) -> tuple[float, float]:
-        """Width and height in inches: proportional to the tile, but no side is shorter than a quarter of the other."""
+        """Width and height in inches, proportional to the tile, with an aspect ratio of at most four."""
         ratio = min(4.0, max(0.25, self.shape[1] / self.shape[0]))
         return (long_side, long_side / ratio) if ratio >= 1 else (long_side * ratio, long_side)
 
@@ -79,7 +79,7 @@ class Panel:
 
     @property
     def legend_inches(self) -> tuple[float, float]:
-        """Width and height of the legend; 0 without one."""
+        """Width and height of the legend in inches; 0 without a legend."""
         if not self.legend:
             return 0.0, 0.0
         longest = max(len(label) for _, label in self.legend) * _LEGEND_POINTS * _GLYPH / 72
@@ -96,7 +96,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
-    """Write rows of panels to a file. Panels of a row are side by side and have the same scale."""
+    """Write rows of panels to a file. The panels of a row are side by side, with the same scale."""
     for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > LARGEST:
             raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {LARGEST}")
@@ -130,7 +130,8 @@ def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
             _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
             left += slot + margin
         top -= title + tallest + legend + margin
-    # A fixed salt and no date make the file reproducible. Text remains text, so that it can be searched and copied.
+    # A fixed salt and the omission of the date make the file reproducible. Text is stored as text, not as curves, so
+    # that it can be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
         save(figure, target, dpi=150, facecolor="white")
     return target
@@ -156,7 +157,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     )
     points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
     for cell in (c for c in panel.cells if c.text and points):
-        # with a background, because grid lines would cross the text
+        # the text needs a background, because grid lines would cross it
         crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
         axes.text(
             cell.column + cell.columns / 2,
@@ -196,7 +197,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
 
 
 def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
-    """Return the largest font size at which every text fits in its cell, and True if texts are rotated.
+    """Return the largest font size at which every text fits in its cell, and whether texts must be rotated.
 
     The size is 0 if no text is legible. In narrow cells, text is rotated by 90 degrees and set on one line.
     """
@@ -207,7 +208,7 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
         along, across = available[::-1] if turned else available
         return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
 
-    # compute only once for each cell size and text length
+    # compute the size only once for each combination of cell size and text length
     kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
     upright, turned = (min((fit(c, rotate) for c in kinds.values()), default=0.0) for rotate in (False, True))
     rotate = turned > 2 * upright
@@ -216,29 +217,29 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
 
 
 def _ticks(size: int) -> list[int]:
-    """Return about eight ticks at multiples of a power of two, since tile sizes are such multiples."""
+    """Return about eight ticks, at multiples of a power of two like most tile sizes."""
     step = max(1, 2 ** math.ceil(math.log2(max(1, size / 8))))
     return list(range(0, size + 1, step))
 
 
 def subgroup_colour(subgroup: int) -> Colour:
-    """Return a distinct colour for a subgroup."""
-    # Steps by the golden ratio give neighbours distinct hues for any number of subgroups.
+    """Return a colour for the subgroup with this number. Neighbouring numbers have distinct colours."""
+    # Steps of the hue by the golden ratio give neighbouring numbers distinct hues, for any number of subgroups.
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 
 def cyclic_colour(fraction: float) -> Colour:
-    """Return the colour of an angle, given as a fraction of a full turn."""
+    """Return a colour of the cyclic colour scale, for an angle as a fraction of 360 degrees."""
     # Lightness also varies with the hue, so that colour-blind readers can distinguish opposite hues.
     return colorsys.hsv_to_rgb(fraction % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * fraction))
 
 
 def cell_legend(cells: Sequence[Cell]) -> Legend:
-    """Return a legend: each colour of the cells once, with the first line of a cell's text."""
+    """Return a legend with each colour that occurs in the cells, and the first line of such a cell's text."""
     named = {cell.colour: cell.text.partition("\n")[0] for cell in reversed(cells)}
     return tuple(sorted(named.items(), key=lambda item: (len(item[1]), item[1])))[:_MOST_NAMED]
 
 
 def cyclic_legend(name: str, count: int) -> Legend:
-    """Return a legend with a few of ``count`` cyclic colours, evenly spaced."""
+    """Return a legend with a few evenly spaced colours of a cyclic scale of ``count`` colours."""
     return tuple((cyclic_colour(i / count), f"{name} {i}") for i in range(0, count, max(1, count // 4)))

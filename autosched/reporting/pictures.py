@@ -1,7 +1,7 @@
-"""Draw layouts: the threads that own the elements of a tile, and the shared-memory banks in which it is stored.
+"""Pictures of layouts: the thread that owns each element of a tile, and the shared-memory bank of each word.
 
-This needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib state
-is changed.
+Drawing needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib
+state is changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from search_spaces.templates.drawing import Drawing
 
 @dataclass(frozen=True)
 class _Accesses:
-    """Cycles of every warp access of a tile, with and without conflicts. Each access covers one ``block``."""
+    """Cycles of every warp access to a tile, with and without bank conflicts. Each access covers one ``block``."""
 
     block: tuple[int, int]
     bytes: int
@@ -47,7 +47,7 @@ class _Accesses:
 
     @property
     def are_alike(self) -> bool:
-        """True if no access has a conflict, and all need the same number of cycles."""
+        """True if no access has a bank conflict, and all accesses take the same number of cycles."""
         return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 
@@ -67,7 +67,7 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
     """
     target = checked_path(path)
     if not drawings:
-        raise ValueError("there is nothing to draw: give at least one layout")
+        raise ValueError("no layouts to draw: give at least one")
     rows = []
     for drawing in drawings:
         first, *others = panels(drawing)
@@ -89,23 +89,25 @@ def panels(drawing: Drawing) -> list[Panel]:
 def draw_distribution(
     layout: NestedLayout | WgMap, path: str | Path, shape: Sequence[int] | None = None, subgroups: int | None = None
 ) -> Path:
-    """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread owns which element.
+    """Draw the subgroup that owns each part of a tile and, for a NestedLayout, the thread that owns each element.
 
-    A NestedLayout gives two panels: the tile by subgroup, cut into batches, and one batch of one subgroup by thread
-    (``t5`` is thread 5, ``r2`` the third of its elements there). A WgMap gives one panel; sub-tiles of later
-    rounds are numbered.
+    A NestedLayout gives two panels. The first panel shows the batches of the tile with their subgroups. The second
+    panel shows one batch of one subgroup by thread (``t5`` is thread 5, ``r2`` the third of the thread's elements in
+    the batch). A WgMap gives one panel; sub-tiles of later rounds are numbered.
 
     Args:
         layout: Layout of rank 1 or 2.
         path: File to write, .svg or .png.
-        shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has its own.
-        subgroups: Number of subgroups. Default: the largest id in use. A larger number also shows copies.
+        shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has a shape.
+        subgroups: Number of subgroups. Default: just enough for the layout. With a larger number, subgroups that hold
+            copies are also shown.
 
     Returns:
         ``path``.
 
     Raises:
-        ValueError: Another suffix, a layout of rank 0 or above 2, or a tile too large to be legible.
+        ValueError: The suffix is neither .svg nor .png, the layout has rank 0 or above 2, or the tile is too large to
+            be legible.
         ImportError: matplotlib is not installed.
     """
     target = checked_path(path)
@@ -117,7 +119,7 @@ def _distribution_panels(
 ) -> list[Panel]:
     if isinstance(layout, WgMap):
         if shape is None:
-            raise ValueError("a WgMap needs the shape of a tile: give it")
+            raise ValueError("a WgMap has no shape: pass the shape of the tile")
         title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
         cells = _wg_map_cells(layout, shape)
         size = (shape[0], shape[1])
@@ -142,7 +144,7 @@ def _distribution_panels(
     )
     batch = Panel(
         "one batch by thread",
-        f"t: thread of {flat.threads}, r: its elements",
+        f"t: thread (of {flat.threads}), r: element of the thread",
         (rows, columns),
         _thread_cells(flat),
         legend=cyclic_legend("thread", flat.threads),
@@ -157,25 +159,26 @@ def draw_bank_map(
     access: tuple[int, int] | None = None,
     access_bytes: int | None = None,
 ) -> Path:
-    """Draw the bank of every 4-byte word of a tile and, next to it, the bank conflicts of every access.
+    """Draw the bank of every 4-byte word of a tile, and next to it the bank conflicts of every access.
 
-    Each block shows its cycles (wavefronts). Green means no conflict. Without conflicts, the subtitle gives the cycles.
+    Each block of elements shows the cycles (wavefronts) of the warp access to it. Green means no conflict. If no access
+    has a conflict, only the subtitle states the cycles.
 
     Args:
         layout: Shared-memory layout of the tile.
         path: File to write, .svg or .png.
         element_bytes: Size of one element in bytes.
-        access: Block of (rows, columns) elements that one warp accesses, at most 32 lanes. Default: one phase across
-            the lines, which for 16 bytes is a matrix of ldmatrix.
-        access_bytes: Bytes that each lane accesses along the layout's lines (rows, or columns when transposed).
-            Default: the largest contiguous piece of the layout, at most 16.
+        access: Block of (rows, columns) elements that one warp access covers, with at most 32 lanes. Default: the lanes
+            of one phase, each in another line of the layout. For accesses of 16 bytes this is one matrix of ldmatrix.
+        access_bytes: Bytes that each lane accesses along a line of the layout (a row, or a column if transposed).
+            Default: the number of contiguous bytes in the layout, at most 16.
 
     Returns:
         ``path``.
 
     Raises:
-        ValueError: Another suffix, an access that does not divide the tile or that the layout splits, or a tile too
-            large to be legible.
+        ValueError: The suffix is neither .svg nor .png, the access does not divide the tile, its bytes are not
+            contiguous, or the tile is too large to be legible.
         ImportError: matplotlib is not installed.
     """
     target = checked_path(path)
@@ -192,13 +195,13 @@ def _bank_panels(
     rows, columns = accesses.block
     shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
     words = _bank_cells(layout, element_bytes)
-    # do not outline accesses narrower than a word
+    # accesses narrower than a word have no outline
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
         Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
         Panel(
-            "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
-            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane{alike}",
+            "no conflicts" if not lost else f"bank conflicts take {lost} of {total} cycles",
+            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes per lane{alike}",
             layout.shape,
             _conflict_cells(accesses),
             legend=tuple((_heat(d), f"{d:g}-way conflict" if d > 1 else "no conflict") for d in degrees),
@@ -243,7 +246,7 @@ def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
 
 
 def _thread_cells(layout: NestedLayout) -> list[Cell]:
-    """Return the cells of one batch: one per atom (element_tile), with its thread and its first register index."""
+    """Return the cells of one batch: one per atom (element_tile), with the atom's thread and first register index."""
     one = (1,) * layout.rank
     batch = NestedLayout(
         one, one, layout.outer_tile, layout.thread_tile, layout.element_tile, (0,) * layout.rank, layout.thread_strides
@@ -264,7 +267,7 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
 
 
 def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
-    """Merge elements that share a word into one cell, for words along rows or columns."""
+    """Return one cell for each word, which may contain several elements along a row or column."""
     words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
     per_word = max(1, BANK_BYTES // element_bytes)
     rows, columns = words.shape
@@ -297,7 +300,7 @@ def _cycles(cycles: int) -> str:
 
 
 def _heat(degree: float) -> Colour:
-    heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red for 8-way conflicts and more
+    heat = min(1.0, math.log2(degree) / 3)  # from green for no conflict to red for conflicts of 8 or more ways
     return colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
 
 
@@ -313,8 +316,8 @@ def _accesses(
     each = width // element_bytes
     if each < 1 or width % element_bytes or together % each:
         raise ValueError(
-            f"access_bytes is {width}, but only {together * element_bytes} bytes of a line of layout {layout.text} are "
-            f"contiguous: use a multiple of {element_bytes} that divides this"
+            f"access_bytes is {width}, but only {together * element_bytes} bytes of a line of layout {layout.text} "
+            f"are contiguous: use a multiple of {element_bytes} that divides {together * element_bytes}"
         )
     if access is None:
         across = math.gcd(lines.shape[0], PHASE_BYTES // max(width, BANK_BYTES))
@@ -340,7 +343,7 @@ def _accesses(
 
 
 def _ids(ids: list[int]) -> str:
-    """Format ids as ``0, 1``; three or more consecutive ids as a range ``0-3``; at most three groups."""
+    """Format ids as ``0, 1``, or as a range ``0-3`` for three or more consecutive ids. Shows at most three groups."""
     groups: list[list[int]] = []
     for i in ids:
         if groups and i == groups[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Notes about a tile program: how an ambiguous listing was read, and code that is probably a mistake."""
+"""Notes about a tile program: how ambiguous code was interpreted, and code that is probably a mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def readings(problem: Problem) -> tuple[str, ...]:
-    """Return one line per note with its position in the file; nothing for other problems."""
+    """Return one line per note, with the position in the file; nothing for problems without a tile program."""
     if not is_program_problem(problem):
         return ()
     from search_spaces.programs.planning.verify import program_notes
@@ -26,6 +26,6 @@ def readings_json(problem: Problem) -> dict[str, Any]:
 
 
 def is_program_problem(problem: Problem) -> TypeGuard[ProgramProblem]:
-    """Return True if the problem is that of a tile program, without importing that module for other problems."""
+    """Return True if the problem is a tile program's. Does not import the module of tile programs if not needed."""
     programs = sys.modules.get("search_spaces.programs.problem")
     return programs is not None and isinstance(problem, programs.ProgramProblem)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from measurements.trials.trial import Trial
 
 
-Costed = Problem | ProblemFacts  # object with ``flops`` and ``min_bytes``
+Costed = Problem | ProblemFacts  # interface of objects with ``flops`` and ``min_bytes``
 
 
 class Roofline(NamedTuple):
@@ -33,11 +33,11 @@ class Roofline(NamedTuple):
 
     @property
     def memory_bound(self) -> bool:
-        """True if moving the operands once takes longer than the arithmetic."""
+        """True if moving the operands once through DRAM takes longer than the arithmetic."""
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
-        """Return the fraction of the roofline that a time achieves, at most 1."""
+        """Return the fraction of the roofline's rate that ``seconds`` corresponds to, at most 1."""
         least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
         return least / seconds
 
@@ -45,7 +45,7 @@ class Roofline(NamedTuple):
 def roofline(problem: Costed, chip: Device) -> Roofline:
     """Return the roofline of ``problem`` on a device.
 
-    It uses the tensor-core rate if tensor cores support the operands.
+    The peak is the tensor-core rate if tensor cores support the operands' types.
     """
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):
@@ -59,13 +59,13 @@ def roofline(problem: Costed, chip: Device) -> Roofline:
             peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
     elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(
         chip.tensor_flops_per_cycle
-    ):  # problem of a tile program
+    ):  # set only by problems of tile programs
         peak = max(peak, chip.tensor_peak(multiplied))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
 
 def known(name: str) -> Device | None:
-    """Return the device called ``name``; None if the device table has no such row."""
+    """Return the device called ``name``; None if it is not in the device table."""
     try:
         return device(name)
     except UnknownDevice:
@@ -73,7 +73,7 @@ def known(name: str) -> Device | None:
 
 
 def bound_by(problem: Problem, trial: Trial) -> str | None:
-    """Format the largest ``busy_shares``: ``tensor cores (busy 71% of the time, estimated), then L2 (52%)``."""
+    """Format the largest of ``busy_shares``: ``tensor cores (busy 71% of the time, estimated), then L2 (52%)``."""
     shares = busy_shares(problem, trial)
     if shares is None:
         return None
@@ -82,10 +82,10 @@ def bound_by(problem: Problem, trial: Trial) -> str | None:
 
 
 def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
-    """Return the share of the time, 0..1, for which each resource is busy.
+    """Return the fraction of the time, from 0 to 1, for which each resource is busy.
 
-    The time model predicts the shares, with the registers and spills of the compiled kernel. Returns None for a
-    library, an unknown device, a template without counts, or a schedule of another version.
+    The time model predicts the fractions, using the registers and spills of the compiled kernel. Returns None for the
+    vendor's library, an unknown device, a template without cost counts, or a schedule of another version.
     """
     chip = known(trial.device)
     if chip is None or is_library(trial.schedule):
@@ -98,7 +98,7 @@ def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
         used = trial.measurement.resources
         registers = None if used is None else used.registers
         spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
-        from cost_models.analytic import busy  # lazy: imports the time model
+        from cost_models.analytic import busy  # imported here, because it imports the time model
 
         return busy(counts, chip, registers=registers, spill_bytes=spilled)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Draw a tile program's values under a schedule: the part held by each warp, and the elements held by each thread."""
+"""Pictures of a tile program's values under a schedule: the warp and the thread that hold each element."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from search_spaces.programs.planning.distributions import distributions_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
 
-SHOWN = (16, 32)  # rows and columns of the part that is drawn by thread
+SHOWN = (16, 32)  # maximum rows and columns of the panel that shows threads
 
 
 def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path) -> list[Path]:
-    """Write one .svg for each distribution of a value, in the order of the program.
+    """Write one .svg file for each different distribution of values over threads, in the order of the program.
 
-    The left panel shows the tile by warp. The right panel shows its first rows and columns by thread: ``t5 r2`` is
-    register 2 of thread 5 of the block. If several threads hold copies of an element, the first one is shown.
+    The left panel shows the warp of each element of the tile. The right panel shows the threads for the first rows and
+    columns of the tile: ``t5 r2`` is register 2 of thread 5 of the block. If several threads hold copies of an element,
+    the first thread is shown.
 
     Args:
         problem: Problem with the tile program.
@@ -56,12 +57,13 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
 
 
 def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
-    """Return the tile by warp, and its first part by thread."""
+    """Return two panels: the tile by warp, and the first rows and columns of the tile by thread."""
     rows, columns = distribution.shape
     elements = distribution.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
-    for thread in range(len(elements) - 1, -1, -1):  # written in reverse order, so that the first owner remains
+    # assigned in reverse order, so that the first owner of an element remains
+    for thread in range(len(elements) - 1, -1, -1):
         first[elements[thread]] = thread
         register[elements[thread]] = np.arange(elements.shape[1])
     threads, registers = first.reshape(rows, columns), register.reshape(rows, columns)
@@ -84,7 +86,7 @@ def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
 
 
 def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
-    """Return equal rectangles whose elements have the same number, as (row, column, rows, columns, number)."""
+    """Divide the array into equal rectangles of one number each, as (row, column, rows, columns, number)."""
     height, width = (_step(numbers, d) for d in (0, 1))
     return [
         (row, column, height, width, int(numbers[row, column]))
@@ -94,6 +96,6 @@ def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(numbers: IntArray, dimension: int) -> int:
-    """Return the largest divisor of the extent along ``dimension`` that gives blocks of equal elements."""
+    """Return the largest block size along ``dimension`` that divides the extent and gives blocks of equal elements."""
     changes = np.flatnonzero((np.diff(numbers, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(numbers.shape[dimension], *changes.tolist())

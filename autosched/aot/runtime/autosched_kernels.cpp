@@ -8,14 +8,15 @@ extern "C" {
 
 struct autosched_selection {
   void* handle;       // argument of autosched_launch; release it with autosched_free
-  int match;          // 0 exact, 1 nearest, 2 padded
+  int match;          // 0: exact, 1: nearest, 2: padded (autosched::Match)
   unsigned arrays;    // number of arrays of a launch: inputs, then outputs
-  double doublings;   // distance from the problem that the kernel was tuned for
+  double doublings;   // distance to the problem that the kernel was tuned for: sum of |log2| of the ratios of sizes
   const char* kernel; // problem of the kernel
   const char* verification;  // "full", "quick" or "none"
 };
 
-// Both functions return a Status of autosched_launch.hpp, 0 for ok, and write one line on an error to `message`.
+// autosched_select and autosched_launch return a Status of autosched_launch.hpp, 0 for ok. On an error they write one
+// line to `message`.
 int autosched_select(const char* problem, int gpu, double growth, autosched_selection* to, char* message, unsigned message_bytes) {
   auto* selection = new autosched::Selection;
   autosched::Device device;
@@ -35,7 +36,7 @@ int autosched_select(const char* problem, int gpu, double growth, autosched_sele
   return 0;
 }
 
-// Sets the value of a scalar, such as eps, for further launches of the selection.
+// Sets the value of a scalar, such as eps, for all later launches of the selection.
 int autosched_pass(const autosched_selection* selection, const char* name, double value, char* message, unsigned message_bytes) {
   const autosched::Error error = autosched::pass(*static_cast<autosched::Selection*>(selection->handle), name, value);
   if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());

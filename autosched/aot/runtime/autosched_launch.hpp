@@ -1,6 +1,6 @@
-// Selects and launches the kernels of `autosched export --cubin`. C++17, header-only. It needs no CUDA headers, no
-// Python, and is not linked with CUDA: the driver is loaded on first use (dlopen), so that a program also starts on a
-// machine without a GPU, where calls return no_driver. No function throws an exception or ends the process.
+// Selects and launches the kernels of `autosched export --cubin`. C++17, header-only. Needs neither CUDA headers nor
+// Python, and no linking with CUDA: the driver is loaded on first use (dlopen). So a program also starts on a machine
+// without a GPU, where calls return no_driver. No function throws an exception or ends the process.
 #pragma once
 #include <dlfcn.h>
 
@@ -23,12 +23,12 @@ enum class Status : int {
   ok = 0,
   no_driver = 1,           // libcuda is missing or too old
   no_device = 2,           // there is no GPU with this number, or no context
-  bad_problem = 3,         // the text is not a problem, or names an unknown operator or field
-  no_kernel = 4,           // no kernel computes it on this GPU; the message names the nearest one, and why it cannot be used
+  bad_problem = 3,         // the text of the problem is malformed, or names an unknown operator or field
+  no_kernel = 4,           // no kernel computes the problem on this GPU; the message names the nearest kernel, and why it cannot be used
   bad_argument = 5,        // a pointer is null or misaligned, or the number of pointers is wrong
   load_failed = 6,         // the driver rejects the module
   out_of_memory = 7,       // no memory for the kernel's workspaces
-  launch_failed = 8,       // the driver rejects the launch; errors within a kernel are reported when the stream is synchronised
+  launch_failed = 8,       // the driver rejects the launch; errors inside of a kernel are reported when the stream is synchronised
 };
 
 struct [[nodiscard]] Error {
@@ -51,8 +51,8 @@ struct Operand {
   const char* name;
   Role role;
   const char* dtype;
-  bool zeroed;    // workspace that must be zero before the first launch
-  bool constant;  // copied to the __constant__ variable of the same name before each launch
+  bool zeroed;    // true for a workspace that must be zero before the first launch
+  bool constant;  // true if the operand is copied to the __constant__ variable of the same name before each launch
 };
 // Arguments of cuTensorMapEncodeTiled, with the enum values of cuda.h.
 struct TensorMap {
@@ -64,7 +64,7 @@ struct TensorMap {
 enum class Pass : std::uint8_t { array, scalar, tensor_map };
 struct Argument {
   Pass pass;
-  unsigned index;  // index of the operand, the scalar, or the tensor map
+  unsigned index;  // index of the operand, scalar or tensor map
 };
 struct Size {
   const char* name;
@@ -78,10 +78,10 @@ struct Text {
   const char *name, *value;
   bool is_default;
 };
-// A number passed by value, which a launch may set. The name is "" for a number that is computed from the sizes.
+// A number that is passed by value. Callers may set it, unless the name is "": then it is computed from the sizes.
 struct Scalar {
   const char* name;
-  bool whole;  // int32 if true, else float
+  bool whole;  // type: int32 if true, else float
   double low, high;
 };
 // A further launch of a pipeline.
@@ -108,7 +108,7 @@ struct Kernel {
   bool grid_may_shrink;
   const unsigned char* cubin;
   const char* ptx;  // PTX for other GPUs and for the emulator, or nullptr
-  double seconds;   // time of the recorded problem
+  double seconds;   // time of the tuned problem in seconds
   // Functions of the sizes, in the order of `sizes`.
   void (*shape)(const std::int64_t*, Shape&);
   void (*bytes)(const std::int64_t*, std::int64_t*);       // bytes of each operand
@@ -186,23 +186,23 @@ inline unsigned side(Int value, bool& ok) { return value < 0 || value > 0x7fffff
 
 enum class Match : std::uint8_t {
   exact,    // tuned or selected for exactly this problem
-  nearest,  // tuned for other sizes, but valid for these
-  padded,   // computes more rows: arrays must have room for `sizes`
+  nearest,  // tuned for other sizes, but valid for the requested sizes
+  padded,   // computes more rows than requested: arrays must have room for `sizes`
 };
 struct Selection {
   const Kernel* kernel = nullptr;
   Match match = Match::exact;
   std::vector<std::int64_t> sizes;  // sizes that the kernel computes, in the order of kernel->sizes
-  double doublings = 0;             // distance from the tuned problem: sum of |log2| of the ratios of sizes
+  double doublings = 0;             // distance to the tuned problem: sum of |log2| of the ratios of sizes
   bool by_ptx = false;              // the driver compiles the kernel's PTX for this GPU
-  std::map<unsigned, double> scalars;  // values set for launches, by index among the kernel's scalars; others have their default
+  std::map<unsigned, double> scalars;  // values that were set, by index of the scalar; other scalars have their defaults
 };
 struct Device {
   int sm = 0;  // 90 for compute capability 9.0
   std::string name;
 };
 
-constexpr double most_doublings = 4.0;  // distance beyond which a tuned schedule carries no information
+constexpr double most_doublings = 4.0;  // kernels at a larger distance from the tuned problem are not used
 
 namespace detail {
 
@@ -247,16 +247,17 @@ inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
 
 }  // namespace detail
 
-// Returns the kernel for `problem` ("matmul m=512 n=512 k=512 a=f16") on `device`: the kernel of exactly this problem,
-// else the nearest one whose rules allow these sizes, else, if `growth` is above 1, one that computes at most `growth`
-// times as many rows. Omitted fields have their defaults.
+// Selects the kernel for `problem`, such as "matmul m=512 n=512 k=512 a=f16", on `device`. A kernel for exactly this
+// problem is preferred. Otherwise the nearest kernel whose rules allow these sizes is selected. If there is none and
+// `growth` is above 1, the result may be a kernel that computes up to `growth` times as many rows. Omitted fields have
+// their defaults.
 inline Error select(const Kernels& kernels, const char* problem, const Device& device, Selection& to, double growth = 1.0) {
   detail::Asked asked;
   if (Error e = detail::parse(problem, asked)) return e;
   to = {};
   bool known_op = false;
   std::string unknown, why;
-  double best[2] = {1e300, 1e300};  // rank by match and distance, then by seconds
+  double best[2] = {1e300, 1e300};  // of the best kernel so far: rank by match and distance, and seconds
   for (unsigned n = 0; n < kernels.count; ++n) {
     const Kernel& k = kernels.first[n];
     if (asked.op != k.op) continue;
@@ -359,7 +360,7 @@ constexpr int max_dynamic_shared = 8, non_portable_cluster = 14;                
 constexpr int multiprocessors = 16, capability_major = 75, capability_minor = 76;  // CUdevice_attribute
 constexpr int out_of_memory = 2, no_binary = 209;                                  // CUresult
 
-// Functions of the driver, which are found by name.
+// Functions of the driver, which are looked up by name.
 struct Api {
   int (*init)(unsigned) = nullptr;
   int (*device_count)(int*) = nullptr;
@@ -377,14 +378,14 @@ struct Api {
   int (*fill)(Address, unsigned char, std::size_t, void*) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
   int (*error_name)(int, const char**) = nullptr;
-  // Optional: only needed for constant memory, clusters and tensor maps.
+  // These functions are optional: only constant memory, clusters and tensor maps need them.
   int (*variable)(Address*, std::size_t*, void*, const char*) = nullptr;
   int (*copy)(Address, Address, std::size_t, void*) = nullptr;
   int (*launch_config)(const LaunchConfig*, void*, void**, void**) = nullptr;
   int (*encode)(void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, int, int, int) = nullptr;
   int (*blocks)(int*, void*, int, std::size_t) = nullptr;
   int (*clusters)(int*, void*, const LaunchConfig*) = nullptr;
-  std::string missing;  // reason why the driver is unavailable
+  std::string missing;  // reason why the driver is not available
   int status = 0;       // result of cuInit
 };
 
@@ -445,7 +446,7 @@ inline Error ready() {
 
 }  // namespace driver
 
-// Returns the GPU with the number `ordinal`.
+// Describes the GPU with the number `ordinal`.
 inline Error describe(int ordinal, Device& to) {
   if (Error e = driver::ready()) return e;
   const driver::Api& a = driver::api();
@@ -460,7 +461,7 @@ inline Error describe(int ordinal, Device& to) {
   return {};
 }
 
-// Returns the GPU of the calling thread's context. A thread without a context gets the primary context of GPU 0.
+// Describes the GPU of the calling thread's context. A thread without a context gets the primary context of GPU 0.
 inline Error current_device(int& ordinal) {
   if (Error e = driver::ready()) return e;
   const driver::Api& a = driver::api();
@@ -487,15 +488,15 @@ struct Function {
 };
 struct Loaded {
   std::vector<Function> functions;  // the first launch's function, then those of further launches
-  // addresses and bytes of its __constant__ variables, in the order of operands
+  // addresses and sizes in bytes of the kernel's __constant__ variables, in the order of operands
   std::vector<std::pair<driver::Address, std::size_t>> constants;
-  long at_a_time = -1;  // number of blocks or clusters that run at the same time, if the grid may shrink
-  std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // by stream and sizes
+  long at_a_time = -1;  // number of blocks or clusters that can run at the same time; only for kernels whose grid may shrink
+  std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // workspaces, by stream and sizes
 };
 
 struct Cache {
   std::mutex mutex;
-  // by context, because a module belongs to the context in which it was loaded
+  // loaded kernels by context, because a module belongs to the context in which it was loaded
   std::map<std::pair<void*, const Kernel*>, Loaded> loaded;
 };
 inline Cache& cache() {
@@ -554,11 +555,11 @@ inline void describe_launch(const Shape& shape, void* stream, driver::LaunchConf
   config.attribute_count = shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1;
 }
 
-// Limit persistent blocks to the number that runs at the same time.
+// Limit the grid of a persistent kernel to the number of blocks that run at the same time.
 inline void shrink(Shape& shape, Loaded& l) {
   const driver::Api& a = driver::api();
   if (l.at_a_time < 0) {
-    l.at_a_time = 0;  // unknown: keep the grid
+    l.at_a_time = 0;  // number unknown: keep the grid
     int running = 0, device = 0, count = 0;
     driver::LaunchConfig config{};
     driver::LaunchAttribute cluster{};
@@ -599,7 +600,7 @@ struct alignas(64) Map {
   unsigned char bytes[128];
 };
 
-// Queues one launch of a kernel with the arrays at the addresses `at`, and scalars in the kernel's representation.
+// Queues one launch of a kernel. `at` has the addresses of arrays; scalars have the kernel's binary representation.
 inline Error queue(const Kernel& k, const char* entry, const Argument* arguments, unsigned count, const Shape& shape, void* function, std::vector<driver::Address>& at, unsigned char (*scalars)[8],
                    void* stream) {
   const driver::Api& a = driver::api();
@@ -633,7 +634,7 @@ inline Error queue(const Kernel& k, const char* entry, const Argument* arguments
 
 }  // namespace detail
 
-// Returns the arrays of a launch, in order: inputs, then outputs.
+// Returns the arrays that a launch needs, in order: inputs, then outputs.
 inline std::vector<const Operand*> arrays_of(const Kernel& k) {
   std::vector<const Operand*> found;
   for (const bool outputs : {false, true}) {
@@ -644,7 +645,7 @@ inline std::vector<const Operand*> arrays_of(const Kernel& k) {
   return found;
 }
 
-// Sets the value of a scalar, such as eps, for further launches of the selection.
+// Sets the value of a scalar, such as eps, for all later launches of the selection.
 inline Error pass(Selection& s, const char* name, double value) {
   if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
   const Kernel& k = *s.kernel;
@@ -664,8 +665,8 @@ inline Error pass(Selection& s, const char* name, double value) {
   return {Status::bad_argument, 0, std::string(k.problem) + " has no scalar " + name + ": use " + (known.empty() ? "none" : known)};
 }
 
-// Queues the kernel on `stream` (a CUstream or cudaStream_t of the current GPU; nullptr for the default stream), with
-// device pointers in the order of `arrays_of`. The first launch in a context loads the module. Thread-safe.
+// Queues the kernel on `stream`: a CUstream or cudaStream_t of the current GPU, or nullptr for the default stream. The
+// device pointers must be in the order of `arrays_of`. The first launch in a context loads the module. Thread-safe.
 inline Error launch(const Selection& s, void* const* arrays, unsigned count, void* stream = nullptr) {
   if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
   const Kernel& k = *s.kernel;

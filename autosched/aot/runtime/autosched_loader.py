@@ -1,4 +1,4 @@
-"""Launch the kernels of ``autosched export --cubin`` from Python with only this file, the folder, and NVIDIA's driver.
+"""Launch kernels of ``autosched export --cubin`` from Python. Needs only this file, the folder and NVIDIA's driver.
 
     import autosched_loader
 
@@ -7,7 +7,7 @@
     softmax(x, out)                      # cupy, torch, numba, cuda.core: inputs, then outputs, already allocated
     softmax(x, out, stream=stream)
 
-It only needs Python 3.10. Arrays and streams may belong to any library.
+Python 3.10 or newer is required. Arrays and streams may belong to any library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-MOST_DOUBLINGS = 4.0  # doublings beyond which a tuned schedule carries no information
+MOST_DOUBLINGS = 4.0  # maximum distance between the requested and the tuned problem, in doublings of sizes
 
 _NO_BINARY = 209  # CUresult
 _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
@@ -42,9 +42,9 @@ _CHOICES = {
     "l2_promotion": ("NONE", "L2_64B", "L2_128B", "L2_256B"),
     "fill": ("NONE", "NAN_REQUEST_ZERO_FMA"),
 }
-_MOST_CHARACTERS = 20_000  # maximum characters of an expression
+_MOST_CHARACTERS = 20_000  # maximum number of characters of an expression
 _BOUND = 1 << 62
-_MOST_BYTES = 1 << 28  # maximum bytes of a file in the folder
+_MOST_BYTES = 1 << 28  # maximum size in bytes of a file in the folder
 _BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2, "i16": 2, "u16": 2}
 _PACKED = {
     "f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "u64": "<Q", "i32": "<i", "u32": "<I", "i16": "<h", "u16": "<H",
@@ -53,7 +53,7 @@ _PACKED = {
 
 
 class KernelError(RuntimeError):
-    """An error of the driver or a kernel. The message is one line.
+    """The driver failed or rejected a kernel. The message is one line.
 
     ``status`` is one of no_driver, no_device, load_failed, launch_failed. ``driver`` is the CUresult, 0 if the driver
     was not called.
@@ -72,16 +72,18 @@ class NoKernel(LookupError):
 
 
 class NoValue(ArithmeticError, ValueError):
-    """An expression without a value: it divides by zero, for example, or reaches 2^62."""
+    """An expression has no value, for example because it divides by zero or reaches 2^62."""
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
-    """Return the value of an expression of sizes, which may only use Python's arithmetic and comparisons.
+    """Evaluate an expression of sizes. Only arithmetic and comparisons, as in Python, are supported.
 
     Raises ValueError for invalid text, and NoValue (a ValueError and ArithmeticError) if the expression is undefined.
     """
     if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"an expression is a text of at most {_MOST_CHARACTERS} characters")
+        raise ValueError(
+            f"an expression must be a text of at most {_MOST_CHARACTERS} characters: export the kernels again"
+        )
     try:
         return _number(_value(ast.parse(text, mode="eval").body, sizes))
     except NoValue:
@@ -97,14 +99,14 @@ def _short(error: BaseException) -> str:
 
 
 def _number(value: Any) -> Any:
-    """Return ``value``. Raises NoValue if it is too large or not a number."""
+    """Check and return ``value``. Raises NoValue if it is too large or not a number."""
     if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # also true for NaN
         raise NoValue("a value is not a number below 2^62")
     return value
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # Do not compute integer powers with thousands of digits.
+    # Reject large powers before they are computed, because they could have thousands of digits.
     if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 62:
         raise NoValue("a power reaches 2^62")
     return base**exponent
@@ -183,9 +185,9 @@ def load(folder: str | Path) -> Kernels:
 
 
 def _content(folder: Path, name: Any) -> bytes:
-    """Return the contents of a regular file in the folder. Raises OSError, and ValueError for any other name."""
+    """Read a regular file in the folder. Raises OSError, and ValueError for any other name."""
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"invalid file name {name!r}: name a file in {folder}")
+        raise ValueError(f"invalid file name {name!r}: use a file in {folder}")
     path = folder / name
     with open(path, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -203,11 +205,12 @@ class Kernels:
         self.folder, self.entries = folder, entries
 
     def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> ShippedKernel:
-        """Return the kernel for ``problem`` on a GPU, by default the current one.
+        """Return the kernel for ``problem`` on a GPU. Default: the current GPU.
 
-        A kernel of exactly this problem is preferred, then the nearest one whose rules allow these sizes. If ``growth``
-        is above 1, a kernel may also compute up to that many times the rows, in arrays of that size
-        (``ShippedKernel.sizes``). Omitted fields have their defaults.
+        A kernel for exactly this problem is preferred. Otherwise the nearest kernel whose rules allow these sizes is
+        selected. If there is none and ``growth`` is above 1, the result may be a kernel that computes up to ``growth``
+        times as many rows. Arrays must then have the kernel's sizes (``ShippedKernel.sizes``). Omitted fields have
+        their defaults.
 
         Raises NoKernel, ValueError for an invalid problem, KernelError without a GPU.
         """
@@ -220,19 +223,20 @@ class Kernels:
         Args:
             problem: Operator and sizes as in the manifest, such as "matmul m=4096 n=4096 k=4096".
             sm: Compute capability: 90 for 9.0.
-            name: Driver's name of the GPU; kernels tuned on it rank first. "" for any.
-            growth: Limit for the elements that a kernel of padded sizes computes, relative to the problem; 1.0 allows
-                none.
+            name: Name by which the driver reports the GPU. Kernels that were tuned on this GPU are preferred. "" for no
+                preference.
+            growth: Maximum ratio of the elements that a kernel with padded sizes computes to the elements of the
+                problem. 1.0 allows no padding.
 
         Returns:
             The kernel that was tuned for the nearest problem.
 
         Raises:
-            NoKernel: No kernel fits; the message names the reason of the last candidate.
+            NoKernel: No kernel can be used. The message has the reason why the last candidate cannot be used.
             ValueError: No kernel computes the operator, or ``problem`` is malformed.
         """
         op, *words = problem.split()
-        requested = dict(word.split("=", 1) for word in words)  # raises ValueError
+        requested = dict(word.split("=", 1) for word in words)  # raises ValueError for an invalid problem
         same = [e for e in self.entries if e["operator"] == op]
         if not same:
             raise ValueError(f"no kernel in this export computes {op}")
@@ -258,7 +262,7 @@ class Kernels:
 def _candidate(
     folder: Path, entry: Mapping[str, Any], requested: Mapping[str, str], sm: int, growth: float
 ) -> ShippedKernel | str:
-    """Return the kernel of an entry for the requested problem, or the reason why there is none."""
+    """Return an entry's kernel for the requested problem, or the reason why it cannot be used."""
     sizes, texts = entry["sizes"], entry["texts"]
     for name in requested:
         if name not in sizes and name not in texts:
@@ -359,7 +363,7 @@ def current_device() -> int:
 
 
 def describe(device: int) -> tuple[int, str]:
-    """Return compute capability (90 for 9.0) and name of a GPU. Raises KernelError."""
+    """Return the compute capability (90 for 9.0) and the name of a GPU. Raises KernelError."""
     library, handle, number = _driver(), ctypes.c_int(), ctypes.c_int()
     _check(library, "no_device", library.cuDeviceGet(ctypes.byref(handle), device), f"GPU {device}")
     capability = []
@@ -379,11 +383,11 @@ class ShippedKernel:
     """A selected kernel for a problem. Thread-safe.
 
     Args:
-        folder: Folder of the manifest's cubins and PTX.
+        folder: Folder of the export.
         entry: Manifest entry of the kernel.
         sizes: Sizes of the problem, by name.
         match: "exact", "nearest" or "padded".
-        doublings: Distance from the problem that it was tuned for.
+        doublings: Distance to the problem that the kernel was tuned for, in doublings of sizes.
         by_ptx: If True, the driver compiles the kernel from PTX, because the cubin is for another GPU.
 
     ``problem``, ``verification`` and ``provenance`` come from the manifest.
@@ -405,7 +409,7 @@ class ShippedKernel:
         self._functions: dict[int, list[ctypes.c_void_p]] = {}  # loaded modules, by context
         self._constants: dict[
             int, dict[str, tuple[int, int]]
-        ] = {}  # addresses and bytes of __constant__ variables, by context
+        ] = {}  # addresses and sizes in bytes of __constant__ variables, by context
         self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
         launch = entry["launch"]
         self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
@@ -413,7 +417,7 @@ class ShippedKernel:
         self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
         if any(len(size) != 3 for size in (self.grid, self.block, self.cluster)):
             raise ValueError(f"{self.problem}: a grid, a block and a cluster have three sizes each")
-        self._steps = [entry, *entry.get("then", ())]  # functions of the first and further launches
+        self._steps = [entry, *entry.get("then", ())]  # functions of all launches of the kernel, in order
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
         self.shapes = {o["name"]: tuple(int(evaluate(t, self.sizes)) for t in o["shape"]) for o in entry["operands"]}
@@ -423,9 +427,9 @@ class ShippedKernel:
     def __call__(self, *arrays: Any, stream: Any = None, **scalars: float) -> None:
         """Queue the kernel on ``stream``, with arrays in the order of ``arrays``.
 
-        The stream may be of any library, or a handle; the default is the default stream. The call does not wait for the
-        kernel. ``scalars`` are numbers passed by value, which replace those of the manifest. Raises
-        ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
+        ``stream`` is a stream of any library, or a handle. Default: the default stream. The call does not wait for the
+        kernel. ``scalars`` are values of numbers that are passed by value; they replace the values in the manifest.
+        Raises ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
         """
         for name, value in scalars.items():
             self._check_scalar(name, value)
@@ -467,7 +471,7 @@ class ShippedKernel:
 
     def _number(self, text: str) -> int:
         number = int(evaluate(text, self.sizes))
-        if not 0 <= number < 1 << 32:  # check the driver's range, because ctypes would truncate
+        if not 0 <= number < 1 << 32:  # check the range here, because ctypes would truncate the number
             raise ValueError(f"invalid launch size {number} from {text[:60]!r}: it must be from 0 to 2^32 - 1")
         return number
 
@@ -503,7 +507,7 @@ class ShippedKernel:
         return function
 
     def _fill_constants(self, context: int, stream: int, at: Mapping[str, int]) -> None:
-        """Copy the arrays that the kernel reads from constant memory to their variables."""
+        """Copy arrays to the __constant__ variables from which the kernel reads them."""
         for o in self.entry["operands"]:
             if not o.get("constant"):
                 continue
@@ -517,7 +521,7 @@ class ShippedKernel:
             _check(_driver(), "launch_failed", code, f"the copy to the constant {o['name']}")
 
     def _workspaces(self, context: int, stream: int) -> dict[str, int]:
-        """Return the kernel's workspaces, which launches on different streams must not share."""
+        """Return the kernel's workspaces for a stream. Launches on different streams must not share workspaces."""
         known = self._own.get((context, stream))
         if known is not None:
             return known
@@ -538,7 +542,7 @@ class ShippedKernel:
     def _parameters(
         self, arguments: Sequence[Any], at: Mapping[str, int], scalars: Mapping[str, float]
     ) -> tuple[list[Any], Any]:
-        """Return the parameters for the driver, and the objects they point to."""
+        """Return the kernel's parameters in the driver's format, and the objects that they point to."""
         keep_alive: list[Any] = []
         for a in arguments:
             if a["kind"] == "array":
@@ -579,7 +583,7 @@ def _packed(dtype: str, value: Any) -> Any:
 
 class _Map(ctypes.Array[ctypes.c_ubyte]):
     _type_, _length_ = ctypes.c_ubyte, 128 + 64
-    start = 0  # offset of the map, so that it is aligned to 64 bytes
+    start = 0  # offset in the buffer at which the map is aligned to 64 bytes
 
 
 def _tensor_map(recipe: Mapping[str, Any], address: int) -> _Map:
@@ -607,7 +611,9 @@ def _address(name: str, array: Any) -> int:
     elif hasattr(array, "handle"):  # cuda.core
         at = int(array.handle)
     else:
-        raise ValueError(f"{name} is not an array on a GPU: give one of torch, cupy, numba, cuda.core, or an address")
+        raise ValueError(
+            f"{name} is not an array on a GPU: pass an array of torch, cupy, numba or cuda.core, or an address"
+        )
     if not at or at % 16:
         raise ValueError(f"{name} must start at a multiple of 16 bytes, not at {at}")
     return int(at)

@@ -1,4 +1,4 @@
-"""Estimate the effect of each decision of the best schedule from the trials of its search."""
+"""Effect of each decision of the best schedule on the time, estimated from the trials of the search."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_VALUES = 12  # maximum number of alternatives per decision, the fastest fi
 
 @dataclass(frozen=True)
 class Alternative:
-    """One alternative value of a decision.
+    """Another value that a decision could have.
 
-    ``ratio`` is the best time with this value, of ``trials`` trials, divided by the winner's. ``alone`` is the same
-    ratio for the winner with only this value changed; None if this was not tried.
+    ``trials`` trials have this value. ``ratio`` is their best time divided by the winner's time. ``alone`` is this
+    ratio for the schedule that differs from the winner only in this value; None if it was not tried.
     """
 
     value: str
@@ -30,10 +30,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of the best schedule.
+    """A decision of the best schedule.
 
-    ``worth`` is the best time with other values divided by the winner's; None if only one value was tried. It is an
-    upper bound, because other values had fewer trials.
+    ``worth`` is the best time with any other value, divided by the winner's time; None if no other value was tried. It
+    is an upper bound, because other values had fewer trials.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Decision:
 
 
 def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
-    """Return the decisions of the best schedule by decreasing worth: its template, and the template's parameters.
+    """Return the decisions of the best schedule (template and parameters), in the order of decreasing ``worth``.
 
     Args:
         best: The best trial.
-        trials: All trials. Parameters are compared among those of the same template.
+        trials: All trials. Parameters are compared among trials of the same template.
 
     Raises:
         ValueError: The best trial has no time.

@@ -1,4 +1,4 @@
-"""Difference between the winners of two databases."""
+"""Differences between the winners in two databases."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from autosched.reporting.html.entry import ReportEntry
 
-_SAME = 0.01  # times with a smaller relative difference count as the same
+_SAME = 0.01  # times with a smaller relative difference count as equal
 
 
 @dataclass(frozen=True)
 class Change:
-    """Difference between two databases for one problem and device.
+    """Difference between the winners in two databases, for one problem and device.
 
-    ``ratio`` is the time in this database divided by that in the other; None if a time is missing, or only one is
-    measured. ``decisions`` lists differing decisions as ``name: other -> this``.
+    ``ratio`` is the time in this database divided by the time in the other database. It is None if a time is missing,
+    or if only one of the times is measured. ``decisions`` lists differing decisions as ``name: other -> this``.
     """
 
     entry: ReportEntry
@@ -26,10 +26,9 @@ class Change:
 
 
 def changes(entries: Sequence[ReportEntry], other_entries: Sequence[ReportEntry]) -> tuple[Change, ...]:
-    """Compare the winners of two databases, slower ones first. Problems that are only in one database are marked.
+    """Compare the winners in two databases, slower ones first. Problems that are in only one database are marked.
 
-    The two databases were not timed alternately on one machine, so differences of measured times may be due to the
-    machines.
+    The winners were not timed alternately on the same machine, so the machines may cause differences of measured times.
     """
     unmatched = {(e.name, e.device): e for e in other_entries}
     differences = [_change(e, unmatched.pop((e.name, e.device), None)) for e in entries]

@@ -1,4 +1,4 @@
-"""Entries of a report: one problem on one device each."""
+"""Entries of a report. Each entry describes a problem on a device."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _RANKING = (
     Provenance.MEASURED,
     Provenance.REPLAYED,
     Provenance.ESTIMATED,
-)  # order of provenances, as in ``Store.best``
+)  # provenances in the order in which ``Store.best`` prefers them
 _FEW_TRIALS, _LOW_SHARE = 64, 0.5
 _MOST_FAILURES = 12
-_SHOWN = 200  # maximum characters of a reason, or of an unknown problem
+_SHOWN = 200  # maximum number of characters of a reason, and of the name of an unknown problem
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One problem on one device.
+    """A problem on a device, with its trials.
 
     Attributes:
         trials: All trials with the winner's provenance, in order.
         share: Share of the roofline; None if unknown.
-        problem: The problem; None if its operator is unknown here.
-        costed: Costs of the problem; from a trial if ``problem`` is None.
+        problem: The problem; None if its operator is not installed.
+        costed: The problem, or if it is None, the costs of the problem that a trial stores.
         replaced: True if a later revision of the user's kernel file has trials.
         advice: Suggested next step; "" if there is none.
     """
@@ -77,14 +77,14 @@ class ReportEntry:
 
     @property
     def winner(self) -> str:
-        """Description of the best schedule."""
+        """Text that describes the best schedule."""
         if self.best is None:
             return "nothing works"
         return "the vendor's library" if is_library(self.best.schedule) else self.best.schedule.template
 
     @property
     def seconds(self) -> float | None:
-        """Time of the best schedule in seconds; None without one."""
+        """Time of the best schedule in seconds; None if no schedule works."""
         return None if self.best is None else self.best.seconds
 
     @property
@@ -102,12 +102,12 @@ def entries(
 
     Args:
         store: The database, which is only read.
-        now: Time from which ages of trials are counted, with a time zone.
+        now: Present time, with a time zone, to compute the ages of trials.
         operator: Only problems of this operator; None for all.
         device: Only trials on the device of this name; None for all.
 
     Returns:
-        One entry for each problem and device, over all its provenances and policies.
+        One entry for each problem and device, for all provenances and policies together.
 
     Raises:
         StoreError: The database cannot be read.
@@ -123,7 +123,7 @@ def entries(
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:
-    """Return the part of a problem's key that is the same for all revisions of a user's kernel file."""
+    """Return the part of a problem's key that all revisions of a user's kernel file share."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return canonical_json(fields), summary.device
 
@@ -174,7 +174,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime, rep
 
 
 def age(created: datetime, now: datetime) -> str:
-    """Return the age in the largest unit that fits: ``3 days``, ``2 hours``, ``now``."""
+    """Format the age of a trial in the largest suitable unit: ``3 days``, ``2 hours``, ``now``."""
     seconds = (now - created.astimezone(UTC)).total_seconds()
     for unit, size in (("year", 365 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= size:
@@ -187,7 +187,7 @@ def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
 
 
 def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str, ...]]:
-    """Return the reason why this version cannot use the winner ("" if it can), and the changes since it was timed."""
+    """Return why this version cannot use the winner ("" if it can), and the changes since the winner was timed."""
     if problem is None or best is None or is_library(best.schedule):
         return "", ()
     try:
@@ -204,7 +204,7 @@ def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str,
 
 
 def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
-    """Return the first advice that applies."""
+    """Return the suggested next step: the most important one that applies, or ""."""
     best = entry.best
     if entry.replaced:
         return ""
@@ -219,9 +219,9 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     if entry.provenance != Provenance.MEASURED:
         return f"measure on a GPU: the time is {entry.provenance}"
     if best.measurement.error is None and entry.verification not in (stored.FULL, stored.QUICK):
-        return "verify: its results were neither checked on the GPU nor emulated"
+        return "verify: results of the schedule were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
-        return "confirm: it was not timed alternately with the next best"
+        return "confirm: the schedule was not timed alternately with the next best"
     few = len(entry.trials) < _FEW_TRIALS
     if few and entry.share is not None and entry.share < _LOW_SHARE:
         return f"search longer: {formatting.plural(len(entry.trials), 'trial')} so far"

@@ -1,4 +1,4 @@
-"""Write a database as one self-contained HTML page without scripts or external resources."""
+"""Report of a database as one self-contained HTML page, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 
 _PAGE = "report.html.jinja"
-_MOST_ROWS = 2000  # maximum rows of the first screen's table
-_SECTION_BYTES = 12_000  # upper estimate of the bytes of a section without pictures
-_BYTES = 4_000_000  # maximum bytes of all sections with pictures
+_MOST_ROWS = 2000  # maximum number of rows of the overview table
+_SECTION_BYTES = 12_000  # upper estimate of the size in bytes of a section without pictures
+_BYTES = 4_000_000  # maximum size in bytes of all sections with pictures
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Panel of a layout: its title, its subtitle, and the SVG."""
+    """Picture of a layout, as SVG with a title and a subtitle."""
 
     title: str
     subtitle: str
@@ -50,7 +50,8 @@ class Section:
 class ReportPage:
     """Content of the page.
 
-    ``sections`` describes the first entries, as many as fit. ``against`` is the name of the other database, or "".
+    ``sections`` has the details of the first entries, as many as fit. ``against`` is the name of the database to
+    compare with, or "".
     """
 
     database: str
@@ -84,7 +85,7 @@ def build(
     device: str | None = None,
     now: datetime | None = None,
 ) -> ReportPage:
-    """Collect the content of the page, including the differences between the winners of two databases.
+    """Collect the content of the page, including differences from the winners in another database.
 
     Args:
         store: Database to show.
@@ -94,7 +95,7 @@ def build(
         now: Time of the report, with a time zone; None for the current time.
 
     Returns:
-        The content for the template. Nothing is written.
+        The content. Nothing is written.
 
     Raises:
         StoreError: A database cannot be read.
@@ -136,7 +137,7 @@ def _sections(entries: Sequence[ReportEntry]) -> tuple[Section, ...]:
 
 
 def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
-    """Draw the layouts of the winner. The result is empty if it has none, or if this version cannot use it."""
+    """Draw the layouts of the winner. The result is empty if there are none, or the winner is not usable."""
     chip = known(entry.device)
     if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):
         return ()

@@ -1,7 +1,7 @@
-"""Draw the pictures of the report as SVG: the progress of a search, and the panels of ``autosched.reporting.panels``.
+"""Pictures of the report as SVG: the progress of a search, and the panels of ``autosched.reporting.panels``.
 
-Points and cells of one colour form one path, so that a chart of 10,000 trials has only about 20 KiB. Colours that
-differ between light and dark mode are CSS classes of the page.
+All points or cells of a colour are drawn by a single path, so that a chart of 10,000 trials has only about 20 KiB.
+Colours that differ between light and dark mode are CSS classes, which the page defines.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from measurements.trials.trial import Trial
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 108, 12, 10, 34
-_MOST_TEXTS = 160  # maximum number of cells of a panel with labels
+_MOST_TEXTS = 160  # maximum number of cells of a panel
 _SIDE = 320.0  # length of a panel's longer side in pixels
 MOST_CELLS = 16384
 
 
 def progress(trials: Sequence[Trial]) -> Markup:
-    """Draw times by trial on a logarithmic axis, the best so far as a line, and failures as marks below."""
+    """Draw the times of trials on a logarithmic axis, the best time so far as a line, and failures as marks below."""
     timed = [(i, r.seconds) for i, r in enumerate(trials) if r.seconds is not None]
     if not timed:
         return Markup("")
@@ -68,9 +68,9 @@ def progress(trials: Sequence[Trial]) -> Markup:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return ticks at 1, 2 and 5 times powers of ten; at powers of ten only if these are too many.
+    """Return ticks at 1, 2 and 5 times powers of ten, or if these are too many, only at powers of ten.
 
-    A range without such a number gets ticks at its ends.
+    A range that contains no such number gets ticks at its ends.
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1,)):
@@ -81,7 +81,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def panel(shown: Panel) -> Markup:
-    """Draw a panel, with the texts that are legible.
+    """Draw a panel. Texts that would be illegible are omitted.
 
     Raises:
         ValueError: The panel has more than MOST_CELLS cells.
@@ -89,7 +89,7 @@ def panel(shown: Panel) -> Markup:
     if len(shown.cells) > MOST_CELLS:
         raise ValueError(f"{len(shown.cells):,} cells are too many to be legible")
     rows, columns = shown.shape
-    # proportional to the tile, but no side is shorter than a quarter of the other
+    # proportional to the tile, but the short side has at least a quarter of the length of the long side
     ratio = min(4.0, max(0.25, columns / rows))
     width, height = (_SIDE, _SIDE / ratio) if ratio >= 1 else (_SIDE * ratio, _SIDE)
     right, down = width / columns, height / rows
@@ -117,7 +117,7 @@ def panel(shown: Panel) -> Markup:
 
 
 def _legend(shown: Panel, width: float, height: float) -> tuple[list[str], float]:
-    """Return the legend under a panel, with as many entries per line as fit, and the height of both."""
+    """Return the legend for below a panel, and the height of panel and legend. Each line has as many entries as fit."""
     parts: list[str] = []
     left, top = 0.0, height + 6
     for colour, label in shown.legend:

@@ -60,7 +60,7 @@ def test_stored_programs_are_checked(command: RunCommand, database: str) -> None
 def test_stored_programs_are_exported(command: RunCommand, database: str, tmp_path: Path) -> None:
     folder = tmp_path / "kernels"
     alone = command("export", "--cubin", str(folder), "--db", database, status=1)
-    assert "gemm_relu is not known here: give its kernel file with --kernel, or its program with --program" in alone
+    assert "gemm_relu is unknown: pass its kernel file with --kernel, or its program with --program" in alone
     command("export", "--cubin", str(folder), "--ptx", "--db", database, "--program", GEMM)
     (kernel,) = json.loads((folder / "manifest.json").read_text("utf-8"))["kernels"]
     assert "gemm_relu" in str(kernel["problem"])

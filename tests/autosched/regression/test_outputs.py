@@ -29,7 +29,7 @@ def finding(verdict: EntryStatus, name: str = "", reason: str = "", ratio: Ratio
     )
 
 
-SLOW = finding(EntryStatus.SLOWER, reason="found in two processes", ratio=Ratio(1.05, 1.04, 1.06, 40))
+SLOW = finding(EntryStatus.SLOWER, reason="confirmed in a second process", ratio=Ratio(1.05, 1.04, 1.06, 40))
 EVERY = CheckReport(
     "best.db", "timed", (*(finding(v) for v in EntryStatus if v is not EntryStatus.SLOWER), SLOW), tools={"driver": "1"}
 )
@@ -122,7 +122,7 @@ def test_excluded_trials_are_in_every_report(report: CheckReport) -> None:
 def test_the_summary_lists_failures_first_and_reports_omitted_rows() -> None:
     text = ci.markdown(summary(EVERY))
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
-    assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
+    assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "confirmed in a second process" in text
     many = CheckReport("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
     assert "100 of 300 cases" in ci.markdown(summary(many))
     assert "nothing was checked" in ci.markdown(summary(NONE))

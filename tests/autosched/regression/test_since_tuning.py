@@ -37,7 +37,7 @@ def test_a_change_since_tuning_is_attributed(
     assert (found.slower, len(found.reasons[:-1])) == (slower, told)
     assert found.against_control == pytest.approx(candidate / library / 0.5)
     assert found.control == pytest.approx(seconds / 2)
-    assert (found.reasons[-1:] == ("it was tuned with driver 580.65",)) == bool(told)
+    assert (found.reasons[-1:] == ("the entry was tuned with driver 580.65",)) == bool(told)
 
 
 def test_noise_and_the_allowed_slowdown_are_tolerated() -> None:

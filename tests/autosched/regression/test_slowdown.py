@@ -122,12 +122,12 @@ def run(first: Machine, second: Machine, entries: int):
 def test_only_slowdowns_found_by_two_processes_are_reported():
     verdicts, doubt = run(Machine({3: 0.06}), Machine({3: 0.06}, seed=1), 12)
     assert {i: j.verdict for i, j in verdicts.items() if j.verdict is not SpeedChange.SAME} == {3: SpeedChange.SLOWER}
-    assert (verdicts[3].reason, doubt) == ("found in two processes", "")
+    assert (verdicts[3].reason, doubt) == ("confirmed in a second process", "")
 
 
 def test_a_slowdown_that_a_second_process_does_not_confirm_is_cleared():
     verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
-    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second")
+    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second process")
 
 
 def test_no_slowdown_is_confirmed_without_a_second_process():
@@ -155,5 +155,5 @@ def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
 
 @pytest.mark.parametrize("bad", [{"rounds": 7}, {"rounds": 50, "most_rounds": 40}, {"seconds": 0.0}])
 def test_an_effort_that_allows_no_claim_is_rejected(bad):
-    with pytest.raises(ValueError, match=r"the seconds of|must satisfy"):
+    with pytest.raises(ValueError, match=r"rounds|seconds"):
         ComparisonEffort(**bad)

@@ -282,7 +282,7 @@ def test_a_missing_host_compiler_is_reported_with_a_remedy(
     monkeypatch.setattr("autosched.regression.check.check_ready", missing)
     path = str(database(make_trial(schedules[0])))
     assert main(["check", "--db", path, "--static"]) == 2
-    assert "or give --no-emulate" in capsys.readouterr().err
+    assert "or use --no-emulate" in capsys.readouterr().err
     assert main(["check", "--db", path, "--static", "--no-emulate"]) == 0
 
 

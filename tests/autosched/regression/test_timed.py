@@ -217,7 +217,7 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
     report = run(database(new, measured(0, 1)), gpu, options)
     slow, same = report.findings
     assert (slow.verdict, same.verdict, report.status) == (EntryStatus.SLOWER, EntryStatus.SAME, 1)
-    assert "found in two processes" in slow.reason and "before.db (trial 1)" in slow.reason
+    assert "confirmed in a second process" in slow.reason and "before.db (trial 1)" in slow.reason
     assert slow.ratio is not None and slow.ratio.low <= 1.06 <= slow.ratio.high
     assert len(gpu.sessions) == 2
     assert set(gpu.sessions[1].compared) == {PROBLEMS[0].key()}, "only entries found slower are measured again"
@@ -273,7 +273,7 @@ def test_without_a_library_the_control_is_a_copy(run, measured, database, librar
 def test_entries_of_another_device_wait_for_that_device(run, measured, database) -> None:
     report = run(database(dataclasses.replace(measured(), device="a100")), Gpu())
     assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
-    assert "a100, but the GPU of this machine is h200" in report.findings[0].reason
+    assert "a100, but this machine's GPU is h200" in report.findings[0].reason
 
 
 def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> None:

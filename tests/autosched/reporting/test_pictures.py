@@ -69,9 +69,9 @@ class TestBankMap:
     @pytest.mark.parametrize(
         ("text", "shape", "access"),
         [
-            ("pad(8,1)", (16, 32), "8 x 8 elements, 16 bytes a lane"),
-            ("transpose+pad(8,1)", (32, 16), "8 x 8 elements, 16 bytes a lane"),
-            ("xor", (32, 32), "32 x 1 elements, 2 bytes a lane"),
+            ("pad(8,1)", (16, 32), "8 x 8 elements, 16 bytes per lane"),
+            ("transpose+pad(8,1)", (32, 16), "8 x 8 elements, 16 bytes per lane"),
+            ("xor", (32, 32), "32 x 1 elements, 2 bytes per lane"),
         ],
     )
     def test_default_access_follows_the_layout(self, tmp_path, text, shape, access):
@@ -112,7 +112,7 @@ class TestRefusals:
         for size in (0, 3, -2):
             with pytest.raises(ValueError, match=f"element_bytes must be 1, 2, 4, 8 or 16, not {size}"):
                 draw_bank_map(layout, path, size)
-        with pytest.raises(ValueError, match="needs the shape"):
+        with pytest.raises(ValueError, match="shape of the tile"):
             draw_distribution(WgMap((2, 2), (32, 128)), path)
         with pytest.raises(ValueError, match="the layout has rank 3"):
             draw_distribution(EXAMPLE.append((1,), (2,), (1,), (1,), (1,), (0,), (0,)), path)

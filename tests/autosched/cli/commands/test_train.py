@@ -162,7 +162,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         (["--recording", "none", "--out", "m.json"], "none cannot be read"),
         (["--update", "junk", "--out", "m.json"], "the cost model junk cannot be used"),
         (["--update", "none", "--out", "m.json"], "none cannot be read (No such file or directory)"),
-        (["--db", "few.db", "--out", "m.json"], "copy has 4 usable times, and training needs 10"),
+        (["--db", "few.db", "--out", "m.json"], "copy has 4 usable times, but training needs 10"),
         (["--db", "empty.db", "--out", "m.json"], "no measured times to learn from: tune first"),
         (["--db", "best.db", "--out", "m.json", "--seed", "-1"], "--seed must be at least 0"),
     ],
@@ -246,5 +246,6 @@ def test_explain_omits_schedules_of_removed_values(run: Run, tmp_path: Path) -> 
     status, _, err = run("train", "--update", "none.json", "--explain")
     assert status == 2
     assert err == (
-        "autosched: no copy schedule of the model's training data is valid in this version: train the model again\n"
+        "autosched: the model's training data has no copy schedule that is valid in this version: train the model "
+        "again\n"
     )

@@ -1,20 +1,20 @@
-"""Analytic model of a launch's time, computed from its counts and the device's data row.
+"""Analytic model of the time of a kernel launch. Inputs are the launch's cost counts and the device's data.
 
-Times are in SM cycles. A block executes ``iterations`` steps. A step occupies five pipes:
+Times are in SM cycles. A block executes ``iterations`` steps of the main loop. A step keeps five pipes busy:
 
 - math: flops over the rate of the unit;
 - issue: warp instructions over four schedulers;
 - special: warp instructions of special functions, over SPECIAL_RATE lanes a cycle;
 - shared: wavefronts, one per cycle, including spills (local memory uses the same 128-byte-wide L1);
-- load: bytes from L2 over the smaller of the SM's port and its share of the L2 bandwidth; data that L2 reads for
-  another block of the cluster passes through the port alone.
+- load: bytes from L2, divided by the smaller of the bandwidth of the SM's port and the SM's share of the L2 bandwidth.
+Multicast data, which L2 reads for another block of the cluster, only passes through the port.
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit overlaps as well as that of ASYNC_WARPS warps. Cycles are those of ``clock_hz``, at which all units
-except tensor cores reach their peak.
+an asynchronous unit overlaps as well as that of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``. All units except
+tensor cores reach their peak at this clock.
 
-``r`` blocks are resident on an SM (``devices.occupancy``). Each alternates between using the pipes and waiting:
+``r`` blocks are resident on an SM (``devices.occupancy``). Each block alternates between using the pipes and waiting:
 
 - busy: ``b = mix(math, issue, special, shared, load)`` cycles of the pipes for a step of one block;
 - waiting: ``z`` cycles for barriers and loads:
@@ -22,45 +22,51 @@ except tensor cores reach their peak.
   - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands stay in registers.
   - With one stage, a block waits for all of ``latency + load``, as nothing overlaps inside the block.
   - With s stages, s - 1 loads are in flight (Little's law), and only ``(latency + load) / (s - 1) - mix(all but load)``
-    is waiting time, if positive. A load issued after the arithmetic of its step (``loads_last``) has that much less
-    time.
+    is waiting time, if positive. If loads are issued after the arithmetic of a step (``loads_last``), the time of the
+    arithmetic adds to the waiting time.
 
-A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
-bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
-``mix(all but load)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
-its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
+One step of all r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the
+balanced-job bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
+``mix(all but load)`` of a single block. z is raised to at least ``b * (sqrt(r - 1) - 1)``, at which the second bound
+has its minimum. The latency lies between that of L2 and that of DRAM: it grows with the bytes of a step that come from
+DRAM.
 
-An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, and the last ones with fewer neighbours: wave quantisation
-and tail. Clusters whose size does not divide the SMs of a GPC leave SMs idle (``Device.running_sms``). A single block
-with fewer warps than an SM has schedulers leaves schedulers idle. If blocks differ, the ``longest`` bounds the launch.
+An SM processes ``ceil(blocks / SMs)`` blocks, r at a time. The last group may have fewer than r blocks (wave
+quantisation and tail). Clusters whose size does not divide the SMs of a GPC leave SMs idle (``Device.running_sms``). A
+single block with fewer warps than an SM has schedulers leaves schedulers idle. If blocks have different amounts of
+work, the launch takes at least as long as the ``longest`` block.
 
-Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully exposed.
-These costs are added:
+Every group of blocks also takes time to fill its pipelines and to store its tiles. Only the first group's fill is fully
+exposed. Further costs are added:
 
-- ``drains``: the arithmetic stops for a result. Each costs a refill and the waiting time.
-- ``restarts``: loads start again after such a stop. Each costs the first load.
-- ``round_trips``: accesses to L2 that nothing overlaps. Each costs the latency.
-- ``boxes``: a result is stored through shared memory. Each box costs two barriers. If all buffers are in use, a block
-  also waits until a TMA store has read one (STORE_ROUND_TRIP), less the time in which it writes the other buffers.
-- ``alone_bytes``: work of a last block alone, limited by the SM's port or its loads (``alone_trips``).
-- ``staged_bytes``: traffic of a launch before the kernel, at the speed of DRAM.
+- ``drains``: the arithmetic stops until a result has left the registers. Each drain costs a refill and the waiting
+time.
+- ``restarts``: loads start again after a drain. Each restart costs the time of a first load.
+- ``round_trips``: accesses to L2 that do not overlap with other work. Each costs the latency.
+- ``boxes``: results are stored through boxes in shared memory. Each box costs two barriers. If all buffers are in use,
+a block also waits until a TMA store has read a buffer (STORE_ROUND_TRIP), minus the time in which the block writes the
+other buffers.
+- ``alone_bytes``: traffic of a final block that runs alone, limited by the SM's port or by load latencies
+(``alone_trips``).
+- ``staged_bytes``: traffic of a preparing launch before the kernel, at DRAM bandwidth.
 
-If a step multiplies the result of another product (``chained``), its pipes overlap no more than the warps of a
-scheduler do, since each warp waits for its own result. If the first product of a step runs ahead, a warp waits only for
-that part of its math (``exposed_products``). Of the rest of an SM, other instructions hide HIDDEN; one of ``r`` blocks
-has an ``r``-th of that math, and can hide all of it. Warpgroups that share an asynchronous unit reach it together, so
-none of them computes while it multiplies, unless they take turns (``ping_pong``). If the warps that copy a step's tiles
-take longer than its arithmetic (``copying_cycles``), the block waits for the difference.
+In attention, for example, a step multiplies the result of another product (``chained``). Each warp then waits for its
+own result, so pipes overlap only through different warps of a scheduler. If the first product of the next step is
+issued ahead, a warp waits only for a part of its math (``exposed_products``). Other instructions hide up to HIDDEN of
+an SM's remaining math; with ``r`` resident blocks each block has 1/r of that math, so more of it can be hidden.
+Warpgroups that share an asynchronous unit all wait while it multiplies, unless they alternate (``ping_pong``). If the
+warps that copy a step's tiles take longer than the step's arithmetic (``copying_cycles``), the block waits for the
+difference.
 
-DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY``, reduced by two effects: too few bytes in flight
-(by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of
-SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. Nothing overlaps with the start of the
-first blocks and with the stores and round trips of the last ones. Each launch adds a constant.
+DRAM transfers data at ``dram_bandwidth * DRAM_EFFICIENCY``. Two effects reduce this rate: too few bytes in flight (by
+Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of SMs
+and DRAM overlap, but less if they are nearly equal: ``(sm^2 + dram^2)^(1/2)``. The start of the first blocks, and the
+stores and round trips of the last blocks, do not overlap with anything. Each launch adds a constant time.
 
-The time of the SMs grows as the power limit lowers the clock (``power_limit.py``), so near the limit an idle cycle
-costs only two thirds of a cycle.
+If the power limit lowers the clock, the SMs take longer (``power_limit.py``). Idle cycles save power and raise the
+clock, so near the limit an idle cycle costs only two thirds of a cycle.
 
-All terms grow with the counts: more conflicts, bytes, instructions or spills never give a smaller prediction.
+Predictions are monotonic: more bank conflicts, bytes, instructions or spills never give a shorter time.
 
 DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the sum of SM and DRAM time were fitted on recorded Triton matmuls
 (AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and evaluated on the other recordings:
@@ -85,42 +91,46 @@ from search_spaces.hardware.units import unit
 SM_PORT_BYTES = 64.0  # bytes per cycle from L2 to one SM (A100 white paper: 64 bytes/clk/SM)
 L2_LATENCY = 270.0  # cycles, close to published pointer-chase results on Ampere to Hopper (arXiv 2402.13499)
 DRAM_LATENCY = 0.37e-6  # seconds of DRAM latency; pointer chases measure 0.3 us (arXiv 2402.13499)
-MISSED_BYTES = 1024.0  # DRAM bytes per step at which half the steps wait for DRAM: a step waits for its slowest sector
+# DRAM bytes per step at which half of the steps wait for DRAM (a step waits for its slowest sector)
+MISSED_BYTES = 1024.0
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
-DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
-RUN_BYTES = 8.0  # bytes' worth of DRAM time lost per contiguous run: an assumption
-BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
+DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM; 4.3 TB/s on an H200 need 13 KiB in flight on each SM
+RUN_BYTES = 8.0  # DRAM time lost per contiguous run, in bytes that could be transferred in this time: an assumption
+BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per warp of the block
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
-OVERLAP = 16.0  # instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # number of warps whose overlap equals that of an asynchronous unit with one block
+OVERLAP = 16.0  # number of instructions that a warp keeps in flight
+ASYNC_WARPS = 8  # an asynchronous unit overlaps with other pipes as well as this number of warps per block does
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
-CLUSTER_START = 1000.0  # more cycles to launch the blocks of a cluster, which wait for each other at both ends. H100,
+CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wait for each other at start and end. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
-ALTERNATION = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
-# published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
-HIDDEN = 0.41  # share of the time of the last products of an SM that other instructions hide, if first products run
-# ahead. On an H100, running ahead shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv
-# 2407.08608, ablation of "GEMM-softmax pipelining"); the last products take 1.18 ms at the peak rate
-BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
-LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, the kernel alone 0.73
+# cycles in which neither of two alternating warpgroups multiplies, twice per step. Published effect of alternation:
+# attention on 8,192 positions with heads of 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
+ALTERNATION = 420.0
+# fraction of the second products' time on an SM that other instructions hide, if first products are issued ahead. On an
+# H100, this shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv 2407.08608, ablation of
+# "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
+HIDDEN = 0.41
+BOX_BARRIERS = 2  # barriers of a warpgroup per box: one before and one after the box is written
+# H100, 2026-11-27: a launch of a one-block kernel in a graph takes 1.18 us, of which the kernel itself takes 0.73 us
+LAUNCH_SECONDS = 0.45e-6
 _WARPGROUP = 4  # warps
-SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
+SPILL_WAVEFRONTS = 2.0  # a spilled word is written once and read once
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results of the model for n launches, one array [n] per quantity. Cycles are those of one SM.
+    """Results of the model for n launches, one array [n] per quantity. Cycles are SM cycles.
 
     Attributes:
         occupancy: Resident blocks per SM.
-        waves: Blocks over the blocks that run at the same time.
-        math, issue, special, shared, load: Cycles of one block on each pipe.
-        step: Cycles of one step of a full SM.
+        waves: Number of blocks divided by the number of blocks that run at the same time.
+        math, issue, special, shared, load: Cycles for which one block keeps each pipe busy.
+        step: Cycles of one step of all resident blocks of an SM.
         in_flight: Bytes from DRAM that an SM waits for at the same time.
-        slowed: Highest clock over the clock under the power limit.
-        sm_seconds, dram_seconds, seconds: Times of the launch.
+        slowed: Highest clock divided by the clock under the power limit.
+        sm_seconds, dram_seconds, seconds: Time of the SMs, of DRAM, and of the whole launch.
     """
 
     occupancy: IntArray
@@ -144,7 +154,7 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
     Args:
         work: Counts of the launch.
         device: The GPU.
-        registers: Registers per thread, as the compiler reports. None uses the estimate in ``work`` and counts
+        registers: Registers per thread, as the compiler reports. None: use the estimate in ``work``, and count
             registers above the device's limits as spilled.
         spill_bytes: Spill stores plus loads per thread in bytes, as the compiler reports.
 
@@ -156,18 +166,18 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
-    """Return the fraction of the predicted time for which each resource of the device is busy with one launch.
+    """Return the fraction of a launch's predicted time for which each resource of the device is busy.
 
-    DRAM has two entries: moving bytes at its full rate, and waiting due to too few requests in flight or short runs.
+    DRAM has two entries: transfers at the full rate, and waiting because of too few requests in flight or short runs.
 
     Args:
         work: Counts of the launch.
         device: The GPU.
-        registers: As of ``predict``.
-        spill_bytes: As of ``predict``.
+        registers: As for ``predict``.
+        spill_bytes: As for ``predict``.
 
     Returns:
-        Fractions from 0 to 1, by the resource's name.
+        Fractions from 0 to 1, by name of the resource.
 
     Raises:
         ValueError: As of ``predict``.
@@ -177,7 +187,8 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
     moving = (work.dram_bytes + work.staged_bytes) / device.dram_bandwidth
-    blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # times cycles: seconds
+    # converts cycles of one block to seconds of an SM
+    blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
@@ -193,7 +204,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
 def _busy_pipeline(
     works: Sequence[CostCounts], device: Device, registers: int | None, spill_bytes: int
 ) -> dict[str, float]:
-    """Return ``busy`` of several successive launches, as fractions of their total time."""
+    """Return ``busy`` for several successive launches, as fractions of their total time."""
     parts, total = dict[str, float](), 0.0
     for work in works:
         used = None if registers is None else min(registers, int(register_limit(device, np.array([work.threads]))[0]))
@@ -211,16 +222,17 @@ def analyse(
     registers: Sequence[int] | IntArray | None = None,
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
-    """Predict n launches, or pipelines of launches, at once, with the intermediate results.
+    """Predict n launches (or pipelines of launches) at once, and return intermediate results, too.
 
     Args:
         works: Counts of each launch.
         device: The GPU.
-        registers: Registers per thread, [n], the maximum over a pipeline; None for the estimates in ``works``.
-        spill_bytes: Spill stores plus loads per thread in bytes, [n]; None for those that ``registers`` imply.
+        registers: Registers per thread, [n] (maximum over the launches of a pipeline). None: the estimates in
+            ``works``.
+        spill_bytes: Spill stores plus loads per thread in bytes, [n]. None: computed from ``registers``.
 
     Returns:
-        Seconds and the cycles of each pipe, [n]. Cycles of a pipeline are those of its longest launch.
+        Seconds, and the cycles of each pipe, [n]. For a pipeline, the cycles are those of its longest launch.
 
     Raises:
         ValueError: As of ``predict``.
@@ -247,7 +259,7 @@ def _of_launches(
     registers: Sequence[int] | IntArray | None,
     spill_bytes: Sequence[int] | IntArray | None,
 ) -> Analysis:
-    """Return the result of ``analyse`` for single launches."""
+    """Return the result of ``analyse`` for launches that are not pipelines."""
     w = CostColumns.of(works)
     resident, spilled = _residency(w, device, registers, spill_bytes)
     clock = device.clock_hz
@@ -300,8 +312,8 @@ def _of_launches(
 class _BlockCycles:
     """Cycles of one block on each pipe over all its steps, one array [n] each.
 
-    ``latency`` is that of a load, ``barriers`` those of one step, and ``overlapping`` the number of warps per scheduler
-    that overlap.
+    ``latency`` is the latency of a load, ``barriers`` the barrier cycles of one step, and ``overlapping`` the number of
+    warps per scheduler whose work overlaps.
     """
 
     math: FloatArray
@@ -328,7 +340,8 @@ def _residency(
 ) -> tuple[IntArray, FloatArray]:
     """Compute the resident blocks per SM and the spilled bytes per thread.
 
-    Without ``registers`` the estimate is used, and registers above the limit of a launch are spilled.
+    Without ``registers``, the estimate of the counts is used, and registers above the limit of a launch count as
+    spilled.
     """
     spilled = np.zeros(len(w.blocks)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
     if not (np.isfinite(spilled) & (spilled >= 0)).all():
@@ -357,9 +370,9 @@ def _pipe_cycles(
     port: FloatArray,
     resident: IntArray,
 ) -> dict[str, FloatArray]:
-    """Compute the cycles of one block on each pipe: counts over rates, including spilled words."""
-    # A warp uses one scheduler and the tensor core next to it. H100, 2026-11-27: 2048^3 with two-warp blocks, one per
-    # SM, takes twice as long as with all four schedulers in use.
+    """Compute the cycles for which one block keeps each pipe busy: counts divided by rates. Includes spilled words."""
+    # Each warp uses only one scheduler, and the tensor core of that scheduler. H100, 2026-11-27: a matmul of 2048^3
+    # with one two-warp block per SM takes twice as long as with all four schedulers in use.
     idle = np.maximum(device.schedulers_per_sm / (resident * _warps(w, device)), 1.0)
     spill_words = spilled / 4.0 * _warps(w, device) * w.iterations  # warp accesses of one block
     return {
@@ -372,7 +385,7 @@ def _pipe_cycles(
 
 
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
-    """Compute the stall cycles of a step's barriers and of the pipes that refill after them."""
+    """Compute the cycles per step that a block waits at barriers and until the pipes are busy again after them."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
     cycles = w.ping_pong * 2.0 * ALTERNATION
     stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + cycles
@@ -382,16 +395,16 @@ def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
 def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> FloatArray:
     """Compute the cycles in which ``together`` blocks on an SM each make one step.
 
-    It is the larger of the asymptotic bound ``r * b`` and the balanced-job bound
-    ``z + b1 + (r - 1) * b * b / (b + z)``.
+    The result is the larger of two bounds, with the symbols of the module's description: the asymptotic bound ``r *
+    b``, and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``.
     """
     n = w.iterations
     pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
     alone = _mix(pipes[:-1], block.overlapping)
-    # In a chain of products each warp waits for its own result; only the other warps of a scheduler overlap with it.
-    # Warpgroups without turns reach their products together: then all of them multiply, or none does. H100,
-    # 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take 22.
+    # In a chain of products each warp waits for its own result, and only the other warps of its scheduler overlap with
+    # this. Warpgroups that do not alternate reach their products at the same time: all of them multiply, or none does.
+    # H100, 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take 22.
     own = np.maximum(np.floor(block.warps_of_scheduler), 1.0)
     hidden = (1.0 - w.exposed_products) * pipes[0] * np.minimum(HIDDEN * together, 1.0)
     exposed = pipes[0] - hidden
@@ -405,7 +418,7 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
-    # the balanced-job bound would fall with more waiting for z below its minimum, so z is at least there
+    # raise z (``wait``) to the minimum of the balanced-job bound: for smaller z the bound would fall as z grows
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
     queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
     longest: FloatArray = np.maximum(together * busy, queued)
@@ -421,9 +434,9 @@ def _sm_cycles(
     full_step: FloatArray,
     store: FloatArray,
 ) -> FloatArray:
-    """Compute the cycles of an SM for ``per_sm`` blocks, ``resident`` at a time and the rest with fewer neighbours.
+    """Compute the cycles of an SM for ``per_sm`` blocks, ``resident`` at a time; the last group may be smaller.
 
-    Every group of blocks fills its pipeline, stores its tiles (``store`` cycles each) and drains.
+    Every group of blocks fills its pipelines, stores its tiles (``store`` cycles each) and drains.
     """
     full, rest = per_sm // resident, per_sm % resident
     first_load = np.where(w.stages == 1, 0.0, block.latency + block.load / w.iterations)
@@ -439,29 +452,29 @@ def _sm_cycles(
 
 
 def _start_cycles(w: CostColumns) -> FloatArray:
-    """Compute the cycles until a block has started; the blocks of a cluster also wait for each other."""
+    """Compute the cycles until a block has started. The blocks of a cluster also wait for each other."""
     started: FloatArray = BLOCK_START + np.where(w.cluster > 1, CLUSTER_START, 0.0)
     return started
 
 
 def _end_cycles(w: CostColumns, block: _BlockCycles) -> FloatArray:
-    """Compute the cycles at both ends of a launch in which no loads of other blocks are in flight.
+    """Compute the cycles at the start and end of a launch that do not overlap with loads of other blocks.
 
-    The first blocks start, and the last ones store their results, which includes the round trips of a split.
+    These are the start of the first blocks, and the stores of the last blocks, including the round trips of split-K.
     """
     ends: FloatArray = _start_cycles(w) + w.round_trips * block.latency + w.store_bytes / SM_PORT_BYTES
     return ends
 
 
 def _overlapped(sm_seconds: FloatArray, dram_seconds: FloatArray, ends: FloatArray) -> FloatArray:
-    """Combine the times of SMs and DRAM, which overlap except during ``ends``, a part of ``sm_seconds``."""
+    """Combine the times of SMs and DRAM. They overlap except during ``ends``, which is a part of ``sm_seconds``."""
     ends = np.minimum(ends, sm_seconds)
     seconds: FloatArray = np.hypot(sm_seconds - ends, dram_seconds) + ends
     return seconds
 
 
 def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> FloatArray:
-    """Compute the DRAM time, which grows with few bytes ``in_flight`` on all SMs and with short runs."""
+    """Compute the DRAM time. It is longer if SMs have few bytes ``in_flight``, and if contiguous runs are short."""
     scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
     served = (
         device.dram_bandwidth * DRAM_EFFICIENCY / np.sqrt(1.0 + scarce**2) * w.run_bytes / (w.run_bytes + RUN_BYTES)
@@ -471,12 +484,12 @@ def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> Floa
 
 
 def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
-    """Return the cycles that the boxes of one result wait for barriers and for each other's stores.
+    """Return the cycles that a block waits while it stores one result: for barriers, and for free box buffers.
 
     Args:
         work: Counts of the launch.
         device: The GPU.
-        round_trip: Cycles of a store's round trip.
+        round_trip: Cycles until a TMA store has read its box.
     """
     return float(_waited_for_boxes(CostColumns.of([work]), device, round_trip)[0])
 
@@ -484,13 +497,13 @@ def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE
 def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> FloatArray:
     barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
     written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
-    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # number of waits for a free buffer
+    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # number of times that all buffers are in use
     waited: FloatArray = w.boxes * barriers + full * np.maximum(round_trip - (w.box_buffers - 1) * written, 0.0)
     return waited
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return the fraction of the tensor cores' peak rate that a unit reaches, for the power limit."""
+    """Return the fraction of the tensor cores' peak rate that each launch's unit reaches; used for the power limit."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
@@ -501,7 +514,7 @@ def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return the flops of an SM per cycle of ``clock_hz``. Tensor cores reach their peak at another clock."""
+    """Return each unit's flops per SM and cycle of ``clock_hz``, also for units that have another clock."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     rates = {
         (name, operand): unit(name).flops_per_cycle(device, operand) * unit(name).clock_hz(device) / device.clock_hz
@@ -511,7 +524,7 @@ def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _mix(pipes: FloatArray, warps_per_scheduler: FloatArray) -> FloatArray:
-    """Combine the cycles of pipes [p, n], which overlap better the more warps there are."""
+    """Combine the cycles of pipes [p, n]. More warps per scheduler overlap the pipes better."""
     exposed = 1.0 / (1.0 + OVERLAP * warps_per_scheduler)
     mixed: FloatArray = (1.0 - exposed) * pipes.max(axis=0) + exposed * pipes.sum(axis=0)
     return mixed

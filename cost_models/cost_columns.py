@@ -1,4 +1,4 @@
-"""Counts of n launches as columns: one array per count."""
+"""Cost counts of n launches, as one array per count."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _AT_LEAST_ONE = (
 
 @dataclass(frozen=True)
 class CostColumns:
-    """Fields of n ``CostCounts``, each as an array [n]. ``asynchronous``: whether the unit is asynchronous."""
+    """Fields of n ``CostCounts``, each as an array [n]. ``asynchronous`` is True if the unit is asynchronous."""
 
     blocks: IntArray
     threads: IntArray
@@ -88,7 +88,7 @@ class CostColumns:
 
     @classmethod
     def of(cls, works: Sequence[CostCounts]) -> Self:
-        """Convert counts to columns.
+        """Convert a sequence of counts to columns.
 
         Raises:
             ValueError: A count is negative, NaN, infinite or below its minimum.
@@ -97,11 +97,11 @@ class CostColumns:
             name: np.array([getattr(work, name) for work in works], dtype=np.float64) for name in (*_WHOLE, *_REAL)
         }
         if not all((np.isfinite(column) & (column >= 0)).all() for column in numbers.values()):
-            raise ValueError("every count of a CostCounts must be finite and not negative")
+            raise ValueError("invalid CostCounts: every count must be finite and not negative")
         if any((numbers[name] < 1).any() for name in _AT_LEAST_ONE):
             raise ValueError(
-                "a CostCounts needs at least one block, thread, iteration, stage, block of a cluster, launch, "
-                "byte of a run, box and buffer"
+                "invalid CostCounts: the numbers of blocks, threads, iterations, stages, blocks per cluster, "
+                "launches, bytes per run, boxes and buffers must be at least 1"
             )
         columns: dict[str, Any] = numbers | {name: numbers[name].astype(np.int64) for name in _WHOLE}
         return cls(

@@ -1,10 +1,11 @@
-"""Distances and covariances of schedules given by coordinates, for the Gaussian process.
+"""Distances and covariances of schedules, as points with one coordinate per parameter, for the Gaussian process.
 
-Coordinates are columns, one row per parameter: ordinal parameters have coordinates from 0 to 1, categorical ones whole
-numbers. Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``, and a missing value is 1 +
-STEP from any other. So even neighbouring values are at least STEP apart, and all categories are equally far apart.
-Every parameter has a length scale. The covariance is Matern 5/2 of the root of the sum of (distance / length scale)^2
-(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
+Arrays have one column per schedule and one row per parameter. Ordinal parameters have coordinates from 0 to 1,
+categorical parameters whole numbers. Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``.
+A missing value has the distance 1 + STEP to every other value. So even neighbouring values are at least STEP apart, and
+all categories are equally far apart. Every parameter has a length scale. The covariance is a Matern 5/2 function of the
+square root of the sum of all (distance / length scale)^2 (Rasmussen and Williams, Gaussian Processes for Machine
+Learning, 2006, chapter 4).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy.typing as npt
 Columns = npt.NDArray[np.float32]
 
 STEP = 0.2
-_MISSING = -8.0  # coordinate of a missing value; its distance from every other coordinate exceeds 1
-_COMBINATIONS = 256  # maximum combinations of a group of parameters, so that their table stays in the cache
-_BLOCK = 16  # rows of a covariance computed at a time, for the same reason
+_MISSING = -8.0  # coordinate of a missing value, which differs from every other coordinate by more than 1
+# maximum number of combinations in a group of parameters, so that the group's table fits in the CPU cache
+_COMBINATIONS = 256
+_BLOCK = 16  # rows of a covariance that are computed at a time, so that they fit in the cache
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Hyperparameters:
 
     Attributes:
         lengths: Length scale of each parameter, [d].
-        variance: Variance of the function.
-        noise: Variance of the noise.
+        variance: Prior variance of the function.
+        noise: Variance of the measurement noise.
         offset: Prior variance of the mean; 0 if the mean is known.
     """
 
@@ -46,27 +48,27 @@ class Hyperparameters:
 
 
 def coordinates(X: npt.ArrayLike) -> Columns:
-    """Convert rows [n, d], NaN for a missing coordinate, to columns float32 [d, n].
+    """Convert rows [n, d] to columns float32 [d, n]. NaN is a missing coordinate.
 
     Raises:
         ValueError: A value is infinite, or the array is not two-dimensional.
     """
     matrix = np.asarray(X, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(f"rows must be a table of rows and columns, not of shape {matrix.shape}")
+        raise ValueError(f"rows must be a two-dimensional array, not of shape {matrix.shape}")
     if np.isinf(matrix).any():
         raise ValueError("coordinates must be finite, or NaN where they are missing")
     return np.ascontiguousarray(np.where(np.isnan(matrix), np.float32(_MISSING), matrix).T)
 
 
 def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
-    """Yield for each parameter the squared distances between the columns of ``a`` [d, n] and ``b`` [d, m], [n, m]."""
+    """Yield, for each parameter, the squared distances [n, m] between the columns of ``a`` [d, n] and ``b`` [d, m]."""
     for left, right in zip(a, b, strict=True):
         yield _squared(np.abs(left[:, None] - right[None, :]))
 
 
 def _squared(apart: Columns) -> Columns:
-    """Compute in place the squared distances of values whose coordinates differ by ``apart``."""
+    """Convert differences of coordinates ``apart`` in place to squared distances."""
     differs = apart > 0
     np.minimum(apart, 1, out=apart)
     apart += np.float32(STEP) * differs
@@ -75,14 +77,14 @@ def _squared(apart: Columns) -> Columns:
 
 
 def covariance(a: Columns, b: Columns, hyperparameters: Hyperparameters) -> Columns:
-    """Return the covariance of the values at the columns of ``a`` [d, n] and ``b`` [d, m], without noise, [n, m]."""
+    """Return the covariances [n, m] of noise-free values at the columns of ``a`` [d, n] and ``b`` [d, m]."""
     return _matern(_scaled_squares(a, b, hyperparameters.lengths), hyperparameters.variance, hyperparameters.offset)
 
 
 class Grid:
-    """Fixed points [d, m] for which ``covariance`` is fast if parameters have few values.
+    """Fixed points [d, m] with a fast ``covariance``, if parameters have few different values.
 
-    The distances of a group of parameters are computed once per occurring combination and then looked up.
+    The distances of a group of parameters are computed once for each combination that occurs, and then looked up.
     """
 
     def __init__(self, positions: Columns) -> None:
@@ -104,7 +106,7 @@ class Grid:
         self._groups.append((group, np.ascontiguousarray(positions[group][:, first]), codes))
 
     def covariance(self, columns: Columns, hyperparameters: Hyperparameters) -> Columns:
-        """Return the covariance of the values at ``columns`` [d, n] and at the fixed points, [n, m]."""
+        """Return the covariances [n, m] of the function values at ``columns`` [d, n] and at the fixed points."""
         tables = [
             (_scaled_squares(columns[group], combinations, [hyperparameters.lengths[i] for i in group]), codes)
             for group, combinations, codes in self._groups
@@ -119,7 +121,7 @@ class Grid:
 
 def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[float]) -> Columns:
     """Return 5 times the squared distances in units of the length scales, [n, m]."""
-    if a.shape[1] == 1:  # all parameters at once
+    if a.shape[1] == 1:  # few columns: compute all parameters at once
         scales = np.array([5.0 / length**2 for length in lengths], dtype=np.float32)
         one: Columns = scales[None, :] @ _squared(np.abs(b - a))
         return one
@@ -131,7 +133,7 @@ def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[fl
 
 
 def _matern(squares: Columns, variance: float, offset: float) -> Columns:
-    """Compute in place Matern 5/2 of 5 times the squared distance, plus a constant."""
+    """Compute in place covariances (Matern 5/2 plus ``offset``) from 5 times the squared distances."""
     r = np.sqrt(squares)
     squares /= 3
     squares += r

@@ -1,7 +1,7 @@
 """Estimated times of schedules before any of them is compiled or measured.
 
-``Estimates`` is the interface between models and searches: samplers, the default choice and NVIDIA's heuristics read
-times from it without knowing the model.
+``Estimates`` is the interface between models and searches: samplers, ``default_choice`` and NVIDIA's heuristics obtain
+estimated times through this class, independently of the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
-REMEMBERED = 1 << 16  # maximum schedules; a row of features has some 400 bytes
+REMEMBERED = 1 << 16  # maximum number of cached schedules; a row of features takes some 400 bytes
 
 LogSeconds = Callable[[Sequence[Schedule]], FloatArray]
 Features = Callable[[Sequence[Schedule]], Matrix]
@@ -31,17 +31,17 @@ def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules
     """Estimate schedules by the analytic model.
 
     Args:
-        problem: The problem that is computed.
+        problem: Problem to compute.
         templates: Kernel templates of the schedules, each with cost counts.
         device: GPU of the times.
         schedules: Schedules of the templates' spaces.
 
     Returns:
-        The logarithm of each schedule's time in seconds, [n]; infinite for one that does not fit on the device.
+        The logarithm of each schedule's time in seconds, [n]; infinite if a schedule does not fit on the device.
     """
     try:
         return model_log_seconds(templates, problem, schedules, device)
-    except ValueError:  # at least one does not fit: find out which
+    except ValueError:  # at least one schedule does not fit: find out which
         if len(schedules) == 1:
             return np.array([math.inf])
         half = len(schedules) // 2
@@ -53,14 +53,14 @@ class Estimates:
     """Features and estimated times of schedules. Results are cached.
 
     Args:
-        encode: Computes one row of features per schedule, float32 [n, d]; NaN if a schedule does not have the feature.
-        predict: Computes the logarithm of seconds of each schedule, [n]; infinite for an expected failure. Default: no
-            model estimates times.
-        most: Maximum number of cached schedules; the cache is emptied when it would exceed it.
+        encode: Function that computes one row of features per schedule, float32 [n, d]. NaN is a missing feature.
+        predict: Function that computes the logarithm of each schedule's seconds, [n]; infinite for an expected failure.
+            Default: no times are estimated.
+        most: Maximum number of cached schedules. The cache is emptied if more schedules would be added.
 
     Attributes:
         has_times: True if a model estimates times.
-        known: Estimated log seconds of every cached schedule, in the order of the requests.
+        known: Estimated log seconds of every cached schedule, in the order of requests.
     """
 
     def __init__(self, encode: Features, predict: LogSeconds | None = None, *, most: float = REMEMBERED) -> None:
@@ -73,7 +73,7 @@ class Estimates:
 
     @classmethod
     def encoded(cls, space: SearchSpace) -> Self:
-        """Return estimates without times, whose features are the encoding of ``space``."""
+        """Return estimates without times. The features are the encoding of schedules in ``space``."""
         return cls(space.encode)
 
     @property
@@ -82,7 +82,7 @@ class Estimates:
         return self._known
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:
-        """Return one row per schedule for a learned model, float32 [n, d]."""
+        """Return the features of each schedule for a learned model, float32 [n, d]."""
         missing = self._missing(schedules, self._rows)
         if missing or not schedules:
             rows = self._encode(missing)
@@ -107,7 +107,7 @@ class Estimates:
     def _missing(
         self, schedules: Sequence[Schedule], memory: dict[Schedule, float] | dict[Schedule, Matrix]
     ) -> list[Schedule]:
-        """Return the schedules that are not in ``memory``. It is emptied first if it would grow too large."""
+        """Return the schedules that are not in ``memory``. Empties ``memory`` first if it would grow too large."""
         missing = [schedule for schedule in dict.fromkeys(schedules) if schedule not in memory]
         if len(memory) + len(missing) <= self._most:
             return missing
@@ -116,10 +116,10 @@ class Estimates:
 
 
 class AnalyticEstimates(Estimates):
-    """Features as in ``features.py``, and times of the analytic model, which are one of the features.
+    """Features as in ``features.py``, and times by the analytic model. The times are also one of the features.
 
     Args:
-        problem: The problem that is computed.
+        problem: Problem to compute.
         templates: Kernel templates of the schedules, each with cost counts.
         device: GPU of the times.
     """
@@ -128,7 +128,7 @@ class AnalyticEstimates(Estimates):
         self._names = features(templates, problem, (), device).names
 
         def rows(schedules: Sequence[Schedule]) -> Matrix:
-            """Return zeros for a schedule that does not fit on the device."""
+            """Return one row of features per schedule; zeros for a schedule that does not fit on the device."""
             rows_ = np.zeros((len(schedules), len(self._names)), dtype=np.float32)
             fits = np.isfinite(self.log_seconds(schedules))
             if fits.any():
@@ -139,14 +139,14 @@ class AnalyticEstimates(Estimates):
         super().__init__(rows, lambda schedules: estimate(problem, templates, device, schedules))
 
     def table(self, schedules: Sequence[Schedule]) -> FeatureTable:
-        """Return the features of schedules that fit on the device, with their names."""
+        """Return the features, with their names, of schedules that all fit on the device."""
         return FeatureTable(self._names, self.features(schedules))
 
     def corrected(self, predict: Callable[[FeatureTable], FloatArray]) -> Estimates:
-        """Return the same features with times of another model.
+        """Return estimates with the same features, and with times by another model.
 
         Args:
-            predict: Computes log seconds from the features of schedules that fit on the device, [n].
+            predict: Function that computes log seconds [n] from the features of schedules that fit on the device.
         """
 
         def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
@@ -159,10 +159,10 @@ class AnalyticEstimates(Estimates):
 
 
 def estimates_of(task: SearchTask) -> Estimates:
-    """Return the estimates for a search before its first trial.
+    """Return the estimates that a search has before its first trial.
 
     Returns:
-        Times of the analytic model if every template has cost counts, else the encoding of the space alone.
+        Estimates by the analytic model if every template has cost counts; otherwise estimates without times.
     """
     if all(template.counts is not None for template in task.templates):
         return AnalyticEstimates(task.problem, task.templates, task.device)

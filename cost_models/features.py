@@ -1,17 +1,19 @@
-"""Features of a schedule for a learned model: named columns, computed in the same way for training and prediction.
+"""Features of schedules for learned models, as named columns. Training and prediction compute them in the same way.
 
-The prefix of a name gives its group:
+The prefix of a column's name is its group:
 
-- ``problem.``: its sizes (log2), and one column per value of its text fields, such as ``problem.epilogue=bias``;
-- ``device.``, ``work.``, ``model.``: the lists ``DEVICE``, ``WORK`` and ``MODEL`` below, each feature with its meaning;
+- ``problem.``: the problem's sizes (log2), and one column per value of its text fields, such as
+``problem.epilogue=bias``;
+- ``device.``, ``work.``, ``model.``: features of the device, the work and the analytic model, with their meaning in the
+lists ``DEVICE``, ``WORK`` and ``MODEL``;
 - ``schedule.TEMPLATE.``: every parameter, encoded by ``Parameter.encode``: ordinal integers as log2(1 + value),
-  categorical ones as a column per value;
-- ``attribute.TEMPLATE.``: the derived columns of that template's space, as sign(x) * log2(1 + abs(x)).
+categorical parameters as one column per value;
+- ``attribute.TEMPLATE.``: the numeric attributes of that template's space, as sign(x) * log2(1 + abs(x)).
 
-The last two are NaN (missing) in rows of other templates. A column with ``=`` in its name is an indicator: 1 for this
-value, else 0. Tables of different problems of one operator can be joined (``align``), because a missing indicator
-column equals one with zeros only. Change FEATURE_VERSION with every change to names or meanings: models of other
-versions are rejected.
+Columns ``schedule.`` and ``attribute.`` are NaN (missing) in rows of other templates. A column with ``=`` in its name
+is an indicator: 1 for this value, else 0. Tables of different problems of an operator can be joined (``align``),
+because a missing indicator column is equivalent to a column of zeros. Change FEATURE_VERSION with every change to names
+or meanings, so that models of other versions are rejected.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ FEATURE_VERSION = 3
 
 
 class FeatureMismatch(ValueError):
-    """Tables, or a table and a model, have features of different operators. The message lists the differences."""
+    """Two tables, or a table and a model, have features of different operators. The message lists the differences."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class FeatureTable:
     """Features ``values``, float32 [n, d], with a name for each of the d columns.
 
     Raises:
-        ValueError: Names do not match the columns, or a value outside a template's columns is NaN or infinite.
+        ValueError: Names do not match the columns, or a column that does not belong to a template has NaN or infinite
+            values.
     """
 
     names: tuple[str, ...]
@@ -57,7 +60,7 @@ class FeatureTable:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape[1] != len(self.names):
-            raise ValueError(f"{len(self.names)} names do not fit features of shape {self.values.shape}")
+            raise ValueError(f"{len(self.names)} names do not match features of shape {self.values.shape}")
         if len(set(self.names)) != len(self.names):
             raise ValueError("two features have the same name")
         missing = np.isnan(self.values) & np.array(
@@ -83,14 +86,14 @@ class FeatureTable:
 
 
 def _template_of(name: str) -> str | None:
-    """Return the template that a column belongs to."""
+    """Return the name of the template that a column belongs to; None for columns of the whole problem."""
     group, _, rest = name.partition(".")
     return rest.partition(".")[0] if group in ("schedule", "attribute") else None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """n schedules of one problem on one device, with the inputs of all features."""
+    """n schedules of one problem on one device, with the data that features are computed from."""
 
     problem: Problem
     device: Device
@@ -98,16 +101,16 @@ class Batch:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """Analysis of the time model of the batch."""
+        """The analytic model's results for the batch."""
         return analyse(self.works, self.device)
 
     def column(self, field: str) -> FloatArray:
-        """Return one field of every CostCounts, [n]."""
+        """Return one field of the cost counts of every schedule, [n]."""
         return np.array([getattr(w, field) for w in self.works], dtype=np.float64)
 
     @cached_property
     def roofline(self) -> FloatArray:
-        """Minimum time of this problem in seconds with each row's unit, by arithmetic or DRAM, [n]."""
+        """Roofline time of the problem in seconds, [n], with each schedule's arithmetic unit."""
         device, rates = self.device, {(w.unit, w.operand_dtype): 0.0 for w in self.works}
         for name, operand in rates:
             row = unit(name)
@@ -118,7 +121,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Feature:
-    """One column. ``of`` returns its values [n], or one number if they are the same for the whole batch."""
+    """Definition of one column. ``of`` computes its values [n], or one number if the whole batch has the same value."""
 
     name: str
     doc: str
@@ -131,7 +134,7 @@ def _log(values: FloatArray | float) -> FloatArray:
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Return log2 of the ratio of two costs, 0 if both are 0."""
+    """Return log2 of the ratio of two costs; 0 if both costs are 0."""
     return _log(numerator) - _log(denominator)
 
 
@@ -269,7 +272,7 @@ def meaning(name: str) -> str:
 
 
 def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device) -> FeatureTable:
-    """Compute the features of n schedules.
+    """Compute the features of n schedules, as one row per schedule.
 
     Args:
         templates: Templates of the schedules, each with cost counts.
@@ -278,11 +281,11 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
         device: The GPU.
 
     Returns:
-        A row for each schedule.
+        A table with one row for each schedule.
 
     Raises:
-        ValueError: A schedule's template is missing or has no cost counts, its parameters are not those of the
-            problem's space, or it does not fit on the device.
+        ValueError: A schedule does not fit on the device, has other parameters than the problem's space, or has a
+            template that is missing in ``templates`` or without cost counts.
     """
     names: list[str] = []
     parts: list[Matrix] = []
@@ -311,7 +314,7 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
 def model_log_seconds(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> FloatArray:
-    """Return only the feature ``model.seconds`` as a natural logarithm, [n], at some 10,000 schedules per second.
+    """Return only the feature ``model.seconds``, as a natural logarithm, [n]. Handles some 10,000 schedules per second.
 
     Raises:
         ValueError: For the same reasons as ``features``.
@@ -325,7 +328,7 @@ def model_log_seconds(
 def _batch(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> tuple[Batch, dict[str, dict[int, Config]]]:
-    """Return the counts of all schedules, and for each template the configs of its schedules with their positions."""
+    """Return the counts of all schedules, and for each template the positions and configs of its schedules."""
     rows: dict[str, list[int]] = {template.name: [] for template in templates}
     for i, schedule in enumerate(schedules):
         rows[templates.of(schedule).name].append(i)
@@ -335,7 +338,9 @@ def _batch(
         here, counts = rows[template.name], template.counts
         if counts is None:
             if here:
-                raise ValueError(f"the kernel template {template.name} has no cost counts: measure it")
+                raise ValueError(
+                    f"the kernel template {template.name} has no cost counts, so times cannot be estimated: measure it"
+                )
             continue
         own = template.space(problem, device).configs([schedules[i] for i in here]) if here else ()
         configs[template.name] = dict(zip(here, own, strict=True))
@@ -347,7 +352,7 @@ def _batch(
 def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
     """Return the fields of a problem as columns.
 
-    Integers become log2(1 + value), strings and booleans a column named after the value.
+    Integers become log2(1 + value). Strings and booleans become an indicator column named after the value.
     """
     names: list[str] = []
     values: list[float] = []
@@ -362,7 +367,7 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
 
 
 def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) -> tuple[list[str], Matrix]:
-    """Return the encoded parameters, then the attributes of the space."""
+    """Return columns for the encoded parameters and for the attributes of each template's space."""
     following = (*(a.name for a in space.attributes), *space.constants)
     names = [f"schedule.{template}.{name}" for name in space.encoded_names]
     names += [f"attribute.{template}.{name}" for name in following]
@@ -373,14 +378,14 @@ def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) ->
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """Return the names of all tables, starting with those of the first.
+    """Return the column names that occur in any table, starting with those of the first table.
 
     Raises:
         FeatureMismatch: A table lacks a required column (see ``align``).
         ValueError: There are no tables.
     """
     if not tables:
-        raise ValueError("there are no features to join")
+        raise ValueError("no feature tables to join: pass at least one")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
     for table in tables:
         _require(names, table.names)
@@ -388,13 +393,13 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
 
 
 def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
-    """Return the columns ``names`` of a table, float32 [n, len(names)], in that order.
+    """Return a table's columns with these names, float32 [n, len(names)], in the order of ``names``.
 
-    A missing indicator column becomes zeros, and an extra one is dropped, since no row of the other table has that
-    value. Columns of a template that only one table has are added as NaN, or dropped.
+    A missing indicator column becomes zeros, since no row of the table has that value. A missing column of a template
+    becomes NaN. Superfluous indicator columns and columns of templates are dropped.
 
     Raises:
-        FeatureMismatch: Any other column is in only one of the two.
+        FeatureMismatch: Any other column of the table is not in ``names``, or vice versa.
     """
     here = {name: i for i, name in enumerate(table.names)}
     _require(names, table.names)
@@ -416,4 +421,6 @@ def _require(one: Sequence[str], other: Sequence[str]) -> None:
         strange |= {name for name in these - those if "=" not in name and _template_of(name) in templates}
     if strange:
         shown = ", ".join(sorted(strange)[:3]) + (f" and {len(strange) - 3} more" if len(strange) > 3 else "")
-        raise FeatureMismatch(f"features differ ({shown}): a model serves problems of the operator it was trained on")
+        raise FeatureMismatch(
+            f"features differ ({shown}): use a model only for problems of the operator that it was trained on"
+        )

@@ -1,10 +1,10 @@
-"""Gaussian process over schedules, the surrogate model for up to some hundred measurements.
+"""Gaussian process over schedules: the surrogate model of a search with up to some hundred measurements.
 
 Coordinates are those of ``cost_models/covariance.py``, NaN for a parameter that a schedule does not have. The formulas
 are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
-Length scales, variance and noise are maximum a posteriori estimates, with a prior for a few dozen rows. Without a
-prior, maximum likelihood would treat parameters that have not been varied yet as irrelevant.
+Length scales, variance and noise are maximum a posteriori estimates. Their prior suits a few dozen rows. Maximum
+likelihood without a prior would treat parameters that have not been varied yet as irrelevant.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import scipy
 from cost_models.covariance import Grid, Hyperparameters, covariance, squared_distances
 from search_spaces.arrays import FloatArray, IntArray
 
-JITTER = 1e-8  # added to the noise, against rounding errors
-_BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # bounds of the logarithms
+JITTER = 1e-8  # added to the noise variance, to keep matrices positive definite despite rounding errors
+# bounds of the hyperparameters' logarithms
+_BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictive mean and standard deviation of the value of each row, [n], without measurement noise."""
+    """Predicted mean and standard deviation of the function value of each row, [n], without measurement noise."""
 
     mean: FloatArray
     deviation: FloatArray
@@ -36,13 +37,15 @@ class GaussianProcessSettings:
     """Priors of the hyperparameters, and settings of their fit.
 
     Attributes:
-        length, variance, noise: Normal prior of the logarithm of each: (mean, standard deviation).
-        offset: Prior variance of the mean, not fitted. Use it if rows were not chosen at random, so that their mean
-            differs from that of other rows.
+        length, variance, noise: Normal prior of the logarithm of a length scale, the variance and the noise, each as
+            (mean, standard deviation).
+        offset: Prior variance of the mean; not fitted. Use a positive value if rows were not chosen at random, so that
+            their mean differs from the mean of all schedules.
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
         iterations: Maximum iterations of each run.
-        refit_iterations: Maximum iterations of a run that starts from the hyperparameters of fewer values.
-        most_rows: Maximum rows for the fit: the best half of them, and others evenly from the rest.
+        refit_iterations: Maximum iterations of a run that starts from the hyperparameters of an earlier fit.
+        most_rows: Maximum number of rows for the fit. If there are more, half of this number are the best rows, and the
+            other half is spread evenly over the remaining rows.
         seed: Random seed of the starting points.
     """
 
@@ -62,21 +65,21 @@ class GaussianProcessSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def mode(self, d: int) -> Hyperparameters:
-        """Return the mode of the prior for ``d`` coordinates."""
+        """Return the most probable hyperparameters of the prior, for ``d`` coordinates."""
         lengths = (math.exp(self.length[0]),) * d
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Shift and scale of values to mean 0 and standard deviation 1."""
+    """Shift and factor that bring values to mean 0 and standard deviation 1."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, values: FloatArray) -> Scale:
-        """Return the scale of ``values``; constant ones are only shifted."""
+        """Return the scale of ``values``. Constant values are only shifted."""
         return cls(float(values.mean()), float(values.std()) or 1.0)
 
     def down(self, values: FloatArray) -> FloatArray:
@@ -89,9 +92,10 @@ class Scale:
 class Trend:
     """Prior mean that is linear in estimates from another model, such as the time model.
 
-    The estimates ``observed`` [count] and those at the ``points`` are scaled so that the observed ones have mean 0 and
-    standard deviation 1. The slope of the trend is learned from the values. Its prior is ``slope`` with standard
-    deviation ``deviation``. Misleading estimates get a slope near 0.
+    ``observed`` [count] are the estimates at the observations, and ``points`` the estimates at the pool's points. Both
+    are scaled so that ``observed`` has mean 0 and standard deviation 1. The slope of the trend is learned from the
+    observed values. Its prior has the mean ``slope`` and the standard deviation ``deviation``. Misleading estimates get
+    a slope near 0.
     """
 
     observed: FloatArray
@@ -101,11 +105,12 @@ class Trend:
 
 
 class IncrementalPosterior:
-    """Posterior at fixed points of a pool, updated incrementally: each observation costs O(points x n).
+    """Posterior at the points of a fixed pool. Adding an observation to n observations costs O(points x n).
 
-    The posterior deviation depends only on the observed points, not on their values. So a pending trial is added
-    immediately, and its value is imputed with the posterior mean until it is known (kriging believer). Memory is 4
-    bytes per point and observation. A ``grid`` of the same points makes it faster, but then points cannot be replaced.
+    The posterior deviation depends only on which points were observed, not on the observed values. So a pending trial
+    is added immediately. Its value is imputed with the posterior mean until the value is known (kriging believer).
+    Memory is 4 bytes per point and observation. Passing a ``grid`` of the same points makes observations faster until
+    ``replace`` is called.
     """
 
     def __init__(self, points: npt.NDArray[np.float32], parameters: Hyperparameters, grid: Grid | None = None) -> None:
@@ -126,22 +131,22 @@ class IncrementalPosterior:
 
     @property
     def variance(self) -> FloatArray:
-        """Posterior variance at every point without a trend; it does not depend on the values."""
+        """Posterior variance at every point, without a trend. It does not depend on the observed values."""
         variance: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
         return variance
 
     @property
     def points(self) -> npt.NDArray[np.float32]:
-        """Coordinates of the positions, float32 [d, n]."""
+        """Coordinates of the pool's points, float32 [d, n]."""
         return self._points
 
     @property
     def solved(self) -> npt.NDArray[np.float32]:
-        """Inverse of the lower Cholesky factor of the observations, times their covariance with every point."""
+        """Inverse Cholesky factor of the observations, times the covariance of observations and points."""
         return self._solved[: self._n]
 
     def observe(self, columns: npt.NDArray[np.float32]) -> None:
-        """Append observations at the columns [d, k], in this order."""
+        """Append observations at the points with the coordinates ``columns`` [d, k], in this order."""
         k, n = columns.shape[1], self._n
         if not k:
             return
@@ -160,7 +165,7 @@ class IncrementalPosterior:
         self._factor, self._n = factor, n + k
 
     def replace(self, positions: IntArray, points: npt.NDArray[np.float32]) -> None:
-        """Replace the points at these positions of the pool by the columns [d, k]."""
+        """Replace points of the pool. ``positions`` are their indices, ``points`` the new coordinates [d, k]."""
         n, self._grid = self._n, None
         self._points[:, positions] = points
         between = covariance(self._observed[:, :n], points, self.hyperparameters).astype(np.float64)
@@ -169,7 +174,7 @@ class IncrementalPosterior:
         self._explained[positions] = (solved**2).sum(axis=0)
 
     def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
-        """Return the prediction at every point, given the observed ``values`` [count]; NaN for pending ones."""
+        """Return the prediction at every point, given the observed ``values`` [count], with NaN for pending trials."""
         n, variance = self._n, self.variance
         if trend is None:
             whitened = _solve(self._factor, self.impute_pending(values)).astype(np.float32)
@@ -184,7 +189,7 @@ class IncrementalPosterior:
         return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
 
     def fitted(self, values: FloatArray, trend: Trend | None = None) -> FloatArray:
-        """Return the posterior mean at the observations, [count], which is free of noise."""
+        """Return the posterior mean, which has no noise, at each observation, [count]."""
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
         rest = self.impute_pending(values - line)
@@ -193,7 +198,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """Return the log likelihood ratio of the known values with the trend over those without it."""
+        """Return the log likelihood ratio of the known values: with the trend, over without the trend."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess
@@ -202,20 +207,21 @@ class IncrementalPosterior:
         return 0.5 * (fit - math.log1p(scatter * float(guess @ guess)))
 
     def _slope(self, values: FloatArray, trend: Trend) -> tuple[float, float]:
-        """Return the mean and the precision of the slope, given the known values (generalised least squares)."""
+        """Return the posterior mean and precision of the slope, given the known values (generalised least squares)."""
         guess, value = self._whitened(values, trend)
         precision = float(guess @ guess) + trend.deviation**-2
         return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
 
     def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
-        """Return the estimates and the values at known observations, both multiplied by factor^-1."""
+        """Return the estimates and the values where values are known, both multiplied by the inverse factor."""
         known = ~np.isnan(values)
         factor = self._factor
         if not known.any():
             return np.zeros(0), np.zeros(0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
         if not known.all():
-            # The factor of the observations before the first unknown one is reused; the rest is computed again.
+            # Reuse the Cholesky factor of the observations before the first unknown value; compute the remaining factor
+            # again.
             first = int(known.argmin())
             after = first + np.flatnonzero(known[first:])
             leading = _solve(factor[:first, :first], both[:first])
@@ -236,8 +242,8 @@ class IncrementalPosterior:
             return np.zeros(n)
         whole = np.where(unknown, 0.0, values)
         half = _solve(self._factor, whole)
-        # A column of the inverse factor is zero above the diagonal, so rows before the first unknown value are
-        # excluded.
+        # A column of the inverse factor is zero above the diagonal, so rows before the first unknown value contribute
+        # nothing.
         first = int(unknown.argmax())
         units = np.eye(n - first)[:, unknown[first:]]
         inverse = _solve(self._factor[first:, first:], units)
@@ -276,14 +282,14 @@ def hyperparameters(
     settings: GaussianProcessSettings | None = None,
     begin: Hyperparameters | None = None,
 ) -> Hyperparameters:
-    """Return the most probable hyperparameters for ``values`` [n] at ``columns`` [d, n].
+    """Return the maximum a posteriori hyperparameters for ``values`` [n] at the points ``columns`` [d, n].
 
     Args:
-        columns: Coordinates.
+        columns: Coordinates of the points.
         values: Values of mean 0 and standard deviation 1.
         settings: Priors, and settings of the fit.
-        begin: Hyperparameters of an earlier fit, from which the optimiser starts, for ``refit_iterations`` iterations.
-            Default: the starting points of ``settings``.
+        begin: Hyperparameters of an earlier fit. The optimiser starts from them, with at most ``refit_iterations``
+            iterations. Default: the starting points of ``settings``.
     """
     settings = settings or GaussianProcessSettings()
     chosen = _informative(values, settings.most_rows)
@@ -310,7 +316,7 @@ def hyperparameters(
 
 
 class _Likelihood:
-    """Negative log posterior density of log hyperparameters, up to a constant, and its gradient."""
+    """Negative log posterior density of the hyperparameters' logarithms, up to a constant, with the gradient."""
 
     def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings) -> None:
         d, n = columns.shape
@@ -344,7 +350,7 @@ class _Likelihood:
 
 
 def _informative(values: FloatArray, most: int) -> IntArray:
-    """Return the rows for the fit: all, or ``most`` rows, half of them the best and the others evenly from the rest."""
+    """Return the rows for the fit: all, or ``most`` rows (half are the best rows, half spread over the others)."""
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)
@@ -356,7 +362,7 @@ def _informative(values: FloatArray, most: int) -> IntArray:
 
 
 def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
-    """Return ``factor``^-1 ``right`` for a lower triangular factor; one in Fortran order is not copied."""
+    """Return the inverse of the lower triangular ``factor`` times ``right``. Does not copy a Fortran-order factor."""
     if not len(factor):
         return right
     solution: FloatArray = scipy.linalg.lapack.dtrtrs(factor, right, lower=1)[0].reshape(right.shape)
@@ -369,10 +375,10 @@ def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
 
 
 def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
-    """Return the lower Cholesky factor of a covariance with noise. If float32 rounding requires it, jitter is added."""
+    """Return the lower Cholesky factor of a covariance plus noise. Jitter is added if float32 rounding requires it."""
     for extra in (0.0, 1e-6, 1e-4, 1e-2):
         factor, info = scipy.linalg.lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
         if not info:
             lower: FloatArray = factor
             return lower
-    raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
+    raise np.linalg.LinAlgError("the covariance of the observations is not positive definite")

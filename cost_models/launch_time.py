@@ -1,23 +1,25 @@
-"""Estimate the time of any launch from its counts (``LaunchCounts``), its compiled resources and a device row.
+"""Estimated time of any launch, from its counts (``LaunchCounts``), its compiled resources and the device's data.
 
-Counts come from the emulator if there is code to run, or from sizes alone if a whole space is ranked before anything is
-compiled. Both are rows of a ``LaunchTable``.
+The emulator counts if there is compiled code. To rank a whole space before any kernel is compiled, counts are computed
+from sizes alone. In both cases the counts are a row of a ``LaunchTable``.
 
-Times are in SM cycles. A block keeps each pipe busy for 32 times its instructions over the pipe's rate. The pipes are:
+Times are in SM cycles. A block keeps each pipe busy for 32 times the number of its warp instructions, divided by the
+pipe's rate in lanes per cycle. The pipes are:
 
 - issue (four schedulers); FMA, with integer multiplications; integer and logic; special functions and conversions;
   f64; tensor cores
-- L1: wavefronts of shared memory, lines of global requests (lines that it holds count twice), and spills; for shared
-  memory and for global requests at least the cycles that the addresses of their instructions take
+- L1: wavefronts of shared memory, lines of global requests (lines that hit L1 count twice), and spills. Shared and
+global requests each take at least as long as the load/store units need for the addresses.
 - L2: sectors that miss L1
 
-Pipes overlap in part: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
-dependent instructions; with ``r`` resident blocks per SM, the other blocks hide all but ``EXPOSED / r`` of this time.
-An SM needs this time for each of its blocks, and at least one full chain. DRAM transfers overlap with all of that.
-The clock of the SMs is the one that the power limit allows (``power_limit.py``).
+Pipes overlap partly: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
+dependent instructions. With ``r`` resident blocks per SM, other blocks hide all of this waiting time except the
+fraction ``EXPOSED / r``. An SM needs the busy and the waiting time of each of its blocks, and at least one full chain.
+DRAM transfers overlap with the time of the SMs. The power limit may lower the clock of the SMs (``power_limit.py``).
 
-No rate is fitted. Rates of the pipes are the manufacturer's. ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round numbers;
-fits to recordings of other kernels did not improve on them. docs/reference/estimates.md reports the ranking quality.
+No rate is fitted to measurements: the rates of the pipes are published by NVIDIA. ``OVERLAP``, ``EXPOSED`` and ``TAIL``
+are round numbers; values fitted to recordings of other kernels were not better. docs/reference/estimates.md reports the
+ranking quality.
 """
 
 from __future__ import annotations
@@ -38,32 +40,34 @@ from search_spaces.hardware.devices import Device, occupancy
 
 Floats = npt.NDArray[np.float64]
 
-OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 is no overlap, infinity is full overlap
-EXPOSED = 0.3  # fraction of a dependent chain that stays exposed with one resident block per SM
-TAIL = 0.5  # average idle time of an SM at the end of a launch, in waves: blocks end at random times
-CHAIN_LOAD = 480.0  # cycles of a load that misses L1, as in the chain counts of runtime/isa/counts.cpp
-MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, under load from all SMs
-START = 600.0  # cycles to launch and retire a block, shared by resident blocks
+OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 means no overlap, infinity full overlap
+EXPOSED = 0.3  # fraction of a dependent chain's time that a block waits if it is the only resident block of its SM
+TAIL = 0.5  # average idle time of an SM at the end of a launch, in waves, since blocks end at random times
+# cycles of a load that misses L1; must equal the value in the chain counts of runtime/isa/counts.cpp
+CHAIN_LOAD = 480.0
+MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, while all SMs load
+START = 600.0  # cycles to launch and retire a block; resident blocks do this concurrently
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
-ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic sector
-# Extra cycles of a line that hits L1, over one that passes through it, except on data-centre chips. L1 delivers 64
-# bytes per cycle, measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For
-# GeForce and RTX A cards it is only supported by better rankings of gemm and dedispersion.
+ATOMIC_SECTORS = 4.0  # number of plain sectors that take as long as one sector of an atomic operation
+# Extra cycles of a line that hits L1, compared to a line that misses, except on data-centre chips. The cause is that L1
+# delivers only 64 bytes per cycle. This was measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via
+# Microbenchmarking"). For GeForce and RTX A cards, the only evidence is that rankings of gemm and dedispersion improve.
 HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a whole line per cycle
-# Load/store units of an SM, each of which processes one lane's address per cycle: four per SM partition, eight on
-# data-centre chips (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100). Convolutions
-# recorded on RTX A4000 and A6000 (Kernel Tuner's hub) take 2.1 cycles per load.
+# Load/store units of an SM. Each processes one lane's address per cycle. An SM has four per partition, or eight on
+# data-centre chips (SM diagrams in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100). Convolutions recorded
+# on RTX A4000 and A6000 (Kernel Tuner's hub) take 2.1 cycles per load.
 UNITS, WIDE_UNITS = 16.0, 32.0
-SPILL_SECTORS = 4.0  # L2 sectors per word that a warp spills or reloads: L1 writes through, and few words stay in it
+# L2 sectors per word that a warp spills or reloads: L1 is write-through, and few spilled words stay in L1
+SPILL_SECTORS = 4.0
 
 
 @dataclass(frozen=True)
 class CompiledResources:
-    """Resources that ptxas allocates: registers per thread, and bytes of static shared memory per block.
+    """Resources that ptxas allocates: registers per thread, bytes of static shared memory per block, and spills.
 
-    Spills are the bytes of the spill instructions in the code. They are assumed to execute as often as the average
-    instruction, unless the counts contain spilled words.
+    ``spill_bytes`` are the bytes of all spill instructions in the code. Unless the counts contain spilled words, spill
+    instructions are assumed to execute as often as the average instruction.
     """
 
     registers: int
@@ -75,7 +79,8 @@ class CompiledResources:
 class LaunchTime:
     """Time of a launch in seconds.
 
-    ``pipes`` are the busy cycles of one block on each pipe, ``waiting`` its additional waiting cycles.
+    ``pipes`` are the cycles for which one block keeps each pipe busy. ``waiting`` are the additional cycles that the
+    block waits.
     """
 
     seconds: float
@@ -88,12 +93,12 @@ class LaunchTime:
 
 @dataclass(frozen=True, eq=False)
 class LaunchTable:
-    """Launches, one element of each array per launch.
+    """Counts and resources of launches, with one array element per launch.
 
-    Counts are as in ``LaunchCounts``, per block except for ``dram_bytes``, and compiled resources as in
-    ``CompiledResources``. ``shared_bytes`` is the sum of static and dynamic bytes. ``held_lines`` counts the wavefronts
-    for lines that L1 holds. ``chain_loads`` counts the dependent loads in the chain, ``CHAIN_LOAD`` cycles each.
-    ``spilled_words`` replaces ``spill_bytes`` if known. Arrays broadcast.
+    Counts are as in ``LaunchCounts``; all counts except ``dram_bytes`` are per block. Compiled resources are as in
+    ``CompiledResources``. ``shared_bytes`` is the sum of static and dynamic bytes. ``held_lines`` is the number of
+    wavefronts for lines that hit L1. ``chain_loads`` is the number of dependent loads in the chain, with ``CHAIN_LOAD``
+    cycles each. ``spilled_words``, if known, is used instead of ``spill_bytes``. Arrays may have shapes that broadcast.
     """
 
     blocks: Floats
@@ -116,7 +121,7 @@ class LaunchTable:
 
     @classmethod
     def of(cls, counts: LaunchCounts, resources: CompiledResources) -> LaunchTable:
-        """Return a table of one launch."""
+        """Return a table with one launch."""
         same = (
             *("blocks", "threads", "code", "chain_cycles", "shared_wavefronts", "wavefronts"),
             *("unique_sectors", "store_sectors", "atomic_sectors", "dram_bytes"),
@@ -127,7 +132,8 @@ class LaunchTable:
                 [counts.wavefronts * max(0.0, 1.0 - counts.unique_sectors / max(counts.load_sectors, 1.0))]
             ),
             executed={operation: np.array([times]) for operation, times in counts.executed},
-            chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),  # the emulator does not count loads separately
+            # the emulator does not count the loads in a chain
+            chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),
             shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
             registers=np.array([resources.registers], np.float64),
             spill_bytes=np.array([resources.spill_bytes], np.float64),
@@ -137,7 +143,7 @@ class LaunchTable:
 
 @dataclass(frozen=True, eq=False)
 class LaunchTimes:
-    """Times as in ``LaunchTime``, one element per launch; ``seconds`` are infinite if no block fits."""
+    """Times as in ``LaunchTime``, one element per launch; ``seconds`` are infinite if no block fits on an SM."""
 
     seconds: Floats
     occupancy: Floats
@@ -190,11 +196,12 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
     Args:
         launches: One row per launch.
         device: The GPU.
-        exposed: Fraction of a chain that the other warps of the block do not hide.
-        cold: True if L2 is empty before a launch, so that the first blocks wait for DRAM and later ones for L2.
+        exposed: Fraction of a chain's time that other warps of the block do not hide.
+        cold: True if L2 is empty before a launch. Loads of the first blocks then wait for DRAM, those of later blocks
+            for L2.
 
     Returns:
-        Seconds, blocks per SM, and cycles of each pipe. Seconds are infinite if no block fits.
+        Seconds, blocks per SM, and cycles of each pipe. Seconds are infinite if no block fits on an SM.
     """
     t = launches
     fits = t.shared_bytes <= device.shared_per_block
@@ -210,8 +217,8 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         first = np.minimum(1.0, resident * device.sm_count / t.blocks)
         chain = chain + t.chain_loads * max(MEMORY_SECONDS * device.clock_hz - CHAIN_LOAD, 0.0) * first
     waiting = exposed * chain / resident + START / resident
-    # Blocks start and end independently, so the number of waves is not rounded up, but SMs are partly idle in the
-    # last one.
+    # Blocks start and end independently, so the number of waves is not rounded up. Instead, TAIL is added, because SMs
+    # are partly idle in the last wave.
     share = np.where(per_sm > 4 * resident, t.blocks / device.sm_count + TAIL * resident, per_sm)
     cycles = np.maximum(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
@@ -222,7 +229,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
 
 
 def _slowdown(t: LaunchTable, device: Device, seconds: Floats) -> Floats:
-    """Return the highest clock over the clock within the power limit, for launches of ``seconds``."""
+    """Return the ratio of the highest clock to the clock under the power limit, for launches that take ``seconds``."""
     multiplying = _tensor_cycles(t, device, at_peak=True) * t.blocks / device.sm_count / device.clock_hz
     sectors = t.unique_sectors + t.store_sectors + t.atomic_sectors
     moving = t.dram_bytes / device.dram_bandwidth + t.blocks * sectors * SECTOR_BYTES / device.l2_bandwidth
@@ -230,7 +237,7 @@ def _slowdown(t: LaunchTable, device: Device, seconds: Floats) -> Floats:
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
-    """Return the minimum time of a launch from its ``stated`` flops and bytes, at the peak rates of the device."""
+    """Return the time that the user's ``stated`` flops and bytes take at the device's peak rates, a lower bound."""
     tensor = [tensor_flops(operation)[1] for operation, _ in counts.executed if tensor_flops(operation)[0]]
     doubles = any(operation.endswith(".f64") and "fma" in operation for operation, _ in counts.executed)
     peak = 2 * f64_rate(device.sm) * device.sm_count * device.clock_hz if doubles else device.fma_peak
@@ -240,7 +247,7 @@ def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> f
 
 
 def _resident_bytes(t: LaunchTable, device: Device) -> Floats:
-    """Return the registers per thread. Registers above the device's maximum are spilled."""
+    """Return the registers per thread, at most the device's maximum, because further registers are spilled."""
     return np.minimum(t.registers, device.max_registers_per_thread)
 
 
@@ -254,7 +261,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         return executed.get(pipe, nothing)
 
     instructions = sum(executed.values(), nothing)
-    repeats = instructions / warps / np.maximum(t.code, 1.0)  # average executions of an instruction of the code
+    # how often the average instruction of the code is executed
+    repeats = instructions / warps / np.maximum(t.code, 1.0)
     on_average = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
     spills = on_average if t.spilled_words is None else t.spilled_words
     lanes = device.warp_size
@@ -262,7 +270,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
     sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
     held_bytes = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
-    addresses = lanes / (WIDE_UNITS if device.sm in WIDE_L1 else UNITS)  # cycles of an instruction's
+    # cycles that the addresses of one instruction take
+    addresses = lanes / (WIDE_UNITS if device.sm in WIDE_L1 else UNITS)
     of_shared = sum((n for operation, n in t.executed.items() if reaches_shared(operation)), nothing)
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
@@ -278,7 +287,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
 
 
 def _tensor_cycles(t: LaunchTable, device: Device, *, at_peak: bool = False) -> Floats:
-    """Return the cycles of tensor cores for one block; with ``at_peak``, at the rate of the fastest instructions."""
+    """Return the tensor core cycles of one block. With ``at_peak``, mma.sync is assumed as fast as wgmma."""
     cycles = np.zeros_like(t.blocks)
     for operation, times in t.executed.items():
         flops, dtype = tensor_flops(operation)
@@ -286,7 +295,7 @@ def _tensor_cycles(t: LaunchTable, device: Device, *, at_peak: bool = False) -> 
             continue
         try:
             rate = device.tensor_rate(dtype)
-        except ValueError:  # the device does not support the type: assumed as fast as f16
+        except ValueError:  # the device has no rate for the type: assume the rate of f16
             rate = device.tensor_rate("f16")
         if not (at_peak or operation.startswith(("wgmma", "tcgen05"))):
             rate *= device.mma_sync_fraction

@@ -1,4 +1,4 @@
-"""Posterior variance while a batch of points is chosen, whose values are pending."""
+"""Reduction of the posterior variance by pending points, while a batch of points is chosen."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from search_spaces.arrays import FloatArray, IntArray
 
 
 class PendingVariance:
-    """Reduction of the posterior variance at some points by those of them that are pending.
+    """Reduction of the posterior variance at some candidate points, caused by candidates that are pending.
 
-    A pending point counts as observed, as in ``IncrementalPosterior``, which remains unchanged.
+    A pending point reduces the variance like an observation. The ``IncrementalPosterior`` is not changed.
 
     Args:
-        posterior: Posterior of all points.
-        positions: Positions of n of its points.
+        posterior: Posterior at all points of the pool.
+        positions: Indices in the pool of the n candidate points.
         most: Maximum number of pending points.
 
     Attributes:
-        reduction: Reduction of the variance at each of the n points.
+        reduction: Reduction of the variance at each candidate point, [n].
     """
 
     def __init__(self, posterior: IncrementalPosterior, positions: IntArray, most: int) -> None:
@@ -34,7 +34,7 @@ class PendingVariance:
         self.reduction: FloatArray = np.zeros(len(positions))
 
     def observe(self, i: int) -> None:
-        """Make the point with this number, from 0 to n - 1, pending."""
+        """Mark candidate ``i``, from 0 to n - 1, as pending."""
         solved = self._solved[: self._count]
         row = covariance(self._points[:, i : i + 1], self._points, self._hyperparameters)[0] - solved[:, i] @ solved
         row /= math.sqrt(max(float(row[i]), 0.0) + self._hyperparameters.noise + JITTER)

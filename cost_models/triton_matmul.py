@@ -1,6 +1,7 @@
-"""Cost counts of torch's Triton matmul template for the time model, derived from its code.
+"""Cost counts of PyTorch's Triton matmul template, for the analytic time model, derived from the template's code.
 
-They were evaluated on AutoHeuristic's recordings of A100 and H100 (``benchmarks/results/model_against_measured.md``).
+The counts were evaluated on AutoHeuristic's recordings of A100 and H100
+(``benchmarks/results/model_against_measured.md``).
 """
 
 from __future__ import annotations
@@ -14,21 +15,22 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.operators.matmul import Matmul
 
-_BAND = 8  # GROUP_M of torch's template
-_L2_SHARE = 0.4  # fraction of L2 available to operands: fitted to the *_mm files
-# How often blocks on one SM read a panel again, per (flop/s of the tensor cores / bytes of L2): blocks drift apart
-# further if they compute faster, and a smaller L2 evicts panels earlier. Fitted to the *_mm files.
+_BAND = 8  # GROUP_M of PyTorch's template
+_L2_SHARE = 0.4  # fraction of L2 available to operands, fitted to the *_mm recordings
+# Number of times that blocks of an SM read a panel again, per (flop/s of the tensor cores / bytes of L2). Blocks drift
+# apart further if they compute faster, and a smaller L2 evicts panels earlier. Fitted to the *_mm recordings.
 _DRIFT = 1.35e-7
 _LINE = 128  # bytes of an L2 line
-# Lengths of an operand's line in bytes: from the first on, half-used L2 lines cost extra; from the second on, as much
-# as a full line.
+# Lengths of an operand's row or column, in bytes. From the first length on, using only half of an L2 line costs extra;
+# from the second length on, it costs as much as using the full line.
 _LONG_LINES = 24 << 10, 88 << 10
-_WGMMA_ROWS, _WARPGROUP = 64, 4  # minimum rows of a tile and warps of a block for which Triton emits wgmma
+# Triton emits wgmma only for tiles of at least this number of rows, and blocks of at least this number of warps
+_WGMMA_ROWS, _WARPGROUP = 64, 4
 
 
 @dataclass(frozen=True)
 class TritonConfig:
-    """Compile-time constants of torch's matmul template."""
+    """Compile-time constants of PyTorch's matmul template."""
 
     block_m: int
     block_n: int
@@ -45,18 +47,19 @@ def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
 def counts(
     problem: Matmul, chip: Device, alignment: tuple[int, int], config: TritonConfig, *, own_buffers: bool = False
 ) -> CostCounts:
-    """Return the cost counts of torch's Triton template.
+    """Return the cost counts of PyTorch's Triton template.
 
-    Tiles of a and b are copied to shared memory by cp.async, with ``stages`` of them in flight. From there they are
-    multiplied by ldmatrix and mma.sync, or by wgmma. Blocks are ordered in bands of 8 rows of tiles.
+    The template copies tiles of a and b to shared memory by cp.async, in a pipeline of ``stages`` stages. Tiles in
+    shared memory are multiplied by ldmatrix and mma.sync, or by wgmma. Blocks are ordered in bands of 8 rows of tiles.
 
     Args:
         problem: Sizes and types.
         chip: The GPU.
-        alignment: Alignment in bytes, up to 16, of the contiguous lines of a and of b: the widest copy of each.
-        config: Tiles, warps and stages.
+        alignment: Alignment in bytes, up to 16, of the contiguous rows or columns of a and of b. Copies have at most
+            this width.
+        config: Tile sizes, warps and stages.
         own_buffers: True if each stage has its own buffer, so that loads need not wait for the arithmetic of their
-            step, as in CUTLASS's kernels. Triton's mma.sync loop has one buffer less.
+            step, as in CUTLASS's kernels. Triton's mma.sync loop has one buffer less than stages.
     """
     element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"
     m, n, k, warps = config.block_m, config.block_n, config.block_k, config.warps
@@ -65,8 +68,8 @@ def counts(
     buffers = max(1, config.stages - (0 if wgmma or own_buffers else 1))
     copied = element * k * (m + n)
     requests = sum(element * k * side / width / 32 for side, width in zip((m, n), alignment, strict=True))
-    # On Ampere each 128-byte line costs a cycle of L1, even if a copy of 16 bytes per lane uses only a part of it. In
-    # the recordings of Hopper, the shorter lines of tiles cost half a cycle.
+    # On Ampere, each 128-byte line costs a cycle of L1, even if a copy of 16 bytes per lane uses only a part of the
+    # line. In the Hopper recordings, partly used lines cost only half a cycle.
     least = 0.5 if wgmma else 1.0
     copied_lines = m * max(least, element * k / 128) + k * max(least, element * n / 128)
     read = _wgmma_bytes(config, element) if wgmma else _fragment_bytes(config, element)
@@ -82,7 +85,7 @@ def counts(
         blocks=tiles_m * tiles_n,
         threads=threads,
         shared_bytes=min(buffers * copied, chip.shared_per_block),
-        registers=max(24, min(40 + accumulators + fragments, 255)),  # fitted to the *_mm files
+        registers=max(24, min(40 + accumulators + fragments, 255)),  # fitted to the *_mm recordings
         unit="fma" if ieee else "wgmma" if wgmma else "mma",
         operand_dtype=problem.a if problem.a != "f32" else ("f32" if ieee else "tf32"),
         flops=2.0 * tile * k * steps,
@@ -94,8 +97,9 @@ def counts(
         iterations=steps,
         stages=config.stages,
         barriers_per_iteration=1 if config.stages > 1 and not together else 2,
-        # The next load takes the place of the tile that was multiplied last. With wgmma one multiplication stays in
-        # flight over the barrier, and there is a buffer more; the load waits for the one before it.
+        # The next load overwrites the tile that was multiplied last, so it must wait for the multiplication. With
+        # wgmma, one multiplication stays in flight across the barrier. There is one more buffer, and the load waits
+        # only for the previous multiplication.
         refills=not wgmma or together,
         loads_last=not own_buffers and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
@@ -104,12 +108,12 @@ def counts(
 
 
 def _lines(problem: Matmul, side: str, k: int) -> float:
-    """Return the bytes of an operand that L2 moves, over those that a step uses.
+    """Return the ratio of the bytes of an operand that L2 moves to the bytes that a step uses.
 
-    A step that uses half a line of 128 bytes costs as much as the whole line if the operand's lines are long. In
-    recordings on A100 with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of 128 bytes if one operand
-    is contiguous along k, 1.6 times if both are, and equally long if none is. The reason for the dependence on k is
-    unknown.
+    If the operand's rows (or columns) are long, a step that uses half of a 128-byte L2 line costs as much as one that
+    uses the whole line. In recordings on A100 with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of
+    128 bytes if one operand is contiguous along k, 1.6 times as long if both operands are, and equally long if neither
+    is. The reason for the dependence on k is unknown.
     """
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
     element = problem.input_dtype.bytes
@@ -119,7 +123,7 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
 
 
 def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
-    """Return the contiguous bytes that a step reads from DRAM: the harmonic mean of both operands, by size.
+    """Return the contiguous bytes that a step reads from DRAM: the harmonic mean over both operands, weighted by size.
 
     On A100, ``_lines`` already accounts for the cost of short pieces.
     """
@@ -132,20 +136,20 @@ def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
 
 
 def _warps(config: TritonConfig) -> tuple[int, int]:
-    """Return the warps along m and n of a tile multiplied by mma.sync."""
+    """Return the number of warps along m and along n of a tile that mma.sync multiplies."""
     m, n, warps = config.block_m, config.block_n, config.warps
     along_n = min(warps, max(1, n // 8 if m <= 16 else int(np.sqrt(warps * n / m)) or 1))
     return max(1, warps // along_n), along_n
 
 
 def _fragment_bytes(config: TritonConfig, element: int) -> float:
-    """Return the bytes that all warps read from shared memory in a step."""
+    """Return the bytes that all warps together read from shared memory in a step, for mma.sync."""
     warps_m, warps_n = _warps(config)
     return float(element * config.block_k * (config.block_m * warps_n + config.block_n * warps_m))
 
 
 def _wgmma_bytes(config: TritonConfig, element: int) -> float:
-    """Return the bytes that the multiplications of a step read: 64 rows of a, and all of b's columns of a warpgroup."""
+    """Return the bytes that a step's wgmmas read: each reads 64 rows of a and the columns of b of its warpgroup."""
     warpgroups = config.warps // _WARPGROUP
     along_n = max(1, warpgroups // max(1, min(warpgroups, config.block_m // _WGMMA_ROWS)))
     rows = config.block_m / _WGMMA_ROWS
@@ -155,9 +159,10 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
     """Return the DRAM bytes of a launch.
 
-    A wave of blocks reads its band's panels once. As far as it has capacity, L2 keeps a's band for the next wave, and b
-    for the next band. Blocks that share an SM drift apart after the first wave, and read panels again that L2 has
-    evicted. Each panel is read at most once per block that shares the SM, and at most once per tile that needs it.
+    A wave of blocks reads the panels of its band once. If the capacity of L2 suffices, L2 keeps a's panels for the next
+    wave, and b's panels for the next band. Blocks that share an SM drift apart after the first wave, and then read
+    panels again that L2 has evicted. Each panel is read at most once per block that shares the SM, and at most once per
+    tile that needs it.
     """
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,

@@ -1,9 +1,9 @@
 """Samplers, which propose the next schedules of a search.
 
-Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
-factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here; other
-packages add samplers by entry points of the group ``autosched.samplers``, whose names are those of the samplers. This
-package must not import the search that uses it, ``autosched.tuning``.
+Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and results are reported to it. Each
+sampler has a factory ``factory(space, *, seed, estimates, threads)``. This module lists the built-in samplers. Other
+packages add samplers by entry points of the group ``autosched.samplers``. The name of an entry point is the name of the
+sampler. This package must not import the search that uses it, ``autosched.tuning``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Factory = Callable[..., Sampler]
 
 
 def _bayes(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
-    from autosched.samplers.bayes.sampler import BayesSampler  # lazy: imports scipy
+    from autosched.samplers.bayes.sampler import BayesSampler  # imported here, because importing scipy is slow
 
     return BayesSampler(space, seed, estimates=estimates)
 
@@ -51,13 +51,13 @@ def _random(space: SearchSpace, *, seed: int, estimates: Estimates | None, threa
 
 
 def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
-    from autosched.samplers.tpe import OptunaSampler  # lazy: imports optuna, which takes a second
+    from autosched.samplers.tpe import OptunaSampler  # imported here, because importing optuna takes a second
 
     return OptunaSampler(space, seed)
 
 
-BRUTE_FORCE = "brute_force"  # all schedules in random order, so that an interrupted search has tried an unbiased sample
-MODEL = "model"  # schedules in the order of their estimates, regardless of results
+BRUTE_FORCE = "brute_force"  # random order, so that an interrupted search has tried an unbiased sample of all schedules
+MODEL = "model"  # proposes schedules in the order of their estimates, regardless of results
 _BUILT_IN: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
@@ -74,7 +74,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def samplers() -> tuple[str, ...]:
-    """Return the names of all samplers: built-in ones, then those of other packages."""
+    """Return the names of all samplers, first of the built-in ones, then of those in other packages."""
     return (*_BUILT_IN, *sorted(_offered()))
 
 
@@ -84,18 +84,18 @@ def sampler(
     """Return a new sampler by its name.
 
     Args:
-        name: "bayes", "evolution", "model", "random", "tpe", "brute_force", or one that an installed package offers.
-        space: Schedules to propose.
+        name: "bayes", "evolution", "model", "random", "tpe", "brute_force", or the name of another package's sampler.
+        space: Space of the schedules to propose.
         seed: Random seed, a non-negative integer. The same seed and the same results give the same proposals.
-        estimates: Estimates of a model before the first trial; not every sampler uses them. Default: the encoding of
-            ``space``, without times.
+        estimates: Times that a model estimates before the first trial. Some samplers ignore them. Default: only the
+            encoding of ``space``, without times.
         threads: Number of threads that train a model.
 
     Returns:
         A sampler to which nothing has been reported yet.
 
     Raises:
-        ValueError: An unknown name, a package's sampler that cannot be loaded or is not a Sampler, or a seed that is
+        ValueError: The name is unknown, another package's sampler cannot be loaded or is not a Sampler, or the seed is
             not a non-negative integer.
     """
     check(name, seed)
@@ -109,12 +109,14 @@ def sampler(
             ) from error
     created = factory(space, seed=seed, estimates=estimates, threads=threads)
     if not isinstance(created, Sampler):
-        raise ValueError(f"the sampler {name} is not an autosched.samplers.Sampler: let its class inherit from it")
+        raise ValueError(
+            f"the sampler {name} is not an autosched.samplers.Sampler: its class must inherit from Sampler"
+        )
     return created
 
 
 def check(name: str, seed: int) -> None:
-    """Raise ValueError, in one line, for a name or seed that ``sampler`` rejects."""
+    """Raise ValueError for a name or seed that ``sampler`` would reject. The message is one line."""
     if name not in samplers():
         raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(samplers())}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:

@@ -14,7 +14,7 @@ _FIRST_DRAW = 256
 
 
 def differences(a: Schedule, b: Schedule) -> int:
-    """Return the number of parameters in which two schedules of a space differ; all of them for different templates."""
+    """Count the parameters in which two schedules of a space differ; for different templates all parameters count."""
     if a.template != b.template:
         return max(len(a.items), len(b.items))
     return sum(x != y for x, y in zip(a.items, b.items, strict=True))
@@ -29,7 +29,8 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
         distance: Minimum number of parameters in which selected schedules differ, if possible.
 
     Returns:
-        ``n`` schedules: the first ones that differ enough from all selected before, then the best of the others.
+        ``n`` schedules. In the order of ``ranked``, a schedule is selected if it differs enough from all selected
+        before. If these are fewer than ``n``, the best remaining schedules are added.
     """
     chosen: list[Schedule] = []
     similar: list[Schedule] = []
@@ -46,18 +47,20 @@ class Sampler(ABC):
 
     The contract, which ``autosched.testing.SamplerContract`` checks:
 
-    - ``ask(n)`` returns at most n schedules, all legal and all different. None was proposed or reported before. It
-      returns fewer than n only when no others remain, so an empty list means that the space is exhausted.
-    - ``tell`` reports one result, in any order, also of a schedule that was never proposed. This restores earlier
-    trials: a new sampler with the same reported results proposes none of them again and has learned as much. A second
-    result of one schedule is a repeated measurement.
-    - Failures are reported too. They never count as times.
-    - The same space, seed and calls give the same proposals, on any machine with the same versions. There is no other
-      state: no clock, no global generator, no hash order.
+    - ``ask(n)`` returns at most n schedules. They are legal, all different, and were not proposed or reported before.
+    Fewer than n schedules are returned only if no other schedules remain, so an empty list means that the space is
+    exhausted.
+    - ``tell`` reports one result. Results may come in any order, and may be of schedules that were never proposed. This
+    allows resuming a search: a new sampler with the same reported results does not propose these schedules again, and
+    has learned as much as the old one. A second result of a schedule is a repeated measurement.
+    - Failures are reported, too. A failure never counts as a time.
+    - The same space, seed and calls give the same proposals on every machine with the same software versions. Proposals
+    must not depend on a clock, a global random generator, or the order of hashes.
 
     Attributes:
         name: Name on the command line.
-        has_controls: True if schedules with compiler controls, which belong to no space, are proposed and reported.
+        has_controls: True if the sampler also proposes schedules with compiler controls, which are not part of the
+            space.
     """
 
     name: str
@@ -83,17 +86,17 @@ class Sampler(ABC):
 
         Args:
             schedule: Schedule that was tried.
-            measurement: Its time, or its failure.
+            measurement: Time or failure of the schedule.
         """
 
     def consider(self, schedules: Sequence[Schedule]) -> None:  # noqa: B027 - most samplers need no candidates
         """Suggest schedules of the space, the most promising first. The sampler may propose them earlier than others.
 
-        Call it before the first proposal.
+        Must be called before the first proposal.
         """
 
     def prepare(self) -> None:  # noqa: B027 - most samplers have nothing to prepare
-        """Do preparatory work that depends on no result, while trials are in flight. Does not change proposals."""
+        """Do work that does not depend on results, while trials are in flight. Proposals stay the same."""
 
     @property
     def expected_gain(self) -> float:
@@ -107,19 +110,19 @@ class Sampler(ABC):
 
     @property
     def batch(self) -> int:
-        """Number of proposals that the sampler makes at about the cost of one."""
+        """Number of proposals that cost the sampler about as much as a single one."""
         return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the name stored in trials as the source of ``schedule``: that of the sampler or the adviser."""
+        """Return the name of the sampler or adviser that proposed ``schedule``, which is stored in trials."""
         return self.name
 
 
 class UnvisitedPool:
-    """The legal schedules that were neither proposed nor reported, in random order.
+    """Legal schedules that were neither proposed nor reported yet, in random order.
 
     Args:
-        space: Legal schedules.
+        space: Space of legal schedules.
         seed: Random seed.
     """
 
@@ -169,7 +172,7 @@ class UnvisitedPool:
         return drawn
 
     def _extend(self) -> bool:
-        """Extend the random order. With the same seed, a longer sample of a space begins with the shorter one."""
+        """Extend the random order. With the same seed, a longer sample of the space begins with the shorter one."""
         before = len(self._order)
         self._order = self._space.sample(max(_FIRST_DRAW, 2 * before), self._seed)
         return len(self._order) > before

@@ -1,4 +1,4 @@
-"""Sampler whose last tenth of proposals varies the compiler's controls around the fastest schedules."""
+"""Sampler that varies compiler controls of the fastest schedules in the last tenth of the trials."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from search_spaces.templates.compiler_controls import (
     register_caps,
 )
 
-ADVISER = "compiler_controls"  # name stored in trials as the source of these schedules
-SHARE = 0.1  # fraction of the trials that vary controls
+ADVISER = "compiler_controls"  # name that trials with compiler controls have as their sampler
+SHARE = 0.1  # fraction of the trials that vary compiler controls
 INCUMBENTS = 3  # number of fastest schedules whose controls are varied
-# Controls are also varied after this many consecutive proposals with too small an expected gain.
+# Controls are also varied after this number of consecutive proposals whose expected gain is below ``min_gain``.
 _PATIENCE = 4
 
 
 class ControlsSampler(Sampler):
-    """Propose the schedules of a sampler, and in the last tenth of the trials the fastest ones with other controls.
+    """Propose a sampler's schedules, and in the last tenth of the trials the fastest ones with compiler controls.
 
-    One control of the fastest schedules so far is changed at a time. A second one is combined with the first if that
-    helps. The wrapped sampler does not receive these schedules, which belong to no space.
+    One control of the fastest schedules so far is changed at a time. If this helps, it is combined with a second
+    control. The results are not reported to the wrapped sampler, because schedules with controls are not part of its
+    space.
 
     Args:
-        sampler: Proposes all other schedules.
+        sampler: Wrapped sampler, which proposes all schedules without controls.
         task: Task of the search.
         trials: Number of trials of the run.
         files: Control files to try.
-        min_gain: Expected gain below which a proposal counts as too small.
+        min_gain: Expected gain that a proposal of the wrapped sampler should have, as a fraction of the best time.
     """
 
     has_controls = True
@@ -52,21 +53,21 @@ class ControlsSampler(Sampler):
     ) -> None:
         self.name = sampler.name
         self._sampler, self._task, self._files, self._min_gain = sampler, task, tuple(files), min_gain
-        self._remaining = math.ceil(SHARE * trials)  # remaining proposals with controls
+        self._remaining = math.ceil(SHARE * trials)  # number of remaining proposals with controls
         self._own_remaining = trials - self._remaining
-        self._num_small = 0  # consecutive proposals with too small an expected gain
+        self._num_small = 0  # number of consecutive proposals with an expected gain below min_gain
         self._seen: set[Schedule] = set()
         self._measurements: dict[Schedule, Measurement] = {}
         self._last_varied = False
 
     @property
     def expected_gain(self) -> float:
-        """Expected gain of the sampler's last proposal; infinite after proposals with other controls."""
+        """Expected gain of the wrapped sampler's last proposal; infinite after proposals with controls."""
         return math.inf if self._last_varied else self._sampler.expected_gain
 
     @property
     def num_guessed(self) -> int:
-        """Number of schedules that the wrapped sampler estimated."""
+        """Number of schedules whose times the wrapped sampler estimated."""
         return self._sampler.num_guessed
 
     @property
@@ -79,7 +80,7 @@ class ControlsSampler(Sampler):
         return ADVISER if has_controls(schedule) else self._sampler.proposer(schedule)
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return proposals of the wrapped sampler, then the fastest schedules with other controls."""
+        """Return proposals of the wrapped sampler; in the last trials, the fastest schedules with controls."""
         first = self._own(n if n < 0 else min(n, self._own_remaining))
         varied = self._varied(n - len(first))
         self._last_varied = bool(varied)
@@ -98,7 +99,7 @@ class ControlsSampler(Sampler):
         return proposals
 
     def _varied(self, n: int) -> list[Schedule]:
-        """Return the fastest schedules with other controls, at most ``n``."""
+        """Return at most ``n`` of the fastest schedules with controls that were not tried yet."""
         proposals: list[Schedule] = []
         n = min(n, self._remaining)
         timed = [(m.timing.median, s) for s, m in self._measurements.items() if m.timing is not None]
@@ -112,7 +113,7 @@ class ControlsSampler(Sampler):
         return proposals
 
     def _caps(self, schedule: Schedule) -> tuple[int, ...]:
-        """Return register caps for a schedule without controls; none if its number of registers is unknown."""
+        """Return register caps to try for a schedule; none if the schedule's number of registers is unknown."""
         measurement = self._measurements.get(schedule)
         if measurement is None or measurement.resources is None:
             return ()
@@ -122,7 +123,7 @@ class ControlsSampler(Sampler):
         return register_caps(kernel, resources.registers, shared, task.device)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Record the result; only schedules without controls are reported to the wrapped sampler."""
+        """Record the result, and report it to the wrapped sampler if the schedule has no controls."""
         self._measurements[schedule] = measurement
         if has_controls(schedule):
             self._seen.add(schedule)

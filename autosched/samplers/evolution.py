@@ -1,15 +1,15 @@
-"""Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
+"""Evolutionary search with a learned cost model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
 
-A population of legal schedules of all templates is mutated and crossed over for a few generations. It starts with the
-best measured schedules and random ones. One model predicts all times. The new schedules with the best predictions are
-proposed, together with a few random ones. The model is trained again whenever the number of trials has grown by a
-fifth.
+A population of legal schedules of all templates is mutated and crossed over for a few generations. The first generation
+consists of the best measured schedules and random schedules. A single model predicts the times of all templates. The
+new schedules with the best predictions are proposed, together with a few random schedules. The model is trained again
+whenever the number of trials has grown by a fifth.
 
-Estimated times (of an analytic model) guide the search from the first proposal. The learned model corrects them: it is
-trained on the ratio of measured to estimated time, which needs far fewer trials than learning the time itself.
+Estimated times (of an analytic model) guide the search from the first proposal on. The learned model corrects the
+estimates: it predicts the ratio of measured to estimated time, which needs far fewer trials than predicting the time.
 
-Proposals depend only on the seed and on the proposals and results so far, so a restored search continues exactly like
-an uninterrupted one.
+Proposals depend only on the seed and on previous proposals and results. So a resumed search continues exactly like an
+uninterrupted search.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FEWEST_ROWS = 2  # minimum number of trials for training a model
 
 
 class Model(Protocol):
-    """A trained model that predicts times."""
+    """Interface of a trained model that predicts times."""
 
     def predict(self, X: Matrix) -> FloatArray:
-        """Return the logarithm of the time of each row of X [n, d], up to a constant, [n]."""
+        """Return the logarithm of the predicted time [n] for each row of X [n, d], up to a constant."""
 
 
-Fit = Callable[[Matrix, FloatArray], Model]  # deterministic training on rows [n, d] and their seconds [n]
+Fit = Callable[[Matrix, FloatArray], Model]  # trains a model on rows [n, d] and their seconds [n], deterministically
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,17 @@ class EvolutionSettings:
     """Constants of the search.
 
     Attributes:
-        warmup: Number of successful trials before a model is trained. Until then, a fraction ``guided`` of the
-            proposals follows estimates, and the others are random.
-        guided: Fraction of proposals that follow estimates before a model is trained.
-        first: With estimated times, number of random schedules from which the best are taken for the first population.
+        warmup: Number of successful trials before a model is trained. Until then, the fraction ``guided`` of the
+            proposals has the best estimates, and the remaining proposals are random.
+        guided: Fraction of proposals with the best estimates before a model is trained.
+        first: Number of random schedules, the best of which enter the first population. Applies to searches with
+            estimated times.
         population: Number of schedules in a generation.
-        generations: Number of generations of a proposal.
+        generations: Number of generations that are evolved for a batch of proposals.
         elite: Fraction of the first generation that consists of the best measured schedules.
-        mutation: Probability that a child is a mutant; else two parents are crossed over.
-        epsilon: Fraction of proposals that stay random.
-        growth: A model is trained when the number of trials has grown by this factor.
+        mutation: Probability that a child is a mutant of one parent; otherwise the child is a crossover of two parents.
+        epsilon: Fraction of proposals that are random even with a trained model.
+        growth: The model is trained again when the number of trials has grown by this factor.
         distance: Minimum number of parameters in which the proposals of a batch differ, if possible.
         failure_factor: In the training data, a failure counts as this multiple of the slowest successful time.
     """
@@ -78,13 +79,14 @@ class EvolutionSettings:
 
 
 class EvolutionSampler(Sampler):
-    """Proposes the schedules with the best predicted times of an evolving population.
+    """Sampler that proposes the schedules with the best predicted times from an evolving population.
 
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        fit: Trains a model on results; None to follow estimates only.
-        estimates: Features for the model, and times to follow until it is trained. Default: the encoding of ``space``.
+        fit: Function that trains a model on results; None to use only estimates.
+        estimates: Features for the model, and estimated times to use until the model is trained. Default: the encoding
+            of ``space``.
         settings: Constants of the search. Default: ``EvolutionSettings()``.
     """
 
@@ -118,10 +120,10 @@ class EvolutionSampler(Sampler):
             times.append(measurement.timing.median)
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return the best predictions of an evolved population, then random schedules."""
+        """Return the schedules with the best predictions of an evolved population, then random schedules."""
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
-        guided = int(max(n, 0) * self._guided_share + rng.random())  # rounds so that the share is exact on average
+        guided = int(max(n, 0) * self._guided_share + rng.random())  # rounded at random, so that the average is exact
         ranked = self._evolved(guided, rng) if guided else []
         for schedule in ranked:
             self._unseen.remove(schedule)
@@ -129,13 +131,13 @@ class EvolutionSampler(Sampler):
 
     @property
     def _guided_share(self) -> float:
-        """Fraction of the proposals that follow a prediction."""
+        """Fraction of the proposals that are chosen by predicted times."""
         if self._model is not None:
             return 1.0 - self._settings.epsilon
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on a prefix of the trials. Its number of successful trials grows in steps, to train less often."""
+        """Train on the first trials. Their number grows only in steps, so that the model is trained less often."""
         ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:
@@ -157,12 +159,13 @@ class EvolutionSampler(Sampler):
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
-        if len(rows) < _FEWEST_ROWS:  # schedules without a finite estimate are expected to fail
+        # schedules without a finite estimate are expected to fail: they are not used for training
+        if len(rows) < _FEWEST_ROWS:
             return
         self._model, self._trained = self._fit(self._estimates.features(rows), labels), size
 
     def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return log(seconds) up to a constant; infinite for an expected failure."""
+        """Return predicted log(seconds), up to a constant; infinite for an expected failure."""
         known = self._estimates.has_times
         predicted = self._estimates.log_seconds(schedules) if known else np.zeros(len(schedules))
         if self._model is not None and len(schedules):
@@ -190,7 +193,7 @@ class EvolutionSampler(Sampler):
         scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
 
     def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return as many children as ``living``, which is sorted. Parents are mostly from the better half."""
+        """Return as many children as ``living`` (sorted) has schedules. Most parents are of the better half."""
 
         def parents(count: int) -> list[Schedule]:
             return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]
@@ -206,6 +209,6 @@ class EvolutionSampler(Sampler):
 
 
 def boosted_trees(seed: int, threads: int) -> Fit:
-    """Return a function that trains XGBoost trees; equal rows give equal trees."""
+    """Return a function that trains boosted trees with XGBoost. Equal rows give equal trees."""
     settings = TreeSettings(seed=seed % 2**30, threads=threads)
     return lambda rows, seconds: BoostedModel.fit(rows, seconds, settings=settings)

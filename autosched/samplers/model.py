@@ -1,7 +1,8 @@
-"""Propose the schedules with the smallest estimates, in that order, regardless of results.
+"""Sampler that proposes schedules in the order of their estimates, regardless of results.
 
-This sampler is used if estimates are the times, as without a GPU. A trial then only adds registers and spills from the
-compiler, so a few trials suffice. ``expected_gain`` shows when to stop.
+This sampler is used if there is no GPU, so that the search ranks schedules by estimates. A trial then only adds the
+numbers of registers and spills, which the compiler reports, so a few trials suffice. ``expected_gain`` shows when to
+stop.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-DISTANCE = 2  # number of parameters in which the first proposals differ, because similar ones have similar registers
-SPREAD = 48  # number of first proposals that differ so much
+# the first proposals differ in this number of parameters, because similar schedules have similar registers
+DISTANCE = 2
+SPREAD = 48  # number of first proposals to which this applies
 
 
 class ModelSampler(Sampler):
-    """Proposes the schedules with the smallest estimates; afterwards, and without estimated times, random ones.
+    """Proposes schedules with the smallest estimates. Proposes random ones afterwards, or without estimated times.
 
     Args:
         space: Space of the proposals.
@@ -37,13 +39,14 @@ class ModelSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._num_estimated = 0
-        self._ranked: list[Schedule] | None = None  # in reverse order: the next proposal is the last element
+        # remaining proposals in reverse order: the next one is the last element
+        self._ranked: list[Schedule] | None = None
         self._best = math.inf  # log of the estimated seconds
         self._gain = math.inf
 
     @property
     def expected_gain(self) -> float:
-        """Expected relative improvement of the last proposals by their estimates."""
+        """Expected relative improvement of the last proposals, according to their estimates."""
         return self._gain
 
     @property
@@ -52,7 +55,7 @@ class ModelSampler(Sampler):
         return self._num_estimated
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return the smallest estimates in order, then random schedules."""
+        """Return the schedules with the smallest estimates in order, then random schedules."""
         self._unseen.check(n)
         proposals: list[Schedule] = []
         while len(proposals) < n and (schedule := self._next()) is not None:
@@ -63,7 +66,7 @@ class ModelSampler(Sampler):
         return [*proposals, *random]
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Record the best time; results do not change the order of proposals."""
+        """Record the best time. Results do not change the order of proposals."""
         self._unseen.remove(schedule)
         if measurement.timing is not None:
             self._best = min(self._best, math.log(measurement.timing.median))
@@ -81,7 +84,7 @@ class ModelSampler(Sampler):
         return None
 
     def _expected(self, proposals: Sequence[Schedule]) -> float:
-        """Return the estimated gain of the last proposal over the best time, as a fraction."""
+        """Return the gain over the best time, as a fraction, that the last proposal's estimate suggests."""
         if self._estimates is None or not proposals or math.isinf(self._best):
             return math.inf
         return max(0.0, 1.0 - math.exp(float(self._estimates.log_seconds(proposals[-1:])[0]) - self._best))

@@ -1,4 +1,4 @@
-"""Random sampling without replacement, the baseline for other samplers."""
+"""Random sampling without replacement, as a baseline for other samplers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class RandomSampler(Sampler):
-    """Proposes a random sample of the space, uniform in one space and stratified in a union, regardless of results.
+    """Proposes a random sample: uniform for a single space, stratified for a union of spaces. Ignores results.
 
     Args:
         space: Schedules to propose.
@@ -26,5 +26,5 @@ class RandomSampler(Sampler):
         return self._unseen.draw(n)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Mark the schedule as seen; the result itself is ignored."""
+        """Mark the schedule as seen. The result is ignored."""
         self._unseen.remove(schedule)

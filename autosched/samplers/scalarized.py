@@ -1,8 +1,8 @@
 """Search for objectives other than time: one sampler per weighted sum of the objectives' logarithms.
 
-A weighted sum of logarithms needs no scaling, because the unit of an objective only adds a constant. With several
-weight vectors, one sampler each, the search covers the Pareto front (its convex part in logarithms). Every sampler
-learns from every trial.
+Objectives need not be scaled, because the unit of an objective only adds a constant to its logarithm. There is one
+sampler for each of several weight vectors, so that the search covers the Pareto front (where the front of the
+logarithms is convex). Every sampler learns from every trial.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]
 
 
 class ScalarizedSampler(Sampler):
-    """Alternates between several samplers, each with its own weights of the objectives.
+    """Alternates between several samplers. Each sampler has its own weights of the objectives.
 
     Args:
         samplers: One sampler for each of ``weights``.
         weights: Weights of the objectives.
-        costs: Returns the logarithms of a trial's objectives; None if one is missing.
+        costs: Function that returns the logarithms of a trial's objectives; None if an objective has no value.
     """
 
     def __init__(self, samplers: Sequence[Sampler], weights: Sequence[Sequence[float]], costs: Costs) -> None:
@@ -33,32 +33,32 @@ class ScalarizedSampler(Sampler):
         self._weights = [tuple(w) for w in weights]
         self._costs = costs
         self._next = 0
-        self._pending: set[Schedule] = set()  # schedules that are proposed but not reported
+        self._pending: set[Schedule] = set()  # schedules that were proposed but have no reported result
 
     @property
     def batch(self) -> int:
-        """Batch size of the first sampler; all are of the same kind."""
+        """Batch size of the first sampler. All samplers have the same type and therefore the same batch size."""
         return self._samplers[0].batch
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return equal shares of proposals of each sampler, in turn."""
+        """Return proposals of the samplers in turn, equally many of each."""
         proposals: list[Schedule] = []
         while len(proposals) < n:
             share = math.ceil((n - len(proposals)) / len(self._samplers))
             member = self._samplers[self._next % len(self._samplers)]
             self._next += 1
             own = member.ask(share)
-            if not own:  # this sampler has seen the whole space
+            if not own:  # this sampler has no further proposals
                 break
             new = [schedule for schedule in own if schedule not in self._pending]
             self._pending.update(new)
             proposals += new
         else:
-            self._samplers[0].ask(min(n, 0))  # raises ValueError for a negative number
+            self._samplers[0].ask(min(n, 0))  # the sampler raises ValueError for a negative number
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Report the result to every sampler, with its weighted objective instead of the time."""
+        """Report the result to every sampler, with the sampler's weighted objective instead of the time."""
         self._pending.discard(schedule)
         costs = self._costs(schedule, measurement)
         for member, weights in zip(self._samplers, self._weights, strict=True):

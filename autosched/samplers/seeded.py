@@ -1,4 +1,4 @@
-"""Sampler that also proposes the schedules of an adviser."""
+"""Sampler that first proposes schedules of an adviser."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class SeededSampler(Sampler):
-    """Inserts the schedules of an adviser among the first proposals of a sampler, which learns from their results.
+    """Inserts an adviser's schedules into the first proposals of a sampler. The sampler learns from their results.
 
     Args:
-        sampler: Proposes all other schedules.
-        advice: Schedules of its space, the best first; each is proposed once.
-        adviser: Name of the adviser, stored in these trials.
-        own_first: True if the sampler's own first proposal comes before the advice.
+        sampler: Wrapped sampler, which proposes all other schedules.
+        advice: Schedules of the sampler's space, the best first. Each is proposed once.
+        adviser: Name of the adviser, which is stored in the trials of its schedules.
+        own_first: True if the first proposal is the wrapped sampler's, before the advice.
         enough: Number of results after which the remaining advice is dropped. Default: never.
     """
 
@@ -35,18 +35,18 @@ class SeededSampler(Sampler):
         self._adviser = adviser
         self._advice = list(dict.fromkeys(advice))
         self._advised: set[Schedule] = set()
-        self._started = not own_first  # True once anything was proposed or reported
+        self._started = not own_first  # True if a schedule was proposed or reported
         self._enough = enough
         self._num_reported = 0
 
     @property
     def expected_gain(self) -> float:
-        """Expected gain of the wrapped sampler; infinite while advice remains."""
+        """Expected gain of the wrapped sampler's proposals; infinite while advice remains."""
         return super().expected_gain if self._advice else self._sampler.expected_gain
 
     @property
     def num_guessed(self) -> int:
-        """Number of schedules that the wrapped sampler estimated."""
+        """Number of schedules whose times the wrapped sampler estimated."""
         return self._sampler.num_guessed
 
     @property
@@ -63,7 +63,7 @@ class SeededSampler(Sampler):
         self._sampler.prepare()
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the adviser's name for its proposals, else this sampler's."""
+        """Return the adviser's name for schedules of its advice, else the name given by the wrapped sampler."""
         return self._adviser if schedule in self._advised else self.name
 
     def ask(self, n: int) -> list[Schedule]:
@@ -77,7 +77,7 @@ class SeededSampler(Sampler):
         return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
 
     def _own(self, n: int) -> list[Schedule]:
-        """Return proposals of the wrapped sampler, without schedules that are pending as advice."""
+        """Return proposals of the wrapped sampler, except schedules that were proposed as advice and are pending."""
         own = self._sampler.ask(n)
         while any(schedule in self._advised for schedule in own):
             own = [schedule for schedule in own if schedule not in self._advised]

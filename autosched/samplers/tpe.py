@@ -1,8 +1,9 @@
-"""Any Optuna sampler through Optuna's ask-and-tell interface, by default its tree-structured Parzen estimator.
+"""Sampler that uses an Optuna sampler (default: the tree-structured Parzen estimator, TPE) by ask and tell.
 
 Optuna only supports independent domains without rules, so most of its suggestions are illegal. A suggestion that is
-illegal, or not new, is immediately reported to Optuna as failed, without a measurement. After a few of them in a row,
-the last one is repaired: the most similar new legal schedule is proposed, among random ones and neighbours of the best.
+illegal or not new is not measured, but immediately reported to Optuna as failed. After a few such suggestions in a row,
+the last one is repaired: the most similar new legal schedule among random schedules and neighbours of the best
+schedules is proposed.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_TEMPLATE = "template"  # name of the template's parameter; all others have a dot in their names
-_TRIES = 3  # number of suggestions per proposal before the last one is repaired
+_TEMPLATE = "template"  # name of the Optuna parameter for the template; names of all other parameters contain a dot
+_TRIES = 3  # maximum number of suggestions per proposal, of which the last one is repaired
 _RANDOM = 256  # number of random schedules that a repair considers
-_BEST = 4  # number of best schedules whose neighbours a repair considers
-_NEIGHBOURS = 32  # number of neighbours of each of these
+_BEST = 4  # number of best schedules, whose neighbours a repair also considers
+_NEIGHBOURS = 32  # number of neighbours of each best schedule
 
 
 class OptunaSampler(Sampler):
-    """Proposes by an Optuna sampler.
+    """Proposes schedules that an Optuna sampler suggests.
 
-    Optuna first chooses the template, then values of its parameters, whose names in the study are "template.parameter".
-    It chooses the index of a value: from a categorical distribution, or for an ordinal parameter from an integer one.
-    The objective is log(seconds). A failed trial is reported as pruned: Optuna's samplers rank it below all finished
-    trials, or ignore it.
+    Optuna first chooses the template, then values of the template's parameters, whose names in the study are
+    "template.parameter". Optuna chooses the index of a value, from a categorical distribution, or from an integer
+    distribution for an ordinal parameter. The objective is log(seconds). A failed trial is reported as pruned: Optuna's
+    samplers rank pruned trials below all finished trials, or ignore them.
 
     Args:
         space: Schedules to propose.
@@ -44,7 +45,7 @@ class OptunaSampler(Sampler):
     name = "tpe"
 
     def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise Optuna prints a line per trial to stderr
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # prevents Optuna from printing a line per trial to stderr
         self._space = space
         self._seed = seed
         self._unseen = UnvisitedPool(space, seed)
@@ -61,7 +62,7 @@ class OptunaSampler(Sampler):
         self._repairs = 0
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return Optuna's suggestions, repaired if they are not legal and new."""
+        """Return Optuna's suggestions; a suggestion is repaired if it is illegal or not new."""
         self._unseen.check(n)
         proposals: list[Schedule] = []
         while len(proposals) < n:
@@ -72,7 +73,7 @@ class OptunaSampler(Sampler):
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Report log(seconds) to Optuna's study, or a failure as a pruned trial."""
+        """Report log(seconds) to the Optuna study, or a failure as a pruned trial."""
         self._unseen.remove(schedule)
         value = math.log(measurement.timing.median) if measurement.timing is not None else None
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
@@ -87,7 +88,7 @@ class OptunaSampler(Sampler):
             self._times[schedule] = min(value, self._times.get(schedule, math.inf))
 
     def _proposed(self) -> Schedule | None:
-        """Return Optuna's suggestion if one of a few is legal and new; else the last one, repaired."""
+        """Return the first of a few suggestions that is legal and new; if none is, repair the last suggestion."""
         for _ in range(_TRIES):
             trial = self._study.ask()
             suggestion = self._suggested(trial)
@@ -109,7 +110,7 @@ class OptunaSampler(Sampler):
         pool = [near for schedule in best for near in self._space.neighbours(schedule, _NEIGHBOURS)]
         pool += self._space.sample(_RANDOM, int(seed[0]))
         pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
-        # on ties, the first one, which is a neighbour of the best
+        # of equally similar schedules, choose the first, a neighbour of the best schedules
         return min(pool, key=lambda s: differences(s, suggestion), default=None)
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
@@ -118,9 +119,9 @@ class OptunaSampler(Sampler):
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
-        """Return a template and its parameters, chosen by Optuna in this order.
+        """Return the template and then the parameters that Optuna chooses.
 
-        For an enqueued trial, return its own parameters.
+        For an enqueued trial, these are the trial's parameters.
         """
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []

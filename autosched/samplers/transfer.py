@@ -1,8 +1,8 @@
-"""Estimates from another recording of a kernel: its times on another GPU, or for another size.
+"""Estimates from another recording of the same kernel, on another GPU or for another size.
 
-A schedule's estimate is the median time in the other recording for the same values of the shared parameters. If it has
-none, the estimate is the prediction of boosted trees trained on the recording. Samplers learn how accurate such
-estimates are, because times on another GPU may even be ranked differently.
+A schedule's estimate is the median time of the configurations in the other recording that have the same values of
+shared parameters. If there are none, boosted trees that are trained on the recording predict the time. Samplers learn
+how accurate such estimates are, because another GPU may even rank schedules differently.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_FAILED = 2.0  # a failed schedule is estimated as this multiple of the slowest time
+_FAILED = 2.0  # the estimate of a failed configuration is this multiple of the slowest time
 
 
 class TransferredTimes:
-    """Times of another recording for the schedules of a space.
+    """Times from another recording, as estimates for the schedules of a space.
 
     Args:
         space: Schedules to estimate.
         measurements: Results of the other recording.
 
     Attributes:
-        shared: Parameters that both have and that vary in the other recording.
+        shared: Parameters of the space that also vary in the other recording.
 
     Raises:
-        ValueError: There is no shared parameter, or the other recording has no time.
+        ValueError: No parameter is shared, or the other recording has no times.
     """
 
     def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:
@@ -48,7 +48,9 @@ class TransferredTimes:
                 recorded_values.setdefault(name, {})[value] = None
         self.shared = tuple(name for name, values in recorded_values.items() if name in own_names and len(values) > 1)
         if not self.shared:
-            raise ValueError("the two recordings share no parameter that varies: give one of the same kernel")
+            raise ValueError(
+                "the two recordings have no varying parameter in common: use a recording of the same kernel"
+            )
         self._codes = {name: {value: i for i, value in enumerate(recorded_values[name])} for name in self.shared}
         times: dict[tuple[Value, ...], list[float]] = {}
         for schedule, measurement in measurements.items():
@@ -57,14 +59,14 @@ class TransferredTimes:
         known = {key: statistics.median_low(values) for key, values in times.items()}
         slowest = max((s for s in known.values() if s < math.inf), default=None)
         if slowest is None:
-            raise ValueError("the other recording has no times: give one with completed trials")
+            raise ValueError("the other recording has no times: use a recording with completed trials")
         self._known = {key: math.log(min(seconds, _FAILED * slowest)) for key, seconds in known.items()}
         self._model: BoostedModel | None = None
         self._learned: dict[tuple[Value, ...], float] = {}
 
     @property
     def estimates(self) -> Estimates:
-        """The encoding of the space, and the transferred times."""
+        """Estimates with the encoding of the space as features, and the transferred times."""
         return Estimates(self._space.encode, self.log_seconds)
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
@@ -83,9 +85,9 @@ class TransferredTimes:
         return tuple(values[name] for name in self.shared)
 
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
-        """Return a row of numbers for each key.
+        """Return the values of each key as a row of numbers.
 
-        Numbers are unchanged. A text is replaced by its index among the texts of the other recording, NaN if unknown.
+        Numbers are unchanged. A text is replaced by its index among the other recording's texts; NaN if it is unknown.
         """
         rows = [
             [

@@ -1,21 +1,21 @@
 """Gradient-boosted trees that learn times from measurements (XGBoost).
 
 The target is ``log(seconds / best seconds of the problem)``, the negative logarithm of TVM's target (``min_cost /
-cost``). It makes problems of all sizes comparable, and a given ratio of times costs the same everywhere. Rows have the
-weight ``best / seconds``, so that fast schedules, among which a search decides, are learned best. This was compared on
-recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws). In all six cases, the ten best
-predictions contained a faster kernel than those of the unweighted logarithm, and the other schedules were ordered
-better than with the plain ratio.
+cost``). This target makes problems of all sizes comparable, and a ratio of times has the same effect at all times. Rows
+have the weight ``best / seconds``, because a search decides among fast schedules, which must be predicted best.
+Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws).
+In all six cases, the best of the ten schedules predicted fastest was faster than without weights, and the remaining
+schedules were ordered better than with TVM's target.
 
 If a column estimates the time (the analytic model's), the target can be ``log(seconds / estimate)`` instead: the trees
-correct the estimate and predict seconds. Trained on 2,963 recorded Triton matmuls of two GPUs and evaluated on 2,398
-others (``benchmarks/results/zero_shot.md``), this target ordered all four sets better than the first one, and its first
-choice was closer to the best schedule in each set.
+then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded Triton matmuls of two
+GPUs, and evaluated on four sets of 2,398 other matmuls (``benchmarks/results/zero_shot.md``). On each set, this second
+target ordered schedules better than the first target, and its first choice was closer to the best schedule.
 
-The number of trees is chosen on held-out rows, never by the training error. The trees are then trained again on all
-rows.
+The number of trees is chosen by the error on held-out rows, not by the training error. The model is then trained again
+on all rows.
 
-XGBoost takes a second to import, so only the functions that need it import it.
+Importing XGBoost takes a second, so only the functions that need XGBoost import it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from search_spaces.arrays import FloatArray
 
 Matrix = npt.NDArray[np.float32]
 
-_FEWEST_HELD_OUT = 8  # rows; with a smaller held-out set the number of trees is fixed
+_FEWEST_HELD_OUT = 8  # minimum number of held-out rows; with fewer, the number of trees is fixed
 _FIXED_ROUNDS = 100
 _MOST_LOG = 1e3  # bounds of a time in seconds
 _MOST_MEMBERS, _MOST_THREADS = 100, 1024
@@ -49,9 +49,9 @@ class ModelMismatch(ValueError):
 class BoostedTreeSettings:
     """Settings of boosted trees.
 
-    ``held_out`` is the fraction of rows (of groups, if there are five or more) for early stopping: training stops after
-    ``patience`` trees without improvement, or after ``rounds`` trees. ``members`` models with different seeds are
-    averaged, and their spread measures the uncertainty.
+    ``held_out`` is the fraction of rows (or of groups, if there are five or more) that is held out for early stopping.
+    Training stops after ``patience`` trees without improvement, or after ``rounds`` trees. ``members`` is the number of
+    models with different seeds, whose predictions are averaged; their spread measures the uncertainty.
     """
 
     rounds: int = 300
@@ -72,17 +72,19 @@ class BoostedTreeSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("eta", "subsample", "colsample"):
             if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be over 0 and at most 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be greater than 0 and at most 1, not {getattr(self, name)}")
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out must be between 0 and 1, not {self.held_out}")
         if not 0 <= self.seed < 2**31 - 2**16:
             raise ValueError(f"seed must be from 0 to 2^31 - 2^16 - 1, not {self.seed}")
         if self.members > _MOST_MEMBERS or self.threads > _MOST_THREADS:
-            raise ValueError(f"at most {_MOST_MEMBERS} members and {_MOST_THREADS} threads")
+            raise ValueError(
+                f"too many members or threads: use at most {_MOST_MEMBERS} members and {_MOST_THREADS} threads"
+            )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the settings with the fields ``data``.
+        """Return the settings that ``data`` contains as fields.
 
         Raises:
             ValueError: A field is missing, unknown or malformed.
@@ -99,11 +101,11 @@ class BoostedTreeSettings:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """Trained model of ``members``.
+    """Trained model: the average of several forests (``members``).
 
-    ``level`` is added to the output of the trees. It is the mean over the training problems of the log of their best
-    time in seconds. If the trees correct the column ``corrects`` (log2 of seconds), it is the mean log of time over
-    estimate.
+    ``level`` is added to the output of the trees. It is the mean of the log of the best time in seconds, over the
+    training problems. If the trees correct the column ``corrects`` (log2 of seconds), ``level`` is the mean of log(time
+    / estimate).
 
     Raises:
         ModelMismatch: A member has other features than ``names``.
@@ -119,11 +121,11 @@ class BoostedModel:
         if len(set(self.names)) != len(self.names):
             raise ModelMismatch("two features of the model have the same name")
         if not self.members or any(member.features != len(self.names) for member in self.members):
-            raise ModelMismatch(f"the model has trees of other features than the {len(self.names)} it names")
+            raise ModelMismatch(f"the model names {len(self.names)} features, but its trees have another number")
         if not abs(self.level) <= _MOST_LOG:
             raise ModelMismatch("the model's level is not a number")
         if self.corrects is not None and self.corrects not in self.names:
-            raise ModelMismatch(f"the model corrects {self.corrects}, which is not among its features")
+            raise ModelMismatch(f"the model corrects {self.corrects}, which is not one of its features")
 
     @classmethod
     def fit(
@@ -141,10 +143,11 @@ class BoostedModel:
         Args:
             X: Features, float [n, d] with n >= 2. NaN is a missing value: each split learns a direction for it.
             seconds: Positive times, [n].
-            groups: Name of each row's problem, [n]; None if all rows are of one problem.
-            names: Unique names of the d features; None for x0, x1 and so on.
+            groups: Name of each row's problem, [n]; None if all rows belong to one problem.
+            names: Unique names of the d features; None for "x0", "x1" and so on.
             settings: Settings of the trees; None for the defaults.
-            corrects: Name of the column with estimated log2 seconds that the trees correct; None for none.
+            corrects: Name of the column with estimated log2 seconds that the trees correct; None to predict without an
+                estimate.
 
         Raises:
             ValueError: Infinite values, times that are not positive, or shapes that do not match.
@@ -153,14 +156,15 @@ class BoostedModel:
         matrix = _matrix(X)
         named = tuple(names) if names is not None else tuple(f"x{i}" for i in range(matrix.shape[1]))
         if len(named) != matrix.shape[1] or len(set(named)) != len(named):
-            raise ValueError(f"names must hold {matrix.shape[1]} different names, one for each feature")
+            raise ValueError(f"invalid names: give {matrix.shape[1]} different names, one for each feature")
         times = np.asarray(seconds, dtype=np.float64)
         if times.shape != (len(matrix),) or len(matrix) < 2:
             raise ValueError(
-                f"a model needs a time for each row and at least two rows, not {times.shape} for {len(matrix)}"
+                f"training needs at least two rows and one time per row, not times of shape {times.shape} for "
+                f"{len(matrix)} rows"
             )
         if not (np.isfinite(times) & (times > 0)).all():
-            raise ValueError("times must be positive and finite: leave failed trials out")
+            raise ValueError("times must be positive and finite: omit failed trials")
         codes = group_codes(groups, len(matrix))
         best = np.full(int(codes.max()) + 1, np.inf)
         np.minimum.at(best, codes, times)
@@ -170,7 +174,7 @@ class BoostedModel:
             labels, level = np.log(times) - np.log(best)[codes], float(np.log(best).mean())
         else:
             if corrects not in named:
-                raise ValueError(f"{corrects} is not among the features")
+                raise ValueError(f"{corrects} is not one of the features")
             over = np.log(times) - _guess(matrix, named, corrects)
             level = float(np.average(over, weights=weights))
             labels = over - level
@@ -186,10 +190,10 @@ class BoostedModel:
         return cls(named, settings, level, tuple(members), corrects)
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the predicted log seconds of each row of X [n, d], [n].
+        """Return the predicted log seconds [n] of the rows of X [n, d].
 
-        Models of one problem and models that correct an estimate predict absolute times. Other models predict only
-        differences within a problem: their level is the mean of the training problems.
+        Models of one problem and models that correct an estimate predict absolute times. For other models only
+        differences within a problem are meaningful, because their ``level`` is a mean over the training problems.
 
         Raises:
             ModelMismatch: The number of features differs.
@@ -204,7 +208,7 @@ class BoostedModel:
         return spread
 
     def gain(self) -> FloatArray:
-        """Return the fraction of the total loss reduction by splits on each feature, [d]; all 0 without splits."""
+        """Return each feature's fraction of the total loss reduction by splits, [d]; all 0 without splits."""
         total = np.zeros(len(self.names))
         for member in self.members:
             inner = member.left >= 0
@@ -212,11 +216,11 @@ class BoostedModel:
         return total / total.sum() if total.sum() > 0 else total
 
     def contributions(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the contribution of each feature to the prediction of each row of X, float [n, d].
+        """Return the contribution of each feature to the prediction for each row of X, float [n, d].
 
         These are SHAP values in natural logarithms of time (Lundberg et al., Nature Machine Intelligence 2020, as
-        computed by XGBoost's ``pred_contribs``). Together with a constant they sum to ``predict``. The estimate that
-        the trees correct contributes its difference from its mean over the rows.
+        computed by XGBoost's ``pred_contribs``). A row's contributions and a constant add up to ``predict``. If the
+        trees correct an estimate, the estimate contributes its difference from the mean estimate of all rows.
 
         Raises:
             ModelMismatch: The number of features differs.
@@ -242,7 +246,7 @@ class BoostedModel:
     def _checked(self, X: npt.ArrayLike) -> Matrix:
         matrix = _matrix(X)
         if matrix.shape[1] != len(self.names):
-            raise ModelMismatch(f"the model knows {len(self.names)} features, the rows have {matrix.shape[1]}")
+            raise ModelMismatch(f"the model has {len(self.names)} features, but the rows have {matrix.shape[1]}")
         return matrix
 
     @cached_property
@@ -250,7 +254,7 @@ class BoostedModel:
         return tuple(member.booster(self.settings.threads) for member in self.members)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole model as JSON values."""
+        """Return the model as JSON values."""
         return {
             "names": list(self.names),
             "settings": dataclasses.asdict(self.settings),
@@ -275,23 +279,25 @@ class BoostedModel:
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not abs(level) <= _MOST_LOG:
             raise ModelMismatch("its level is not a number")
         if corrects is not None and not isinstance(corrects, str):
-            raise ModelMismatch("it does not say what it corrects")
+            raise ModelMismatch("it does not state which column it corrects")
         trees = tuple(map(Forest.from_json, members))
         return cls(tuple(names), BoostedTreeSettings.from_json(settings), float(level), trees, corrects)
 
 
 def _matrix(X: npt.ArrayLike) -> Matrix:
-    with np.errstate(over="ignore"):  # values that overflow float32 are refused below
+    with np.errstate(over="ignore"):  # values that overflow float32 become infinite and are rejected below
         matrix = np.ascontiguousarray(X, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")
+        raise ValueError(f"features must be a two-dimensional array, not of shape {matrix.shape}")
     if np.isinf(matrix).any():
-        raise ValueError("features must be finite, or NaN if missing: one is infinite or beyond float32")
+        raise ValueError(
+            "a feature is infinite or too large for float32: use finite numbers, or NaN for a missing feature"
+        )
     return matrix
 
 
 def _guess(matrix: Matrix, names: Sequence[str], column: str) -> FloatArray:
-    """Return the column of estimated log2 seconds as natural logarithms, [n]."""
+    """Return the estimates that the trees correct as natural logarithms of seconds, [n]."""
     guess: FloatArray = matrix[:, names.index(column)].astype(np.float64) * np.log(2.0)
     return guess
 
@@ -325,7 +331,7 @@ def _rounds(
     settings: BoostedTreeSettings,
     seed: int,
 ) -> int:
-    """Return the number of trees, chosen on held-out rows."""
+    """Return the number of trees with the smallest error on held-out rows."""
     import xgboost
 
     validation = held_out_rows(codes, settings.held_out, seed)
@@ -343,9 +349,9 @@ def _rounds(
 
 
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the held-out rows, a fraction of about ``part``.
+    """Return a mask of the held-out rows, which are about the fraction ``part`` of all rows.
 
-    With five or more groups it holds out whole groups, to evaluate predictions for new problems.
+    With five or more groups, whole groups are held out, to measure the error of predictions for new problems.
     """
     rng = np.random.default_rng(seed)
     groups = int(codes.max()) + 1

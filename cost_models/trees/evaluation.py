@@ -1,8 +1,8 @@
-"""Quality of predictions. A search needs the correct order of the fastest schedules, rather than exact times.
+"""Quality of predictions. For a search, the correct order of the fastest schedules matters more than exact times.
 
-Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Equal
-predictions are ordered slowest first, so that a model does not benefit from the order of the rows. All raise ValueError
-for empty, unequal, NaN or infinite input, or for times that are not positive.
+Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Rows
+with equal predictions are ordered slowest first, so that a model does not benefit from the order of rows. All functions
+raise ValueError if inputs are empty, differ in length, or contain NaN or infinity, or if times are not positive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search_spaces.arrays import FloatArray
 
 
 def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
-    """Return Spearman's rho with average ranks for ties, in -1..1; 0 if either side is constant."""
+    """Return Spearman's rho, from -1 to 1, with average ranks for ties; 0 if predictions or times are constant."""
     p, s = _checked(predicted, seconds)
     x, y = _ranks(p), _ranks(s)
     x, y = x - x.mean(), y - y.mean()
@@ -26,7 +26,7 @@ def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
 
 
 def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> float:
-    """Return the best time over that of the best of the k predicted fastest, in 0..1; 1 if these include the best."""
+    """Return the ratio, up to 1, of the best time to the best time among the k schedules that are predicted fastest."""
     p, s = _checked(predicted, seconds)
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -35,20 +35,20 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 
 
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
-    """Return how much slower the best of the k predicted fastest is than the best of all: 0.05 is 5% slower."""
+    """Return how much slower the best of the k schedules predicted fastest is than the best schedule: 0.05 is 5%."""
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
 
 
 def group_codes(groups: Sequence[Any] | npt.NDArray[Any] | None, rows: int) -> npt.NDArray[np.int64]:
-    """Return the number of each row's group, in order of first appearance; all 0 without groups.
+    """Number the groups in order of first appearance, and return each row's number; all 0 without groups.
 
     Raises:
-        ValueError: The number of groups is not ``rows``.
+        ValueError: The length of ``groups`` is not ``rows``.
     """
     if groups is None:
         return np.zeros(rows, dtype=np.int64)
     if len(groups) != rows:
-        raise ValueError(f"groups must name a group for each of {rows} rows, not {len(groups)}")
+        raise ValueError(f"groups must have one name for each of {rows} rows, not {len(groups)} names")
     seen: dict[Any, int] = {}
     return np.array([seen.setdefault(g, len(seen)) for g in groups], dtype=np.int64)
 
@@ -57,7 +57,8 @@ def _checked(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[FloatArr
     p, s = np.asarray(predicted, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     if p.ndim != 1 or p.shape != s.shape or len(p) == 0:
         raise ValueError(
-            f"predictions and times must be two equal columns of at least one row, not {p.shape}, {s.shape}"
+            f"predictions and times must be one-dimensional, not empty and of equal length, not of shapes {p.shape} "
+            f"and {s.shape}"
         )
     if not np.isfinite(p).all():
         raise ValueError("predictions must be finite")
@@ -67,7 +68,7 @@ def _checked(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[FloatArr
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return average ranks from 0."""
+    """Return ranks that start at 0; equal values get their average rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     middle: FloatArray = (last - counts + last - 1) / 2.0

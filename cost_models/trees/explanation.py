@@ -1,4 +1,4 @@
-"""Importance of features for the predictions of a trained model, as XGBoost reports it."""
+"""Importance of features for the predictions of a trained model, computed by XGBoost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from cost_models.trees.evaluation import rank_correlation
 from cost_models.trees.trained_model import OperatorModel
 from cost_models.trees.training import table
 
-_CLEAR = 0.5  # minimum rank correlation to call a feature "slower" or "faster"
+_CLEAR = (
+    0.5  # minimum rank correlation of a feature with its effect, to state that larger values are "slower" or "faster"
+)
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,10 @@ class Importance:
 
     Attributes:
         name: Name of the feature.
-        gain: Fraction of the total loss reduction by splits on this feature.
-        moves: Mean absolute SHAP value over the training rows, after subtracting the mean of each problem: the effect
-            of the feature on log time between schedules of one problem.
-        larger: Effect of larger values: "slower", "faster", or "" for neither.
+        gain: Fraction of the total loss reduction that splits on this feature contribute.
+        moves: Mean absolute SHAP value over the training rows, after subtracting each problem's mean. This is the
+            effect of the feature on the differences in log time between schedules of a problem.
+        larger: Effect of larger values of the feature: "slower", "faster", or "" if it is not clear.
     """
 
     name: str
@@ -39,10 +41,10 @@ class Importance:
 
 
 def explain(model: OperatorModel) -> tuple[Importance, ...]:
-    """Return the importance of every feature, largest effect first, over the schedules that are still valid.
+    """Return the importance of every feature, the largest effect first, for training schedules that are still valid.
 
     Raises:
-        ModelMismatch: No schedule is still valid, or the features are not the model's.
+        ModelMismatch: No training schedule is still valid, or the model has other features.
     """
     shares, values = [], []
     for one in model.observations:
@@ -57,7 +59,8 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
             values.append(aligned - aligned.mean(axis=0))
     if not shares:
         raise ModelMismatch(
-            f"no {model.operator} schedule of the model's training data is valid in this version: train the model again"
+            f"the model's training data has no {model.operator} schedule that is valid in this version: train the "
+            "model again"
         )
     share, value = np.concatenate(shares), np.concatenate(values)
     gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)
@@ -66,7 +69,7 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
         finite = np.isfinite(value[:, column])
         agrees = 0.0
         if moves[column] > 0 and finite.any():
-            shifted = share[finite, column] - share[finite, column].min() + 1.0  # ranks of positive numbers
+            shifted = share[finite, column] - share[finite, column].min() + 1.0  # compare ranks of positive values only
             agrees = rank_correlation(value[finite, column], shifted)
         larger = "slower" if agrees > _CLEAR else "faster" if agrees < -_CLEAR else ""
         contributions.append(Importance(name, float(gains[column]), float(moves[column]), larger))

@@ -1,8 +1,8 @@
-"""Boosted regression trees as plain arrays, checked before XGBoost sees them.
+"""Boosted regression trees as plain arrays, which are validated before XGBoost loads them.
 
-XGBoost does not validate the files that it loads: a child index out of range crashes the process, and a cycle never
-ends. So a model file contains trees as columns. ``Forest`` checks them, and converts them to the document that XGBoost
-loads.
+XGBoost does not validate the files that it loads: a child index out of range crashes the process, and a cycle makes
+predictions never end. So a model file contains trees as plain columns. ``Forest`` validates the columns, and converts
+them to the document that XGBoost loads.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray, IntArray
 
 MOST_TREES = 10_000
-MOST_NODES = 4_000_000  # maximum nodes of all trees together
+MOST_NODES = 4_000_000  # maximum number of nodes of all trees together
 MOST_FEATURES = 100_000
-MOST_VALUE = 1e4  # maximum output of a leaf, the logarithm of a ratio of times
+MOST_VALUE = 1e4  # maximum output of a leaf; it is the logarithm of a ratio of times
 MOST_COVER = 1e12  # rows
 
-_NO_PARENT = 2**31 - 1  # the parent that XGBoost writes for a root
+_NO_PARENT = 2**31 - 1  # value that XGBoost writes as the parent of a root
 _INTEGERS, _REALS = ("sizes", "left", "feature", "missing_left"), ("value", "gain", "cover")
 
 
@@ -39,11 +39,12 @@ class Forest:
 
     Attributes:
         sizes: Number of nodes of each tree.
-        left: Position of a node's left child within its tree; the right child follows it. -1 for a leaf.
-        feature, value: A row goes left if its feature is below the value. The value of a leaf is its output.
-        missing_left: 1 if rows that lack the feature go left.
-        gain: Loss reduction of a split.
-        cover: Weight of the training rows that reached the node.
+        left: Index of a node's left child within the tree; the right child has the next index. -1 for a leaf.
+        feature, value: A row goes to the left child if its feature is below the value. The value of a leaf is its
+            output.
+        missing_left: 1 if rows that lack the feature go to the left child, else 0.
+        gain: Loss reduction by the split of a node.
+        cover: Total weight of the training rows that reached the node.
 
     Raises:
         DamagedForest: A node other than a root is not the child of exactly one earlier node, or a number is out of
@@ -64,13 +65,13 @@ class Forest:
         nodes = len(self.left)
         columns = (self.feature, self.missing_left, self.value, self.gain, self.cover)
         _require(all(len(column) == nodes for column in columns), "its columns differ in length")
-        _require(1 <= self.features <= MOST_FEATURES, f"{self.features} is not a number of features")
+        _require(1 <= self.features <= MOST_FEATURES, f"it has an invalid number of features: {self.features}")
         _require(0 < len(self.sizes) <= MOST_TREES, f"it has {len(self.sizes)} trees, not 1 to {MOST_TREES}")
         _require(0 < nodes <= MOST_NODES, f"it has {nodes} nodes, not 1 to {MOST_NODES}")
         _require(bool((self.sizes > 0).all() and (self.sizes <= nodes).all()), "a tree has no nodes, or too many")
         _require(int(self.sizes.sum()) == nodes, "its trees and its columns differ in length")
         inner = self.left >= 0
-        first = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)  # position of each node's root
+        first = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)  # index of the root of each node's tree
         own, size = np.arange(nodes) - first, np.repeat(self.sizes, self.sizes)
         _require(bool((self.left >= -1).all()), "a child has a negative position")
         _require(bool((self.left[inner] > own[inner]).all()), "a child comes before its parent")
@@ -98,7 +99,7 @@ class Forest:
 
     @classmethod
     def of(cls, booster: Any) -> Self:
-        """Return the trees of a trained XGBoost regression on numeric features."""
+        """Return the trees of an XGBoost regression model, which must have only numeric features."""
         learner = json.loads(bytes(booster.save_raw("json")))["learner"]
         trees = learner["gradient_booster"]["model"]["trees"]
 
@@ -108,7 +109,7 @@ class Forest:
         left, right = column("left_children").astype(np.int64), column("right_children").astype(np.int64)
         _require(
             bool((right[left >= 0] == left[left >= 0] + 1).all()),
-            "XGBoost stores the children of a node separately",
+            "unexpected XGBoost model: the children of a node are not adjacent",
         )
         return cls(
             features=int(learner["learner_model_param"]["num_feature"]),
@@ -185,7 +186,7 @@ class Forest:
         """
         _require(isinstance(data, Mapping), "it is not an object")
         features, base = data.get("features"), data.get("base")
-        _require(type(features) is int and abs(features) < 2**31, "its number of features is not one")
+        _require(type(features) is int and abs(features) < 2**31, "its number of features is not an integer")
         _require(type(base) in (int, float) and abs(base) <= MOST_VALUE, "its base is not a number")
         columns: dict[str, Any] = {name: _column(data, name, "iu").astype(np.int64) for name in _INTEGERS}
         columns |= {name: _column(data, name, "iuf").astype(np.float64) for name in _REALS}
@@ -197,7 +198,7 @@ def _column(data: Mapping[str, Any], name: str, kinds: str) -> npt.NDArray[Any]:
     _require(isinstance(values, list) and 0 < len(values) <= MOST_NODES, f"{name} is not a list of numbers")
     try:
         column = np.array(values)
-    except (ValueError, OverflowError) as error:  # nested lists have different lengths
+    except (ValueError, OverflowError) as error:  # raised for nested lists of different lengths
         raise DamagedForest(f"{name} is not a list of numbers") from error
     _require(column.ndim == 1 and column.dtype.kind in kinds, f"{name} is not a list of numbers")
     return column

@@ -1,12 +1,13 @@
-"""Cross-validation of a model by four splits, which differ in the unit that is held out.
+"""Cross-validation of a model by up to four splits, which differ in what is held out.
 
-- ``schedules``: a fifth of the rows. Tests other schedules of problems that were tuned before.
-- ``problems``: whole problems on all devices. Tests new sizes and types, as a warm start needs.
-- ``families``: all problems of a shape family (``observations.shape_family``). Tests shapes of a new kind.
-- ``devices``: all measurements of a device. Tests a new GPU.
+- ``schedules``: a fifth of the rows. Tests predictions for other schedules of problems that were tuned before.
+- ``problems``: whole problems on all devices. Tests predictions for new sizes and types, as a warm start needs them.
+- ``families``: all problems of a shape family (``observations.shape_family``). Tests predictions for a new kind of
+shape.
+- ``devices``: all measurements of a device. Tests predictions for a new GPU.
 
-Every row is predicted once, by a model trained on the other parts. The figures are computed within each problem on each
-device and averaged. Problems with fewer than five rows are left out.
+Every row is predicted once, by a model that is trained on the other parts of the split. The figures are computed for
+each problem on each device, and averaged. Problems with fewer than five rows are omitted.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from search_spaces.arrays import BoolArray, FloatArray
 SPLITS = ("schedules", "problems", "families", "devices")
 FOLDS = 5
 FEWEST_ROWS = 5
-_FEWEST_LEARNED = 2  # minimum training rows outside a part of a split
-NEAR = 2.0  # calibration covers rows within this factor of the best time, among which a search decides
+_FEWEST_LEARNED = 2  # minimum number of training rows outside of the held-out part
+NEAR = 2.0  # calibration uses only rows up to this multiple of the best time, because a search decides among these
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class HeldOut:
         name: Name of the part; "" for the whole split.
         groups: Number of problems.
         rows: Number of rows of all problems.
-        regret_K: Slowdown of the best of the K schedules predicted fastest, versus the best of all.
-        within_K: Fraction of rows whose time is within K standard deviations of its prediction (for a normal
-            distribution 0.68 and 0.95). Only rows within twice the best time count. A constant factor per problem is
-            ignored, since rankings do not depend on it.
+        regret_K: Slowdown of the best among the K schedules that are predicted fastest, compared to the best schedule.
+        within_K: Fraction of rows whose time is within K standard deviations of the prediction (for a normal
+            distribution 0.68 and 0.95). Only rows of at most twice the best time count. A constant factor per problem
+            is ignored, since rankings do not depend on this factor.
     """
 
     split: str
@@ -79,8 +80,8 @@ class HeldOut:
 class Rows:
     """Rows to split: features ``matrix`` [n, d] with their ``names``, and times ``seconds`` [n].
 
-    Each row also has the code of its group (a problem on a device), and the names of its problem, its shape family and
-    its device.
+    Each row also has the number of its group (a problem on a device), and the names of problem, shape family and
+    device.
     """
 
     names: tuple[str, ...]
@@ -100,11 +101,12 @@ def cross_validated(
     Args:
         rows: Rows to split.
         settings: Settings of the trees.
-        corrects: Name of the column that the trees correct; None for none.
+        corrects: Name of the column that the trees correct; None to predict without an estimate.
 
     Returns:
-        The figures of each split, parts first and then the whole, and the model's noise. The noise is the standard
-        deviation of log time that the members' spread does not explain, by the broadest split of problems.
+        The figures of each split (first of every part, then of the whole split), and the model's noise. The noise is
+        the standard deviation of log time that the spread of the members does not explain. It is computed from the
+        split that holds out the largest units of problems.
     """
     figures: list[HeldOut] = []
     noise = 0.0
@@ -113,7 +115,8 @@ def cross_validated(
         if split != "schedules" and len(np.unique(units)) < 2:
             continue
         folds = _folds(rows, split, settings.seed)
-        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # too few rows remain for training
+        # skip a part if too few rows remain for training
+        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:
             continue
         predicted, spread = _out_of_fold(rows, folds, settings, corrects)
         residual = _residual(rows, predicted)
@@ -131,7 +134,7 @@ def cross_validated(
 
 
 def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
-    """Assign each row to a part. Units of the split stay together; the split by schedules divides single rows."""
+    """Assign each row to a part of the split. Rows of a unit get the same part; for ``schedules`` a unit is one row."""
     rng = np.random.default_rng(seed)
     if split == "schedules":
         return rng.permutation(len(rows.seconds)) % FOLDS
@@ -166,7 +169,7 @@ def _best(rows: Rows) -> FloatArray:
 
 
 def _residual(rows: Rows, predicted: FloatArray) -> FloatArray:
-    """Return log of time over prediction, after removing the common factor of each group."""
+    """Return log(time / prediction), after subtracting the mean of each group."""
     off, weights = np.log(rows.seconds) - predicted, _best(rows) / rows.seconds
     shared = np.bincount(rows.groups, off * weights) / np.bincount(rows.groups, weights)
     residual: FloatArray = off - shared[rows.groups]

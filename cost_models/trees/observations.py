@@ -1,4 +1,4 @@
-"""Training data of a model: the times of one problem on one device, in a compact form for the model's file."""
+"""Training data of a model: times of schedules of one problem on one device, in a compact form for model files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_SECONDS = 1e6
-_FAR = 4  # factor between a size and all others from which a shape is called long or short
+_FAR = 4  # a size is called long or short if it differs by at least this factor from every other size
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Observations:
 
     def __post_init__(self) -> None:
         if not self.schedules or len(self.schedules) != len(self.seconds):
-            raise ValueError(f"{len(self.schedules)} schedules do not fit {len(self.seconds)} times")
+            raise ValueError(f"{len(self.schedules)} schedules, but {len(self.seconds)} times")
         if len(set(self.schedules)) != len(self.schedules):
             raise ValueError("a schedule is observed twice")
         if not all(0 < s < MOST_SECONDS for s in self.seconds):
@@ -45,11 +45,11 @@ class Observations:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Key of the problem and device."""
+        """Key of the problem, and name of the device."""
         return self.problem.key(), self.device.name
 
     def updated(self, newer: Self) -> Self:
-        """Return these observations with those of ``newer``, which replace times of the same schedules."""
+        """Add the observations of ``newer``, whose times replace those of the same schedules."""
         times = dict(zip(self.schedules, self.seconds, strict=True))
         times.update(zip(newer.schedules, newer.seconds, strict=True))
         return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))
@@ -58,7 +58,7 @@ class Observations:
         """Remove schedules that the current kernel templates cannot generate or have no cost counts for.
 
         Returns:
-            The other observations (None if no schedule remains), and the number of removed schedules.
+            The remaining observations (None if there are none), and the number of removed schedules.
         """
         templates = self.templates()
         usable = {}
@@ -77,7 +77,7 @@ class Observations:
         return observations, len(self) - len(observations)
 
     def templates(self) -> TemplateSet:
-        """Return the kernel templates with cost counts that can compute the problem; may be empty."""
+        """Return the kernel templates with cost counts that can compute the problem. The result may be empty."""
         try:
             usable = templates_for(self.problem, self.device)
         except ValueError:
@@ -121,14 +121,14 @@ class Observations:
             problem = problem_from_json(data["problem"])
             return cls(problem, device_row(data["device"]), tuple(schedules), tuple(seconds))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"these are not observations: {type(error).__name__} {error}") from error
+            raise ValueError(f"its observations are malformed: {type(error).__name__} {error}") from error
 
 
 def shape_family(problem: Problem) -> str:
-    """Describe operator and shape in words: "matmul, short m", "softmax, long rows", "matmul, balanced".
+    """Describe the operator and the shape, for example "matmul, short m", "softmax, long rows" or "matmul, balanced".
 
-    A required size is long if it is at least four times every other one. With three or more sizes, one is short if it
-    is at most a quarter of every other one.
+    Only required sizes count. A size is long if it is at least four times every other size. If there are three or more
+    sizes, a size is short if it is at most a quarter of every other size.
     """
     values = problem.to_json()
     required = [f.name for f in dataclasses.fields(problem) if f.default is dataclasses.MISSING]
@@ -142,7 +142,7 @@ def shape_family(problem: Problem) -> str:
 
 
 def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
-    """Merge observations of the same problem and device, in a fixed order. Later times replace earlier ones."""
+    """Merge observations of the same problem and device. Later times replace earlier times. The order is fixed."""
     by_key: dict[tuple[str, str], Observations] = {}
     for one in observations:
         by_key[one.key] = by_key[one.key].updated(one) if one.key in by_key else one
@@ -150,6 +150,6 @@ def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
 
 
 def _sorted(one: Observations) -> Observations:
-    """Return the schedules sorted by key, so that a model does not depend on the order of its sources."""
+    """Sort the schedules by key, so that a model does not depend on the order of its sources."""
     rows = sorted(zip(one.schedules, one.seconds, strict=True), key=lambda row: row[0].key())
     return dataclasses.replace(one, schedules=tuple(s for s, _ in rows), seconds=tuple(t for _, t in rows))

@@ -1,8 +1,9 @@
-"""Trained model as a file: pure data, validated when loaded, with its training data and held-out figures.
+"""Trained model as a file, with training data and held-out figures. The file contains only data, which are validated.
 
 The file is JSON: ``format`` and ``format_version``, ``feature_version``, ``autosched_version``, ``provenance`` of the
 times, and ``operators``. Each operator has its trees, columns, kernel templates with versions, held-out figures, and
-observations. So a model can be retrained with new times or features without the original databases.
+observations. Because the observations are included, a model can be retrained with new times or features without the
+original databases.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from search_spaces.operators.problem import Problem
 FORMAT = "autosched cost model"
 FORMAT_VERSION = 1
 CORRECTED = "model.seconds"  # the feature that the trees correct
-MOST_BYTES = 1 << 28  # maximum size of a file in bytes
+MOST_BYTES = 1 << 28  # maximum size of a model file, in bytes
 _MOST_NOISE = 10.0
-_AGAIN = "train --update retrains it from its own observations"
+_AGAIN = "retrain it from its own observations with train --update"
 
 
 @dataclass(frozen=True)
 class OperatorModel:
     """Model of one operator.
 
-    ``templates`` maps the kernel templates of its training data to their versions at that time. ``noise`` is the
-    standard deviation of log time in addition to the spread of the members.
+    ``templates`` has the kernel templates of the training data, with the version that each had. ``noise`` is the
+    standard deviation of log time that the spread of the members does not explain.
     """
 
     operator: str
@@ -63,28 +64,28 @@ class OperatorModel:
         """Return the predicted log seconds of each row, [n].
 
         Raises:
-            ModelMismatch: The features are not the model's.
+            ModelMismatch: The number of features differs from the model's.
         """
         return self.boosted.predict(self._aligned(table))
 
     def deviation(self, table: FeatureTable) -> FloatArray:
-        """Return the standard deviation of ``predict`` within one problem, [n].
+        """Return the standard deviation of the error of ``predict``, [n], within one problem.
 
         Raises:
-            ModelMismatch: The features are not the model's.
+            ModelMismatch: The number of features differs from the model's.
         """
         deviation: FloatArray = np.sqrt(self.boosted.spread(self._aligned(table)) ** 2 + self.noise**2)
         return deviation
 
     def contributions(self, table: FeatureTable) -> FloatArray:
-        """Return the contributions of features, as ``BoostedModel.contributions``."""
+        """Return the contributions of features, like ``BoostedModel.contributions``."""
         return self.boosted.contributions(self._aligned(table))
 
     def _aligned(self, table: FeatureTable) -> Any:
         try:
             return align(table, self.boosted.names)
         except FeatureMismatch as error:
-            raise ModelMismatch(f"the model does not fit: {error}") from error
+            raise ModelMismatch(f"the model does not match the features: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the model as JSON."""
@@ -112,7 +113,7 @@ class OperatorModel:
         if not isinstance(operator, str):
             raise ValueError("an operator has no name")
         if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 <= noise <= _MOST_NOISE:
-            raise ValueError("its noise is not a deviation")
+            raise ValueError("its noise is not a standard deviation")
         if not isinstance(templates, Mapping) or not all(isinstance(v, str) for v in templates.values()):
             raise ValueError("its kernel templates are not named")
         lists = {name: data.get(name) for name in ("held_out", "observations")}
@@ -130,13 +131,13 @@ class OperatorModel:
             observations=tuple(map(Observations.from_json, lists["observations"] or ())),
         )
         if any(one.problem.operator != operator for one in model.observations):
-            raise ValueError(f"its observations are not of {operator}")
+            raise ValueError(f"its observations are of another operator than {operator}")
         return model
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Models by operator. ``provenance`` of all their times is "measured" or "estimated"."""
+    """One model per operator. ``provenance`` of all training times is "measured" or "estimated"."""
 
     operators: tuple[OperatorModel, ...]
     provenance: str
@@ -145,9 +146,9 @@ class TrainedModel:
     def __post_init__(self) -> None:
         names = [part.operator for part in self.operators]
         if not names or len(set(names)) < len(names):
-            raise ValueError("a model needs at least one operator, and none twice")
+            raise ValueError("a trained model needs at least one operator, and each operator only once")
         if self.provenance not in ("measured", "estimated"):
-            raise ValueError(f"times are measured or estimated, not {self.provenance!r:.40}")
+            raise ValueError(f"invalid provenance {self.provenance!r:.40}: use measured or estimated")
 
     @property
     def observations(self) -> tuple[Observations, ...]:
@@ -163,13 +164,17 @@ class TrainedModel:
         """Return the model for the operator of a problem.
 
         Raises:
-            ModelMismatch: There is none.
+            ModelMismatch: No model was trained for the operator.
         """
         for part in self.operators:
             if part.operator == problem.operator:
                 return part
         known = ", ".join(part.operator for part in self.operators)
-        raise ModelMismatch(f"the model knows {known}, not {problem.operator}: train one from its times")
+        raise ModelMismatch(
+            f"the model was trained for {known}, not for {problem.operator}: train a model with times "
+            "of "
+            f"{problem.operator}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the model as JSON, with the version of its format."""
@@ -184,11 +189,11 @@ class TrainedModel:
 
     @classmethod
     def from_json(cls, data: Any, *, any_features: bool = False) -> Self:
-        """Validate ``data`` and return the model with this result of ``to_json()``.
+        """Validate ``data``, a result of ``to_json()``, and return the model.
 
         Args:
             data: JSON values.
-            any_features: Accept a model with other features, in order to retrain it.
+            any_features: If True, accept a model with features of another version, in order to retrain it.
 
         Raises:
             ModelMismatch: The data cannot be used. The message is one line.
@@ -220,7 +225,7 @@ class TrainedModel:
             temporary.write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n", encoding="utf-8")
             temporary.replace(target)
         except OSError as error:
-            error.filename = str(target)  # name the target instead of the temporary file
+            error.filename = str(target)  # the error should name the target file, not the temporary file
             raise
         finally:
             temporary.unlink(missing_ok=True)
@@ -240,9 +245,10 @@ class TrainedModel:
         file = Path(path)
         try:
             if file.is_fifo():
-                raise ModelMismatch("it is a pipe: give a file")
+                raise ModelMismatch("it is a pipe: use a regular file")
             with file.open("rb") as opened:
-                content = opened.read(MOST_BYTES + 1)  # a device file has no size and may be endless
+                # read a limited size, because a device file has no size and may be endless
+                content = opened.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
                 raise ModelMismatch(f"it has more than {MOST_BYTES:,} bytes")
             return cls.from_json(json.loads(content), any_features=any_features)
@@ -254,9 +260,9 @@ class TrainedModel:
 
 def _refuse_other_format(data: Any) -> None:
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        raise ModelMismatch("it is not a cost model of autosched: make one with autosched train")
+        raise ModelMismatch("it is not a cost model of autosched: create a model with autosched train")
     if data.get("format_version") != FORMAT_VERSION:
         raise ModelMismatch(
-            f"it has format version {data.get('format_version')!r:.20}, and this autosched reads {FORMAT_VERSION}: "
-            "train it again"
+            f"it has format version {data.get('format_version')!r:.20}, but this autosched reads version "
+            f"{FORMAT_VERSION}: train it again"
         )

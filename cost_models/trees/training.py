@@ -1,4 +1,4 @@
-"""Offline training: turn the times of many problems into one model per operator, with its held-out figures."""
+"""Offline training of one model per operator, with held-out figures, from the times of many problems."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ TRAINING = BoostedTreeSettings(rounds=300, members=3)
 def train(
     observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
 ) -> tuple[OperatorModel, ...]:
-    """Train a model for each operator, with its held-out figures.
+    """Train a model for each operator, and compute its held-out figures.
 
-    The same times and settings give the same models, independent of their order.
+    The same times and settings give the same models, whatever the order of the times.
 
     Args:
-        observations: Training data, only with usable schedules (``Observations.usable``).
+        observations: Training data. All schedules must be usable (``Observations.usable``).
         settings: Settings of the trees.
 
     Returns:
-        Models by the name of the operator.
+        The models, by name of the operator.
 
     Raises:
         ValueError: There are no observations, or fewer than ten rows for an operator.
@@ -40,7 +40,7 @@ def train(
 def fitted(
     observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
 ) -> tuple[OperatorModel, ...]:
-    """Train like ``train``, but much faster: without held-out figures and noise."""
+    """Train like ``train``, but without computing held-out figures and noise, which is much faster."""
     return _by_operator(observations, settings or TRAINING, judged=False)
 
 
@@ -51,7 +51,7 @@ def _by_operator(
     for one in merged(observations):
         by_operator.setdefault(one.problem.operator, []).append(one)
     if not by_operator:
-        raise ValueError("there are no trials to train on")
+        raise ValueError("no trials to train on: give at least one time")
     return tuple(_operator_model(name, by_operator[name], settings, judged) for name in sorted(by_operator))
 
 
@@ -60,7 +60,7 @@ def _operator_model(
 ) -> OperatorModel:
     total = sum(map(len, observations))
     if total < FEWEST:
-        raise ValueError(f"{operator} has {total} usable times, and training needs {FEWEST}: tune more")
+        raise ValueError(f"{operator} has {total} usable times, but training needs {FEWEST}: tune more problems")
     rows = _rows(observations)
     held_out: tuple[HeldOut, ...] = ()
     noise = 0.0
@@ -82,7 +82,7 @@ def _operator_model(
 
 
 def table(one: Observations) -> FeatureTable:
-    """Return the features of the schedules, with the columns of all templates of the problem, as in a search."""
+    """Return the features of the schedules, with columns for all templates of the problem, as in a search."""
     return features(one.templates(), one.problem, one.schedules, one.device)
 
 

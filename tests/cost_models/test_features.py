@@ -122,7 +122,7 @@ def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_reject
     assert "\n" not in str(error.value)
     with pytest.raises(FeatureMismatch, match=r"work\.other"):
         align(table, (*table.names, "work.other"))
-    with pytest.raises(ValueError, match="no features"):
+    with pytest.raises(ValueError, match="at least one"):
         common_names([])
 
 
@@ -161,7 +161,7 @@ def test_parameters_of_other_templates_are_missing() -> None:
 def test_a_template_without_cost_counts_has_no_features() -> None:
     silent = TemplateSet([MATMUL, replace(TOY, counts=None)])
     assert features(silent, PROBLEM, [GOOD], H200).names == features(TEMPLATES, PROBLEM, [GOOD], H200).names
-    with pytest.raises(ValueError, match="the kernel template toy has no cost counts: measure it"):
+    with pytest.raises(ValueError, match="toy has no cost counts"):
         features(silent, PROBLEM, [GOOD, Schedule("toy", (("tile", 2),))], H200)
 
 
@@ -180,7 +180,7 @@ def test_a_table_without_numbers_is_rejected(bad: float) -> None:
         FeatureTable(("a", "b"), np.array([[1, 2], [3, bad]], dtype=np.float32))
     with pytest.raises(ValueError, match=r"feature schedule\.toy\.b is NaN or infinite"):
         FeatureTable(("a", "schedule.toy.b"), np.array([[1, 2], [3, np.inf]], dtype=np.float32))
-    with pytest.raises(ValueError, match="1 names do not fit"):
+    with pytest.raises(ValueError, match="1 names"):
         FeatureTable(("a",), np.zeros((2, 2), dtype=np.float32))
     with pytest.raises(ValueError, match="the same name"):
         FeatureTable(("a", "a"), np.zeros((2, 2), dtype=np.float32))

@@ -11,11 +11,12 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # minimum gain to aim at, in standard deviations of the values
+# minimum improvement over the best value to aim at, in standard deviations of the values
+LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01
 
 
 def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
-    """Return the expected improvement of each value over ``best``, [n] (Jones, Schonlau and Welch, 1998).
+    """Return the expected improvement of each predicted value over ``best``, [n] (Jones, Schonlau and Welch, 1998).
 
     Args:
         predicted: Prediction of n values, in standard deviations.
@@ -29,10 +30,10 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """Return the median of the maximum of all values, at least ``best`` plus ``LEAST_GAIN``.
+    """Return the median of the largest of all predicted values, but at least ``best + LEAST_GAIN``.
 
     Values are treated as independent, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes
-    in Bandit Settings (2016). Each is weighted by the probability that its schedule works.
+    in Bandit Settings (2016). Each value is weighted by the probability that its schedule works.
 
     Args:
         predicted: Prediction of n values, in standard deviations.
@@ -50,23 +51,24 @@ def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> flo
 
 
 def log_probability_to_reach(value: float, predicted: Prediction) -> FloatArray:
-    """Return the logarithm of the probability that each value is above ``value``, [n]."""
+    """Return the logarithm of the probability that each predicted value is above ``value``, [n]."""
     ahead: FloatArray = scipy.special.log_ndtr((predicted.mean - value) / np.maximum(predicted.deviation, 1e-12))
     return ahead
 
 
 @dataclass(frozen=True)
 class AcquisitionState:
-    """Acquisition function over a pool.
+    """Acquisition function for all schedules of a pool.
 
     Attributes:
-        predicted: Prediction at each position, in standard deviations of the values.
+        predicted: Predicted value of each schedule, in standard deviations of the observed values.
         best: Best value so far, in the same units.
-        probable: Probability at each position that the schedule works.
-        aim: Value to reach; None for the expected improvement beyond ``best`` and the margin.
-        margin: Margin of the expected improvement.
+        probable: Probability that each schedule works.
+        aim: If set, the acquisition is the probability to reach this value. None: it is the expected improvement over
+            ``best`` plus the margin.
+        margin: Margin of the expected improvement, in the same units.
         part: Size of one standard deviation, as a fraction of the best value.
-        model: Posterior that predicts.
+        model: Posterior from which ``predicted`` was computed.
     """
 
     predicted: Prediction
@@ -78,11 +80,11 @@ class AcquisitionState:
     model: IncrementalPosterior
 
     def worth(self, seen: BoolArray, part: float = 1.0) -> FloatArray:
-        """Return the acquisition at each position; minus infinity for seen schedules.
+        """Return the acquisition value of each schedule; minus infinity for schedules that were seen.
 
         Args:
-            seen: Schedules that were proposed or reported.
-            part: Factor of the margin.
+            seen: True for each schedule that was proposed or reported.
+            part: Fraction of the margin to use.
         """
         if self.aim is None:
             worth = expected_improvement(self.predicted, self.best + part * self.margin) * self.probable
@@ -93,21 +95,21 @@ class AcquisitionState:
         return worth
 
     def at(self, positions: IntArray) -> AcquisitionState:
-        """Return the acquisition function over some positions of the pool."""
+        """Return the acquisition function for the schedules at these positions of the pool."""
         predicted = Prediction(self.predicted.mean[positions], self.predicted.deviation[positions])
         return replace(self, predicted=predicted, probable=self.probable[positions])
 
     def reduced(self, reduction: FloatArray) -> AcquisitionState:
-        """Return the state with a smaller variance: observing predicted means changes no predicted mean.
+        """Return the state with a smaller variance. The means stay, because pending values are imputed with the mean.
 
         Args:
-            reduction: Decrease of the variance at each position.
+            reduction: Reduction of the variance of each schedule.
         """
         deviation = np.sqrt(np.maximum(self.predicted.deviation**2 - reduction, 1e-12))
         return replace(self, predicted=Prediction(self.predicted.mean, deviation))
 
     def gain(self, position: int) -> float:
-        """Return the expected improvement at one position, without a margin, as a fraction of the best value."""
+        """Return the expected improvement of one schedule, without a margin, as a fraction of the best value."""
         at = slice(position, position + 1)
         prediction = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
         return float((expected_improvement(prediction, self.best) * self.part * self.probable[at])[0])

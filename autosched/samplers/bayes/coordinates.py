@@ -1,4 +1,4 @@
-"""Schedules as coordinates for a Gaussian process: one column per parameter name, over all templates of a space."""
+"""Coordinates of schedules for a Gaussian process, with one column per parameter name of all templates of a space."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-LEAST_SIZE = 32  # a parameter with a value of at least this counts threads or elements, not stages
+# parameters with a value of at least this are sizes, such as threads or elements; smaller ones may be stages
+LEAST_SIZE = 32
 
-_CoordinateOf = dict[Value, float]  # the coordinate of each value
+_CoordinateOf = dict[Value, float]  # maps values of a parameter to coordinates
 
 
 class SpaceCoordinates:
     """Columns of a space, as coordinates of the surrogate model.
 
-    An ordinal parameter has coordinates from 0 to 1: by log2(1 + value) if it is a count, else by position. A
-    categorical parameter has an integer for each value. Templates share the columns of parameters with equal names. A
-    parameter with a single value has no column. Sizes that are not all powers of two have a second column: the number
-    of factors of two, scaled to 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and 80, because
-    alignment, coalescing and division without a remainder depend on these factors.
+    The coordinates of an ordinal parameter are from 0 to 1, proportional to log2(1 + value) if it is a count, else to
+    the value's index. A categorical parameter has an integer for each value. Parameters of different templates with the
+    same name share a column. A parameter with a single value has no column. If a size parameter has values that are not
+    powers of two, a second column has the number of factors of two, scaled to 0 to 1. The reason is that alignment,
+    coalescing and division without a remainder depend on these factors: blocks of 64 and 128 threads may be more alike
+    than blocks of 64 and 80 threads.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -34,7 +36,7 @@ class SpaceCoordinates:
         for member in members.values():
             for parameter in member.parameters:
                 by_name.setdefault(parameter.name, []).append(parameter)
-        columns: dict[str, list[_CoordinateOf]] = {}  # names of the columns of each parameter
+        columns: dict[str, list[_CoordinateOf]] = {}  # maps parameters to the names of their columns
         for name, parameters in by_name.items():
             coordinates = _coordinate_of_values(parameters)
             if len(coordinates) > 1 or 1 < len(members) != len(parameters):
@@ -59,7 +61,7 @@ class SpaceCoordinates:
         }
 
     def of(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return one row per schedule, float32 [n, len(names)]; NaN if its template does not have the parameter."""
+        """Return one row per schedule, float32 [n, len(names)]; NaN if the schedule's template lacks the parameter."""
         rows = np.full((len(schedules), len(self.names)), np.nan, dtype=np.float32)
         for template, code in self._templates.items():
             own = [i for i, s in enumerate(schedules) if s.template == template]
@@ -73,7 +75,7 @@ class SpaceCoordinates:
 
 
 def _coordinate_of_values(parameters: Sequence[Parameter]) -> _CoordinateOf:
-    """Return the coordinate of each value of parameters with the same name."""
+    """Return the coordinate of each value that parameters with the same name have."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
     ordered = all(p.kind == "ordinal" for p in parameters)
@@ -89,9 +91,9 @@ def _coordinate_of_values(parameters: Sequence[Parameter]) -> _CoordinateOf:
 
 
 def _factors_of_two(parameters: Sequence[Parameter]) -> list[_CoordinateOf]:
-    """Return the number of factors of two of each value of parameters with the same name, scaled to 0 to 1.
+    """Return how often two divides each value of parameters with the same name, scaled to 0 to 1.
 
-    The list is empty if the values are not sizes, or are all powers of two.
+    The result is empty if the values are not sizes, or are all powers of two.
     """
     values = dict.fromkeys(value for p in parameters for value in p.values)
     sizes = [v for v in values if isinstance(v, int) and v > 0]

@@ -1,4 +1,4 @@
-"""Compiled modules of a space: the schedules that share a module, and the modules with a fast schedule."""
+"""Compiled modules of a search: which schedules share a module, and which modules have a fast schedule."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class CompiledModules:
-    """Numbers of modules, and the best time of each.
+    """Numbering of compiled modules, with the best time of each module.
 
-    Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. Once one of them has a
-    time, the others need no compilation.
+    Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. If one of the schedules
+    has a time, the module is compiled, and further schedules of the module need no compilation.
 
     Args:
-        space: Schedules of the modules.
-        near: Ratio to the best time up to which a module is fast.
+        space: Space of the schedules.
+        near: A module is fast if its best time is at most this multiple of the best time of all.
     """
 
     def __init__(self, space: SearchSpace, near: float) -> None:
@@ -32,10 +32,10 @@ class CompiledModules:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._best: dict[int, tuple[float, Schedule]] = {}
         self._least = math.inf
-        self._swept: set[int] = set()  # numbers of modules whose schedules ``siblings`` has returned
+        self._swept: set[int] = set()  # numbers of the modules that ``siblings`` has already used
 
     def number(self, schedule: Schedule) -> int:
-        """Return the number of a schedule's module."""
+        """Return the number of the module that a schedule belongs to."""
         items = schedule.items
         key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
         return self._numbers.setdefault(key, len(self._numbers))
@@ -48,19 +48,19 @@ class CompiledModules:
             self._best[module] = seconds, schedule
 
     def _fast(self) -> list[int]:
-        """Return the modules with a fast schedule, the fastest first."""
+        """Return the numbers of the fast modules, the fastest first."""
         bound = self._near * self._least
         return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
 
     def are_fast(self, modules: IntArray) -> BoolArray:
-        """Return a mask of the module numbers that belong to fast modules."""
+        """Return True for each number of a fast module, else False."""
         fast = np.zeros(len(self._numbers), dtype=np.bool_)
         fast[self._fast()] = True
         mask: BoolArray = fast[modules]
         return mask
 
     def siblings(self, n: int) -> Sequence[Schedule]:
-        """Return the other schedules of the n fastest modules that were not returned before."""
+        """Return the schedules without a time of the n fastest modules that were not used in an earlier call."""
         schedules: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)

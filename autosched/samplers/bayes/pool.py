@@ -1,4 +1,4 @@
-"""Candidates of an acquisition function: all schedules of a small space, or a changing sample of a large one."""
+"""Candidates of the acquisition function: all schedules of a small space, or a changing sample of a large space."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Pool:
-    """Candidates of the acquisition function: a whole space, or schedules of which the worst are replaced repeatedly.
+    """Candidates of the acquisition function: a whole space, or a sample whose worst schedules are replaced.
 
     Args:
         schedules: Schedules of the pool.
-        whole: True if they are the whole space.
-        coordinates_of: Computes coordinates, float32 [d, n].
+        whole: True if ``schedules`` is the whole space.
+        coordinates_of: Function that computes the coordinates of schedules, float32 [d, n].
 
     Attributes:
         coordinates: Coordinates of the schedules, float32 [d, n].
-        grid: The same coordinates as a grid, for a whole space.
+        grid: The same coordinates as a ``Grid`` if the pool is the whole space; else None.
         seen: True if each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
     """
@@ -43,30 +43,31 @@ class Pool:
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
 
     def see(self, schedules: Iterable[Schedule]) -> None:
-        """Mark schedules of the pool as seen; others are ignored."""
+        """Mark schedules as seen. Schedules outside the pool are ignored."""
         for schedule in schedules:
             position = self._position.get(schedule)
             if position is not None:
                 self.seen[position] = True
 
     def missing(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Return the distinct schedules that are not in the pool."""
+        """Return those of the schedules, without repetitions, that are not in the pool."""
         return [s for s in dict.fromkeys(schedules) if s not in self._position]
 
     def promising(self, worth: FloatArray, compiled: BoolArray, most: int) -> IntArray:
-        """Return the positions among which a batch is chosen.
+        """Return the positions of the schedules from which a batch is chosen.
 
         Args:
-            worth: Acquisition at each position.
-            compiled: True if the module of each schedule is compiled.
-            most: Number of positions with the largest acquisition; half as many of compiled modules are added.
+            worth: Acquisition value of each schedule.
+            compiled: True for each schedule whose module is compiled.
+            most: Number of schedules with the largest acquisition values. Half as many schedules of compiled modules
+                are added.
         """
         order = np.argsort(-worth, kind="stable")
         positions: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)
         return positions
 
     def put(self, positions: IntArray, schedules: Sequence[Schedule]) -> Columns:
-        """Replace the schedules at ``positions`` by new ones; return their coordinates, [d, k]."""
+        """Replace the schedules at ``positions`` by new schedules, and return the new coordinates, [d, k]."""
         for position, schedule in zip(positions.tolist(), schedules, strict=True):
             del self._position[self.schedules[position]]
             self.schedules[position] = schedule

@@ -1,21 +1,22 @@
 """Bayesian optimisation with a Gaussian process.
 
-Without estimated times, the value of a schedule is the ratio of the best time so far to its time, which concentrates
-the model on fast schedules. After a few random trials, each proposal is the schedule with the highest probability of
-reaching the optimum that the model expects (``acquisition.likely_optimum``). Candidates are all schedules of a small
-space, or a changing sample of a large one. Aiming at the optimum, instead of at any improvement, prevents the search
-from trying the neighbours of a good schedule one by one. Pending and failed trials are imputed with their predicted
-mean (kriging believer), so that proposals in flight differ. A proposal is weighted by the probability that the schedule
-works (``cost_models/feasibility.py``).
+Without estimated times, the value of a schedule is the ratio of the best time so far to the schedule's time. This
+concentrates the model on fast schedules. After a few random trials, each proposal is the schedule with the highest
+probability of reaching the optimum that the model expects (``acquisition.likely_optimum``). Candidates are all
+schedules of a small space, or a changing sample of a large space. Aiming at the optimum, instead of at any improvement,
+prevents the search from trying the neighbours of a good schedule one by one. Pending and failed trials are imputed with
+their predicted mean (kriging believer), so that proposals in flight differ. The acquisition value is weighted by the
+probability that the schedule works (``cost_models/feasibility.py``).
 
-With estimated times, values are their logarithms, because estimates have relative errors, and the estimate is an
-additional coordinate (``Guesses``). A second Gaussian process models the residuals of a linear trend in the estimate,
-whose slope is learned (``Trend``). Estimates may be accurate for most schedules and wrong for the fastest ones, which
-hardly changes the likelihood. So after ``patience`` trials without improvement, three of four proposals come from the
-model without the trend (two of four if that model found the best), until one of the two models finds an
-improvement. Observed trials are biased towards fast schedules, so both models treat the prior mean as unknown
-(``Hyperparameters.offset``). A proposal then maximises the expected improvement (Jones, Schonlau and Welch, Efficient
-Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.
+With estimated times, values are logarithms of these ratios, because estimates have relative errors. The estimate is an
+additional coordinate (``Guesses``). A second Gaussian process has a prior mean that is linear in the estimate, with a
+learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest ones, and this hardly
+changes the likelihood of the trend. Therefore the search stops relying on the trend after ``patience`` trials without
+improvement: until a new improvement, three of four proposals come from the model without the trend (two of four if this
+model found the best schedule). Observed trials are biased towards fast schedules, so both models treat the prior mean
+as unknown (``Hyperparameters.offset``). With estimated times, proposals maximise the expected improvement (Jones,
+Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998) over the best value plus a
+margin.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class BayesSampler(Sampler):
-    """Proposes schedules by expected improvement, or by the probability to reach the optimum.
+    """Sampler that maximises the expected improvement, or the probability to reach the expected optimum.
 
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        estimates: Estimated times, which guide the search as long as they are accurate. Default: none.
+        estimates: Estimated times, which guide the search as long as they are accurate. Default: no times.
         settings: Constants of the search. Default: ``BayesSettings()``.
     """
 
@@ -76,26 +77,27 @@ class BayesSampler(Sampler):
         self._columns = SpaceCoordinates(space)
         self._times: dict[
             Schedule, list[float] | None
-        ] = {}  # times of each schedule, in the order seen; None while pending, empty after a failure
-        self._medians: dict[Schedule, float] = {}  # median time of each schedule that has one
-        self._best: float | None = None  # smallest median; None if unknown
+        ] = {}  # times of each schedule, in the order of proposals; None while pending, empty after a failure
+        self._medians: dict[Schedule, float] = {}  # median time of each schedule that has times
+        self._best: float | None = None  # smallest median time; None if it must be computed
         self._reported: list[Schedule] = []
         self._pool: Pool | None = None
         self._by_guess: list[Schedule] | None = (
-            None  # random schedules and results of descents; the best estimate is last
+            None  # random schedules and results of descents; the schedule with the best estimate is last
         )
         self._guesses: Guesses | None = None
-        self._of_pool = np.zeros(0)  # estimated values of the pool
-        self._goal = math.inf  # a smaller time counts as an improvement
+        self._of_pool = np.zeros(0)  # estimated values of the pool's schedules
+        self._goal = math.inf  # times below this bound count as an improvement
         self._stale_trials = 0  # trials reported since the last improvement
-        self._guided = True  # whether the model with the trend found the best so far
-        self._guided_to: dict[Schedule, bool] = {}  # whether that model made each pending proposal
+        self._guided = True  # True if the model with the trend proposed the best schedule so far
+        # True for each pending schedule that the model with the trend proposed
+        self._guided_to: dict[Schedule, bool] = {}
         self._models: dict[
             str, IncrementalPosterior
-        ] = {}  # by name: "plain", "guided" (with the trend), "works" (feasibility)
-        self._observed: list[Schedule] = []  # schedules that the models have observed
+        ] = {}  # posteriors by name: "plain", "guided" (with the trend), "works" (feasibility)
+        self._observed: list[Schedule] = []  # schedules that the models treat as observed
         self._observed_guesses: list[float] = []  # estimated values of the observed schedules
-        self._count = 0  # number of seen schedules passed to the models
+        self._count = 0  # number of proposed or reported schedules that the models know
         self._fitted = 0
         self._gain = math.inf
         self._num_batches = 0
@@ -109,11 +111,11 @@ class BayesSampler(Sampler):
 
     @property
     def batch(self) -> int:
-        """Size of a batch over a changing pool; 1 over a whole space, where each proposal updates the model."""
+        """Batch size for a changing pool; 1 for a whole space, where the model is updated for each proposal."""
         return 1 if self._pool is None or self._pool.whole else self._settings.batches.size
 
     def consider(self, schedules: Sequence[Schedule]) -> None:
-        """Keep the schedules as candidates of the first pool."""
+        """Store the schedules as candidates for the first pool."""
         self._considered = list(schedules)
 
     def prepare(self) -> None:
@@ -122,7 +124,7 @@ class BayesSampler(Sampler):
             self._new_pool()
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Record the time or failure, and whether it is an improvement."""
+        """Record the time or failure, and check whether the time is an improvement."""
         self._unseen.remove(schedule)
         times = self._times.get(schedule)
         if times is None:
@@ -146,7 +148,7 @@ class BayesSampler(Sampler):
 
     @blas.single_thread()
     def ask(self, n: int) -> list[Schedule]:
-        """Return initial trials first, then maxima of the acquisition function."""
+        """Propose the initial trials first, then schedules that maximise the acquisition function."""
         self._unseen.check(n)
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         proposals: list[Schedule] = []
@@ -158,10 +160,10 @@ class BayesSampler(Sampler):
         return proposals
 
     def _proposed(self, rng: np.random.Generator, n: int) -> list[Schedule]:
-        """Return the next trials, 1 to n; an empty list if none remains."""
+        """Return the next 1 to n proposals; an empty list if no schedule remains."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
-            # every second trial is random, because estimates may be misleading
+            # every second initial trial is random, because estimates may be misleading
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
             return self._mark_pending(guessed or next(iter(self._unseen.draw(1)), None))
         pool = self._new_pool()
@@ -178,9 +180,9 @@ class BayesSampler(Sampler):
         return self._batch(pool, state, guided, 1 if pool.whole else min(n, self._settings.batches.size))
 
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
-        """Return the n best of the pool, each chosen as if the predicted values of the previous ones were observed.
+        """Choose up to n schedules of the pool; each choice treats the previous choices as observed at their means.
 
-        Every second proposal is restricted to compiled modules whose schedules are fast, while any of these remain.
+        Every second choice is restricted to fast compiled modules, as long as such schedules remain.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
@@ -199,7 +201,7 @@ class BayesSampler(Sampler):
                 worth = now.worth(seen, batches.margins[free % len(batches.margins)])
                 free += 1
             best = int(worth.argmax())
-            if worth[best] == -math.inf:  # all schedules of the pool are seen, but perhaps not those of the space
+            if worth[best] == -math.inf:  # no unseen schedule remains in the pool, but perhaps in the space
                 return chosen or self._mark_pending(next(iter(self._unseen.draw(1)), None))
             if not chosen:
                 self._gain = now.gain(best)
@@ -212,7 +214,7 @@ class BayesSampler(Sampler):
         return chosen
 
     def _mark_pending(self, proposal: Schedule | None) -> list[Schedule]:
-        """Mark a proposal as pending, and return it as a list; an empty list for None."""
+        """Mark a proposal as pending, and return it as a list; return an empty list for None."""
         if proposal is None:
             return []
         self._unseen.remove(proposal)
@@ -222,7 +224,7 @@ class BayesSampler(Sampler):
         return [proposal]
 
     def _follows_guess(self, n: int) -> bool:
-        """Return True if the model with the trend makes the next n proposals."""
+        """Return True if the next n proposals should come from the model with the trend."""
         if self._stale_trials < self._settings.trust.patience:
             return self._guided
         if n > 1:
@@ -246,12 +248,12 @@ class BayesSampler(Sampler):
         return self._pool
 
     def _coordinates_of(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the coordinates of schedules for the model, [d, n]."""
+        """Return the schedules' coordinates for the model, [d, n]."""
         columns = coordinates(self._columns.of(schedules))
         return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
 
     def _update(self, pool: Pool) -> None:
-        """Fit hyperparameters if enough results were reported since the last fit, and observe new schedules."""
+        """Fit the hyperparameters if there are enough new results, and pass new observations to the models."""
         refits = self._settings.refits
         size = step = self._settings.first
         while step <= len(self._reported):
@@ -265,7 +267,8 @@ class BayesSampler(Sampler):
             fitted = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
-            grid = pool.grid or Grid(pool.coordinates)  # for a changing pool, predictions are valid until it changes
+            # predictions for a changing pool are invalid after the pool has changed
+            grid = pool.grid or Grid(pool.coordinates)
             self._models = {
                 name: IncrementalPosterior(pool.coordinates, parameters, grid) for name, parameters in fitted.items()
             }
@@ -282,9 +285,9 @@ class BayesSampler(Sampler):
             self._observed_guesses += self._guesses.values(schedules).tolist()
 
     def _remembered(self) -> list[Schedule]:
-        """Return the schedules for the model.
+        """Return the schedules that the model treats as observations.
 
-        If there are more than ``most``, half of these are the fastest, half the newest.
+        If there are more than ``most``, these are the ``most / 2`` fastest and the ``most / 2`` newest schedules.
         """
         most = self._settings.refits.most
         if len(self._times) <= most:
@@ -305,7 +308,7 @@ class BayesSampler(Sampler):
         if (works == 0).any():
             fitted["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
-        if not known.any():  # all observed schedules failed; later results are used from the next fit on
+        if not known.any():  # all observed schedules failed: the models cannot be used before the next fit
             return {"plain": settings.mode(len(columns)), **fitted}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
@@ -319,19 +322,19 @@ class BayesSampler(Sampler):
         return fitted
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return best time / time, or its logarithm with estimates; NaN for failures and pending trials."""
+        """Return best time / time of each schedule (with estimates: its logarithm); NaN if failed or pending."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
         return values if self._guesses is None else np.maximum(np.log(values), LEAST)
 
     def _works(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return 1 for schedules with a time, 0 for failures, NaN for pending trials."""
+        """Return 1 for each schedule with a time, 0 for each failure, and NaN for each pending trial."""
         pending = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
         return np.where(pending, math.nan, [float(s in self._medians) for s in schedules])
 
     def _acquisition(self, pool: Pool, guided: bool) -> AcquisitionState:
-        """Return the acquisition function over the pool."""
+        """Return the acquisition function for the schedules of the pool."""
         values, works = self._values(self._observed), self._works(self._observed)
         scale = Scale.of(values[~np.isnan(values)])
         values = scale.down(values)
@@ -358,7 +361,7 @@ class BayesSampler(Sampler):
     # -- estimated times -----------------------------------------------------------------------------------------
 
     def _guessed(self) -> Schedule | None:
-        """Return the unseen schedule with the best estimate, among random ones and results of descents.
+        """Return the unseen schedule with the best estimate, among random schedules and results of descents.
 
         Returns None without estimated times.
         """
@@ -375,7 +378,7 @@ class BayesSampler(Sampler):
         return None
 
     def _trend(self) -> Trend:
-        """Return the estimated values of the observed schedules and of the pool."""
+        """Return the estimated values of the observed schedules and of the pool, as the models' trend."""
         observed = np.array(self._observed_guesses)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))
@@ -383,7 +386,7 @@ class BayesSampler(Sampler):
     # -- a changing pool -----------------------------------------------------------------------------------------
 
     def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
-        """Return neighbours and mutants of the fastest schedules, and random schedules."""
+        """Return new candidates: neighbours and mutants of the fastest schedules, and random schedules."""
         fastest = heapq.nsmallest(self._settings.candidates.elite, self._medians, key=self._medians.__getitem__)
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
         near = self._space.neighbours(parents[0], self._settings.candidates.moves)
@@ -396,7 +399,7 @@ class BayesSampler(Sampler):
         ]
 
     def _refresh(self, pool: Pool, schedules: Sequence[Schedule], state: AcquisitionState) -> None:
-        """Replace the worst schedules of the pool."""
+        """Replace the worst schedules of the pool by new candidates."""
         new = pool.missing(s for s in schedules if s in self._unseen)
         if not new:
             return

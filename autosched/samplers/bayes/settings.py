@@ -12,13 +12,14 @@ _GUIDED = gaussian_process.GaussianProcessSettings(starts=1, offset=1.0)
 
 @dataclass(frozen=True)
 class GuessTrust:
-    """Trust in estimated times.
+    """Constants that control how much the search relies on estimated times.
 
     Attributes:
-        guessed: Number of random schedules. Descents start from those with the best estimates.
+        guessed: Number of random schedules whose times are estimated. Descents start from the best of them.
         patience: Trials without improvement after which the estimates are down-weighted.
         progress: Fraction by which the best time must decrease to count as an improvement.
-        margin: Margin of the expected improvement, in standard deviations of the observed values.
+        margin: Margin over the best value that the expected improvement uses, in standard deviations of the observed
+            values.
     """
 
     guessed: int = 512
@@ -29,13 +30,14 @@ class GuessTrust:
 
 @dataclass(frozen=True)
 class Refits:
-    """Conditions for fitting hyperparameters again, and the number of observations to fit.
+    """Conditions for fitting the hyperparameters again, and the maximum number of observations.
 
     Attributes:
-        growth: Refit when the number of results has grown by this factor.
-        later: The same factor from ``many`` results on, when a fit costs more and changes less.
+        growth: Hyperparameters are fitted again when the number of results has grown by this factor.
+        later: Factor that replaces ``growth`` when there are ``many`` results, because a fit then costs more and
+            changes less.
         many: Number of results from which ``later`` applies.
-        most: Maximum number of observations of the model, half of which are the fastest, the others the newest.
+        most: Maximum number of observations of the model: half are the fastest schedules, half the newest.
     """
 
     growth: float = 1.25
@@ -46,15 +48,15 @@ class Refits:
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """Schedules among which the acquisition function is maximised.
+    """Sizes of the pool of schedules for which the acquisition function is evaluated.
 
     Attributes:
-        whole: Size of the largest space that is evaluated completely. Larger ones are sampled by a changing pool.
+        whole: Size of the largest space that is evaluated completely. For larger spaces, the pool is a changing sample.
         living: Number of schedules in a changing pool.
-        elite: Number of best schedules whose neighbours enter the pool.
-        moves: Number of schedules of each kind that replace the worst of the pool before each proposal: neighbours of
-            one of the elite, mutants of the elite, and random ones.
-        rounds: Number of steps in which neighbours of the maximum enter the pool.
+        elite: Number of fastest schedules (the elite) whose neighbours enter the pool.
+        moves: Before each proposal, new schedules replace the worst of the pool: this number of neighbours of one elite
+            schedule, of mutants of the elite, and of random schedules.
+        rounds: Number of times that neighbours of the schedule with the largest acquisition value enter the pool.
     """
 
     whole: int = 24576
@@ -66,17 +68,18 @@ class CandidatePool:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of proposals from one evaluation of a changing pool. They are not used for small spaces.
+    """Batches of proposals from one evaluation of a changing pool. Small spaces do not use batches.
 
     Attributes:
-        size: Number of proposals in a batch, if as many trials may be in flight.
-        share: One in ``share`` proposals is unrestricted. The others reuse compiled modules, while any remain.
-        near: Ratio to the best time up to which further schedules of a compiled module are tried.
-        margins: Margins of the expected improvement of consecutive unrestricted proposals, cyclically, as fractions of
-            ``GuessTrust.margin``. With a small margin, a proposal exploits known results.
-        swept: Number of modules whose schedules are added to the pool at a time.
-        promising: Number of schedules of the pool with the largest acquisition, among which a batch is chosen, in
-            addition to half as many of compiled modules.
+        size: Maximum number of proposals in a batch.
+        share: One of ``share`` proposals is unrestricted. The other proposals reuse compiled modules, as long as
+            possible.
+        near: A compiled module is reused if its best time is at most this multiple of the best time of all.
+        margins: Margins of successive unrestricted proposals, used cyclically, as fractions of ``GuessTrust.margin``. A
+            small margin favours exploitation of known results.
+        swept: Number of fast modules whose remaining schedules are added to the pool at a time.
+        promising: A batch is chosen from this number of schedules with the largest acquisition values, and half as many
+            schedules of compiled modules.
     """
 
     size: int = 16
@@ -92,13 +95,14 @@ class BayesSettings:
     """Constants of the search.
 
     Attributes:
-        first: Number of initial trials. They are random; with estimated times, every second one has the best estimate.
-        trust: Trust in estimated times.
-        refits: Schedule of hyperparameter refits.
-        candidates: Schedules among which the acquisition function is maximised.
+        first: Number of initial trials. Initial trials are random; with estimated times, every second one is the
+            schedule with the best estimate.
+        trust: Reliance on estimated times.
+        refits: Conditions for fitting the hyperparameters again.
+        candidates: Sizes of the pool of candidates.
         batches: Batches of proposals.
-        model: Gaussian process without estimated times.
-        guided: Gaussian process with estimated times.
+        model: Settings of the Gaussian process if there are no estimated times.
+        guided: Settings of the Gaussian processes if there are estimated times.
     """
 
     first: int = 5

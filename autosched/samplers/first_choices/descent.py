@@ -1,4 +1,4 @@
-"""Descents from random schedules to neighbours with smaller estimated times, without measurements."""
+"""Descents: from random schedules, step by step to neighbours with smaller estimated times, without measurements."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-STARTS = 8  # number of starts; each descent takes 150 to 300 estimates
-_DISTANCE = 6  # number of parameters in which starts differ if possible, because the best of a sample are often similar
-_NEIGHBOURS = 256  # neighbours estimated per step
+STARTS = 8  # number of descents; each takes 150 to 300 estimates
+# starts differ in this number of parameters if possible, because the best schedules of a sample are often similar
+_DISTANCE = 6
+_NEIGHBOURS = 256  # number of neighbours that are estimated per step
 _STEPS = 32
-# The requested number of samples is meant for this many strata, and is scaled up for spaces with more.
+# The requested number of samples is for this number of strata. It is scaled up for spaces with more strata.
 _STRATA = 2
-_OTHER_SIDE = {"_m": "_n", "_n": "_m", "_a": "_b", "_b": "_a"}  # ends of the names of parameters of a matmul
-TIE = 1e-3  # smaller differences of log seconds are below the resolution of any model
+# suffixes of parameter names that refer to m, n, a and b of a matmul
+_OTHER_SIDE = {"_m": "_n", "_n": "_m", "_a": "_b", "_b": "_a"}
+TIE = 1e-3  # estimates whose log seconds differ by less are considered equal: models are not more accurate
 
 Rank = tuple[int, int, int, float]
 
 
 def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedule]:
-    """Return random schedules to start descents from.
+    """Return random schedules as candidates for starts of descents.
 
     Args:
-        space: Schedules to draw.
-        samples: Number of schedules. More are drawn if there are many strata, so that each template gets enough.
+        space: Space of the schedules.
+        samples: Number of schedules. It is increased if there are many strata, so that there are enough of each
+            template.
         seed: Random seed.
     """
     return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)
 
 
 def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedule]) -> list[Schedule]:
-    """Follow steepest descents of the estimated time.
+    """Follow steepest descents of the estimated time, and return their ends.
 
     Args:
         space: Schedules and their neighbours.
@@ -44,8 +47,8 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
         starts: Schedules to start from; the best STARTS that differ enough are used.
 
     Returns:
-        Different schedules at which descents end, the smallest estimate first; none if all ``starts`` are expected to
-        fail.
+        Different schedules at which descents end, the smallest estimate first; an empty list if all ``starts`` are
+        expected to fail.
     """
     guesses = estimates.log_seconds(starts)
     order = [i for i in np.argsort(guesses, kind="stable").tolist() if np.isfinite(guesses[i])]
@@ -70,9 +73,10 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
 
 
 def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
-    """Return the schedule with the values along m and n exchanged, and those of a and b; nothing if it is not legal.
+    """Exchange the values of m and n, and those of a and b, in a schedule; the list is empty if the result is illegal.
 
-    A tile of 256 x 128 in clusters along n and one of 128 x 256 in clusters along m are not neighbours.
+    The descent needs this step because mirrored schedules are not neighbours, for example tiles of 256 x 128 with
+    clusters along n and tiles of 128 x 256 with clusters along m.
     """
     values = schedule.values
     exchanged = {
@@ -85,10 +89,10 @@ def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
 
 
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:
-    """Return the rank of a schedule with an estimate (log seconds), the smallest first.
+    """Return a sort key for a schedule and its estimate (log seconds): the smallest estimate first.
 
-    Estimates that differ by less than TIE are ties. Fewer parameters with non-default values break a tie, then a deeper
-    pipeline.
+    Estimates that differ by less than TIE are ties. Of tied schedules, one with fewer non-default values comes first,
+    then one with a deeper pipeline.
     """
     plain = {(t, p.name): p.default for t, m in space.members.items() for p in m.parameters if not p.deeper}
     deep = {(t, p.name): p for t, m in space.members.items() for p in m.parameters if p.deeper}

@@ -1,8 +1,9 @@
-"""Convert estimates for the Gaussian process: to values, and to one more coordinate.
+"""Conversion of estimated times to values and to an additional coordinate for the Gaussian process.
 
 As a coordinate, an estimate need not be accurate: the model only assumes that schedules with similar estimates have
-similar values. So even estimates that are wrong about the fastest schedules identify slow ones. The coordinate is the
-rank of an estimate, in steps so coarse that the best few percent share one. Among these, the other coordinates decide.
+similar values. So even estimates that are wrong about the fastest schedules help to identify slow schedules. The
+coordinate is the rank of an estimate, in steps so coarse that the best few percent have the same coordinate. Among
+these schedules, the other coordinates decide.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
-LEAST = -3.0  # smallest log value: all times above 20 times the best one are equivalent
+LEAST = -3.0  # smallest log value: all times above 20 times the best time have the same value
 _STEPS = 32  # number of steps of the coordinate
 
 
 class Guesses:
-    """Estimated times relative to the best of some schedules.
+    """Estimated times, relative to the best estimate among reference schedules.
 
     Args:
         estimates: Estimates with times.
-        schedules: Schedules whose best estimate is the reference.
+        schedules: Reference schedules.
     """
 
     def __init__(self, estimates: Estimates, schedules: Sequence[Schedule]) -> None:
@@ -37,12 +38,13 @@ class Guesses:
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Return the logarithm of (best estimate / estimate of the schedule) for each schedule, [n].
 
-        It is LEAST for a schedule that does not fit on the device, and positive for one better than the reference.
+        The value is LEAST for a schedule that does not fit on the device, and positive for a schedule that is better
+        than all reference schedules.
         """
         return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the fraction of schedules with a worse estimate, rounded to steps from 0 to 1, float32 [1, n]."""
+        """Return the fraction of reference schedules with worse estimates, rounded to steps, float32 [1, n]."""
         worse = np.searchsorted(self._sorted, -self._estimates.log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps

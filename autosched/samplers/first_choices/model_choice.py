@@ -1,8 +1,8 @@
-"""Choose the default schedule of a problem that was not tuned.
+"""Choice of the default schedule for a problem that was not tuned.
 
-It is the schedule with the smallest predicted time after a few descent steps from a fixed sample of the space. It is
-also the baseline: a schedule tuned for another size is used only if the model does not predict it to be slower than the
-default. Every paired timing includes the default.
+The default is the schedule with the smallest predicted time, found by a few descent steps from a fixed sample of the
+space. It is also a baseline: a schedule that was tuned for another size is used only if the model does not predict it
+to be slower than the default. Every paired timing includes the default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-SAMPLES = 512  # sample size, stratified by template and intrinsic; predictions take less time than building the space
+# size of the sample, which is stratified by template and intrinsic; predicting it is faster than building the space
+SAMPLES = 512
 SEED = 0
 
 
@@ -30,7 +31,7 @@ class DefaultChoice:
 
 
 def default_choice(problem: Problem, device: Device, templates: TemplateSet | None = None) -> DefaultChoice | None:
-    """Return the time model's choice for ``problem`` on ``device``.
+    """Return the schedule that the time model chooses for ``problem`` on ``device``.
 
     The choice is deterministic within one version of autosched.
 
@@ -43,7 +44,7 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
         The choice; None if no template has cost counts, or no schedule fits on the device.
 
     Raises:
-        ValueError: No template computes the problem, or its space is empty.
+        ValueError: No template can compute the problem, or the space is empty.
     """
     usable = templates or templates_for(problem, device)
     costed = TemplateSet([template for template in usable if template.counts is not None])
@@ -61,7 +62,7 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
 def predicted_seconds(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> list[float]:
-    """Return the model's time of each schedule before it is compiled.
+    """Return the times that the model predicts for schedules that are not compiled.
 
     Args:
         templates: Templates of the schedules, each with cost counts.
@@ -70,7 +71,7 @@ def predicted_seconds(
         device: GPU whose times are predicted.
 
     Returns:
-        Seconds, in the order of ``schedules``; infinite for one that does not fit on the device.
+        Seconds, in the order of ``schedules``; infinite for a schedule that does not fit on the device.
     """
     from cost_models.estimates import estimate
 

@@ -1,7 +1,7 @@
-"""Search for the smallest estimates, at thousands of schedules per second, without compiling or measuring.
+"""Search for the schedules with the smallest estimates, without compiling or measuring (thousands per second).
 
-A stratified sample is evolved for some generations to find the right region of a large space. Descents from its best
-schedules then end in local optima. A small space is estimated exhaustively.
+A stratified sample is evolved for some generations, to find the best region of a large space. Descents from the best
+schedules then find local optima. All schedules of a small space are estimated.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-WHOLE = 8192  # a space of up to this many schedules is estimated completely
+WHOLE = 8192  # all schedules of a space up to this size are estimated
 SAMPLES = 4096
 POPULATION = 64
 GENERATIONS = 16
-MUTANTS = 4  # mutants of each member per generation, in addition to one crossover child
-TIED = 2  # maximum number of members with the same estimate (within TIE), which would otherwise crowd out the others
+MUTANTS = 4  # number of mutants of each schedule per generation, in addition to one crossover child
+TIED = 2  # maximum number of schedules in a generation with the same estimate (within TIE), to keep it diverse
 BEST = 512  # maximum number of returned schedules
 
 
 def fastest(space: SearchSpace, estimates: Estimates, seed: int) -> tuple[list[Schedule], int]:
-    """Search the schedules with the smallest estimates.
+    """Find the schedules with the smallest estimates.
 
     Args:
-        space: Schedules to search.
+        space: Space to search.
         estimates: Estimates with times.
         seed: Random seed.
 
@@ -48,7 +48,7 @@ def fastest(space: SearchSpace, estimates: Estimates, seed: int) -> tuple[list[S
 
 
 def _in_order(seen: Estimates, schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Return estimated schedules, the smallest estimate first, without expected failures."""
+    """Return the estimated schedules, the smallest estimate first. Expected failures are omitted."""
     fitting = [schedule for schedule in schedules if math.isfinite(seen.known[schedule])]
     return sorted(fitting, key=lambda schedule: seen.known[schedule])
 
@@ -68,7 +68,7 @@ def _evolved(space: SearchSpace, seen: Estimates, seed: int) -> list[Schedule]:
 
 
 def _survivors(seen: Estimates, schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Return the POPULATION best of ``schedules``, at most TIED of those with the same estimate."""
+    """Return the POPULATION best schedules, but at most TIED schedules with the same estimate."""
     ties = Counter[int]()
     survivors: list[Schedule] = []
     for schedule in _in_order(seen, schedules):

@@ -1,9 +1,10 @@
-"""Convert the proposals of NVIDIA's nvMatmulHeuristics for a matmul into schedules.
+"""Schedules that correspond to the proposals of NVIDIA's nvMatmulHeuristics for a matmul.
 
-They are among the first trials of ``tune`` if that package is installed (``pip install 'autosched[heuristics]'``,
-NVIDIA's licence). The library proposes CUTLASS configurations: block and warp tiles, stages, clusters, split k, and the
-order of tiles. Each is mapped to the nearest schedule of a template: its decisions are applied by decreasing importance
-as far as the template's rules allow. The time model chooses among the schedules that remain.
+These schedules are among the first trials of ``tune`` if nvMatmulHeuristics is installed (``pip install
+'autosched[heuristics]'``, NVIDIA's licence). The library proposes CUTLASS configurations: block and warp tiles, stages,
+clusters, split k, and the order of tiles. Each configuration is mapped to the nearest schedule of a template: its
+decisions are applied in the order of importance, as far as the rules of the template allow. The time model chooses
+among the schedules that agree with these decisions.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ GPUS: Mapping[str, str] = {
     **{"a100_pcie": "A100_PCIE_80GB", "a30": "A30_PCIE", "a40": "A40_PCIE", "a6000": "RTX_A6000"},
     **{"rtx6000ada": "RTX_6000_ADA", "h100_nvl": "H100_NVL"},
     **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
-    # the library's names of devices. B200 and similar GPUs are missing because their proposals are for tcgen05, and H20
-    # because its predicted rates exceed the peak.
+    # The library's names of devices. B200 and similar GPUs are omitted, because the library's proposals for them use
+    # tcgen05. H20 is omitted, because the library predicts rates above its peak.
 }
 
-# The library's codes (nvMatmulHeuristics.h) for types of a and b, accumulators and out. It has no 16-bit out for i8,
-# and both 8-bit floats have the same code. f16_f16 has f16 accumulators.
+# The library's codes (nvMatmulHeuristics.h) for the types of a and b, of accumulators and of out. The library has no
+# 16-bit out for i8, and the same code for both 8-bit float types. f16_f16 has f16 accumulators.
 _PRECISIONS = {
     "f16": "HSH",
     "f16_f16": "HHH",
@@ -54,10 +55,10 @@ _PRECISIONS = {
     "e5m2": "QQTST",
     "i8": "BII",
 }
-_PROPOSED = 3  # maximum number of its schedules among the first trials
-_REQUESTED = 12  # number of requested configurations: more than needed, since several may map to the same schedule
-_SECONDS = 20.0  # time limit of the process in seconds; normally it takes a fifth of a second
-_SAMPLES = 64  # sample size among the schedules that match a configuration
+_PROPOSED = 3  # maximum number of the library's schedules among the first trials
+_REQUESTED = 12  # number of configurations to request; more than needed, since several may map to the same schedule
+_SECONDS = 20.0  # time limit of the child process in seconds; it normally takes a fifth of a second
+_SAMPLES = 64  # number of schedules to sample among those that match a configuration
 
 
 class HeuristicsFailed(ValueError):
@@ -66,17 +67,17 @@ class HeuristicsFailed(ValueError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A CUTLASS kernel.
+    """Configuration of a CUTLASS kernel, as the library proposes it.
 
     Attributes:
         tile: Tile of a block along m, n and k.
         warp_tile: Tile of a warp along m, n and k.
         instruction_m: Rows of one mma instruction (64 for wgmma).
         stages: Number of pipeline stages.
-        split_k: Number of blocks that share the k of one tile.
-        cluster: Blocks of a cluster along m and n.
+        split_k: Number of blocks that share the k range of a tile.
+        cluster: Number of blocks of a cluster along m and along n.
         swizzle: Number of tiles in a band of the tile order.
-        by_columns: True if consecutive blocks go down a column of tiles.
+        by_columns: True if consecutive blocks compute tiles of the same column.
         seconds: Time that the library predicts.
     """
 
@@ -92,7 +93,7 @@ class Configuration:
 
     @property
     def warps(self) -> int:
-        """Number of warps that multiply."""
+        """Number of warps of a block that multiply."""
         return math.prod(self.warps_along)
 
     @property
@@ -103,27 +104,27 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Advice:
-    """Schedules to try early, best first. ``line`` describes them or the failure; "" if the library was not used."""
+    """Schedules to try early, best first. ``line`` describes them or a failure; "" if the library was not used."""
 
     schedules: tuple[Schedule, ...] = ()
     line: str = ""
 
 
 def installed() -> bool:
-    """Return True if the package is installed; it is not loaded."""
+    """Return True if the package is installed, without loading it."""
     return importlib.util.find_spec(NAME) is not None
 
 
 def advice(task: SearchTask, estimates: Estimates) -> Advice:
-    """Return the schedules that are nearest to what nvMatmulHeuristics proposes.
+    """Return the schedules that are nearest to the proposals of nvMatmulHeuristics.
 
     Args:
         task: Search task. The library supports only matmuls of certain types on certain GPUs.
-        estimates: Estimates that choose the parameters outside the proposal, such as layouts.
+        estimates: Estimates by which parameters are chosen that a proposal does not determine, such as layouts.
 
     Returns:
-        A few schedules, in the library's order, and a line of text. Both are empty if the library is not installed or
-        does not support the problem or device. If the library fails, the line says so.
+        A few schedules, in the library's order, and a line of text. Schedules and line are empty if the library is not
+        installed or does not support the problem or device. If the library fails, the line has the reason.
     """
     problem, device = task.problem, task.device
     if device.name not in GPUS or not installed() or not isinstance(problem, Matmul):
@@ -160,13 +161,14 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
         count: Maximum number of configurations.
 
     Raises:
-        HeuristicsFailed: The library returned no result.
+        HeuristicsFailed: The library did not return a valid result.
     """
     letters = "".join("N" if order == "row" else "T" for order in (problem.order_a, problem.order_b))
     request = {
         "gpu": gpu,
         "precision": _PRECISIONS["f16_f16" if problem.acc == "f16" else problem.a],
-        "layout": f"{letters}_ROW_MAJOR",  # the library's codes: N is row-major, T is transposed while loading
+        # codes of the library's layouts: N is row-major, T is transposed while loading
+        "layout": f"{letters}_ROW_MAJOR",
         **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
         "count": count,
     }
@@ -187,13 +189,13 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
     try:
         return [_configuration(row) for row in json.loads(done.stdout)]
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise HeuristicsFailed(f"its result cannot be interpreted ({type(error).__name__} {error})"[:160]) from error
+        raise HeuristicsFailed(f"its result has an unexpected format ({type(error).__name__} {error})"[:160]) from error
 
 
 def _configuration(row: Mapping[str, float]) -> Configuration:
     integers = {name: int(row[name]) for name in nvidia_heuristics_child.FIELDS}
     if min(value for name, value in integers.items() if name != "cta_order") < 1:
-        raise ValueError(f"it has a tile of {integers['cta_tile_m']}x{integers['cta_tile_n']}")
+        raise ValueError(f"it proposes an invalid tile of {integers['cta_tile_m']}x{integers['cta_tile_n']}")
     return Configuration(
         tile=(integers["cta_tile_m"], integers["cta_tile_n"], integers["cta_tile_k"]),
         warp_tile=(integers["warp_tile_m"], integers["warp_tile_n"], integers["warp_tile_k"]),
@@ -213,14 +215,14 @@ def nearest(
     """Return the schedule nearest to ``configuration``.
 
     Args:
-        configuration: Proposal of the library: tile, instruction, stages, splits, cluster.
+        configuration: Proposal of the library.
         templates: Available templates. ``wgmma_matmul`` is used for wgmma if present, else ``matmul`` with mma.sync.
         problem: Problem to compute.
         device: The GPU.
-        estimates: Estimates that choose the parameters outside the configuration.
+        estimates: Estimates by which parameters are chosen that the configuration does not determine.
 
     Returns:
-        The schedule; None if neither template is available or no schedule is expected to work.
+        The schedule; None if neither template is available, or if no schedule is expected to work.
     """
     rows = {template.name: template for template in templates}
     if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
@@ -235,7 +237,7 @@ def nearest(
 
 
 def _wgmma(c: Configuration) -> dict[str, Value]:
-    """Return the decisions for ``wgmma_matmul``, most important first."""
+    """Return the values of parameters of ``wgmma_matmul`` that a configuration determines, most important first."""
     return {
         **{"tile_m": c.tile[0], "tile_n": c.tile[1], "consumer_warpgroups": max(1, c.warps * WARP // WARPGROUP)},
         **{"tile_k": c.tile[2], "split_k": c.split_k, "cluster_m": c.cluster[0], "cluster_n": c.cluster[1]},
@@ -265,9 +267,9 @@ def _raster(c: Configuration) -> str:
 
 
 def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
-    """Return the part of ``space`` with the values nearest to ``decisions``.
+    """Restrict ``space`` to schedules with the values nearest to ``decisions``.
 
-    A decision is skipped if no legal schedule satisfies it together with the previous ones.
+    A decision is skipped if no legal schedule satisfies it together with the previous decisions.
     """
     known = {parameter.name: parameter for parameter in space.parameters}
     nearest_values = {name: _nearest(known[name], value) for name, value in decisions.items()}
@@ -290,5 +292,5 @@ def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
 
 
 def _nearest(parameter: Parameter, value: Value) -> Value:
-    """Return the value of ``parameter`` nearest to ``value`` for numbers, else ``value`` itself."""
+    """Return the value of ``parameter`` that is nearest to the number ``value``; return other values unchanged."""
     return value if value in parameter.values else min(parameter.values, key=lambda v: abs(int(v) - int(value)))

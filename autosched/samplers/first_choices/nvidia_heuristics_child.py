@@ -1,9 +1,9 @@
 """Script that queries nvMatmulHeuristics for the configurations of one matmul.
 
-It reads a JSON object from stdin: ``gpu``, ``precision`` and ``layout`` by the library's names, ``m``, ``n``, ``k``,
-``batch`` and ``count``. It prints a list of objects, each a configuration with its predicted seconds. It imports
-nothing from autosched. The library (version 0.1.0.27) crashes at interpreter shutdown and may crash earlier, so it runs
-in its own process, which exits without cleanup.
+The script reads a JSON object from stdin. Its fields are ``gpu``, ``precision`` and ``layout`` (the library's names),
+``m``, ``n``, ``k``, ``batch`` and ``count``. The script prints a JSON list of configurations, each with its predicted
+seconds. It does not import autosched. The library (version 0.1.0.27) crashes at interpreter shutdown and may crash
+earlier. So it runs in a separate process, which exits without cleanup.
 """
 
 import importlib
@@ -18,8 +18,8 @@ FIELDS = (
 
 
 def main() -> None:
-    """Write the library's configurations for the requested problem to stdout."""
-    # remove the script's folder from the path, because its files would shadow modules of the same names
+    """Print the library's configurations for the problem on stdin."""
+    # remove the script's folder from the path, because its files would hide other modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     library = importlib.import_module("nvMatmulHeuristics")

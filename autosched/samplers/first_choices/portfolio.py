@@ -1,7 +1,7 @@
-"""First trials of a search: winners of similar problems, and schedules of different structures with small estimates.
+"""First trials of a search: winners of similar problems, and schedules with small estimates and different structures.
 
-None of them is random. They have different structures, because the model may be wrong about all neighbours of a
-schedule in the same way.
+Structures differ, because the model may be wrong about all neighbours of a schedule in the same way. No schedule is
+chosen at random.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 NAME = "portfolio"
-SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
+SAMPLER = "bayes"  # only this sampler begins with a portfolio; other samplers have their own first proposals
 SIZE = 32  # maximum number of schedules in a portfolio
-ENOUGH = 16  # number of results after which the sampler's own proposals are better than the rest of the portfolio
+# number of results after which proposals of the sampler are better than remaining schedules of the portfolio
+ENOUGH = 16
 WINNERS = 16  # maximum number of winners in a portfolio
-_DISTANCE = 3  # number of parameters in which the model's schedules differ if possible
-_SLOWEST = 1.25  # maximum ratio of an estimate to the best one
-_MORE = 2  # factor by which the sample is enlarged for templates with a fast schedule
-_GENERATIONS, _LAST_GENERATIONS = 4, 2  # of the crossover between structures, before and after descents
-_CHILDREN = 256  # number of children per generation of the crossover between structures
-_SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256  # schedules with all neighbours: maximum ratio, and neighbours of each
-_SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best one, before descents
+_DISTANCE = 3  # schedules with small estimates differ in this number of parameters if possible
+_SLOWEST = 1.25  # maximum ratio of a schedule's estimate to the best estimate
+_MORE = 2  # templates with a fast schedule are sampled again, with a sample larger by this factor
+_GENERATIONS, _LAST_GENERATIONS = 4, 2  # generations of crossover between structures, before and after the descents
+_CHILDREN = 256  # number of children per generation of this crossover
+# schedules whose neighbours are estimated: maximum ratio to the best estimate, and number of neighbours
+_SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256
+_SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best estimate, before descents
 
 
 def first_tried(
     sampler: Sampler, space: SearchSpace, estimates: Estimates, winners: Callable[[], Sequence[Schedule]]
 ) -> Sampler:
-    """Return a sampler that begins with a portfolio.
+    """Return a sampler that proposes a portfolio first.
 
     Args:
-        sampler: Makes all other proposals. Only SAMPLER begins with a portfolio.
+        sampler: Sampler that makes all later proposals.
         space: Space of the sampler.
         estimates: Estimates before the first trial.
-        winners: Returns winners as in ``portfolio``.
+        winners: Function that returns the ``winners`` for ``portfolio``.
 
     Returns:
-        The new sampler; ``sampler`` itself without estimated times, or if it is not SAMPLER.
+        The new sampler. If there are no estimated times, or ``sampler`` is not named SAMPLER, ``sampler`` itself.
     """
     if sampler.name != SAMPLER or not estimates.has_times:
         return sampler
@@ -66,14 +68,14 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
             skipped.
 
     Returns:
-        Up to SIZE different schedules, alternating between the model's choices and winners, the model's best first; an
-        empty list without estimated times.
+        Up to SIZE different schedules. Schedules with small estimates, of which the best is first, alternate with
+        winners. The list is empty without estimated times.
     """
     return _alternated(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
 
 
 def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
-    """Return the model's schedules and the winners alternately, the model's best first."""
+    """Return schedules of ``model`` and winners alternately, the first of ``model`` first."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
     model = spread_out(model, SIZE, _DISTANCE)
     alternating = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
@@ -83,10 +85,11 @@ def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
     """Return schedules with small estimates, the best of each structure first.
 
-    Rules tie a structure to many other parameters, and the structures between two good ones may be slow, so descents
-    rarely change it. Therefore the best schedules of different structures are crossed first. Then descents begin with
-    the best of each structure, and their results are crossed again. The neighbours of the best of each structure add
-    other numbers of stages and clusters. With few structures, descents begin anywhere.
+    Descents rarely change the structure: rules connect it with many other parameters, and structures between two good
+    ones may be slow. Therefore schedules of different structures are first combined by crossover. Then a descent starts
+    at the best schedule of each structure, and the results are combined again. Estimating the neighbours of each
+    structure's best schedule adds other numbers of stages and clusters. If there are few structures, descents start at
+    the best schedules of any structure.
     """
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
     rng = np.random.default_rng(SEED)
@@ -108,7 +111,7 @@ def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
 
 
 def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowest: float, generations: int) -> None:
-    """Estimate children of the best schedules of different structures, for some generations."""
+    """Estimate crossover children of the best schedules of different structures, for some generations."""
     for _ in range(generations):
         parents = _leaders(_fast(seen, slowest))
         first, second = ([parents[int(i)] for i in rng.random(_CHILDREN) * len(parents)] for _ in range(2))
@@ -116,7 +119,7 @@ def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowes
 
 
 def _fast(seen: Estimates, slowest: float) -> list[Schedule]:
-    """Return the schedules with estimates up to ``slowest`` times the smallest one, the smallest first."""
+    """Return the schedules with estimates up to ``slowest`` times the smallest estimate, the smallest first."""
     bound = min(seen.known.values(), default=math.inf) + math.log(slowest)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     return sorted(fast, key=seen.known.__getitem__)
@@ -131,5 +134,5 @@ def _leaders(fast: Sequence[Schedule]) -> list[Schedule]:
 
 
 def structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:
-    """Return the template and the tile sizes, which determine most properties of a kernel."""
+    """Return the structure of a schedule: the template and tile sizes, which determine most properties of a kernel."""
     return schedule.template, tuple(item for item in schedule.items if item[0].startswith("tile_"))

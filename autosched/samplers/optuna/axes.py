@@ -1,7 +1,7 @@
-"""Parameters of an Optuna study as axes: the coordinate of each value, and its neighbours.
+"""Axes: coordinates, mutations and random values for each parameter of an Optuna study.
 
 A *code* represents a value: the number itself, or the index of a choice, since a choice may be any object, such as a
-list or NaN. Codes have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
+list or NaN. Each code has a coordinate from 0 to 1. Only an unordered choice has its index as coordinate, as
 ``cost_models.covariance`` expects.
 """
 
@@ -19,10 +19,10 @@ _NEAR = 0.15  # standard deviation of a mutation, as a fraction of the axis
 
 
 class Axis(Protocol):
-    """One parameter."""
+    """Interface of an axis, which stands for one parameter."""
 
     def code(self, value: Any) -> Code:
-        """Return the code of a trial's value. A number outside the distribution gets the nearest code."""
+        """Return the code of a trial's value; for a number outside the distribution, the nearest code."""
 
     def value(self, code: Code) -> Any:
         """Return the value of a code."""
@@ -34,7 +34,7 @@ class Axis(Protocol):
         """Return a random code."""
 
     def near(self, code: Code, rng: np.random.Generator) -> Code:
-        """Return a mutated code: an adjacent ordinal value, a nearby float, or any other category."""
+        """Return a mutation of a code: an adjacent ordinal value, a nearby float, or any other category."""
 
 
 def axis(distribution: BaseDistribution) -> Axis:
@@ -48,7 +48,7 @@ def axis(distribution: BaseDistribution) -> Axis:
 
 
 class _Choices:
-    """Axis of choices. Ascending finite numbers form an ordinal axis, logarithmic if none is negative."""
+    """Axis of choices. Ascending finite numbers are an ordinal axis, which is logarithmic if no number is negative."""
 
     def __init__(self, distribution: CategoricalDistribution) -> None:
         self._found = distribution
@@ -57,21 +57,21 @@ class _Choices:
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
         try:
             self._codes = {choice: code for code, choice in reversed(list(enumerate(distribution.choices)))}
-        except TypeError:  # a choice is not hashable
+        except TypeError:  # raised if a choice is not hashable
             self._codes = {}
         self._coordinates = [float(code) for code in range(len(distribution.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
             if any(
                 a >= b for a, b in itertools.pairwise(scale)
-            ):  # coordinates coincide, for example of 0 and 1e-30, or of 2^70 and 2^70 + 1
+            ):  # some coordinates are equal, for example of 0 and 1e-30, or of 2^70 and 2^70 + 1
                 scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 
     def code(self, value: Any) -> Code:
         try:
             return self._codes[value]
-        except (KeyError, TypeError):  # NaN, which equals nothing, or a value that is not hashable
+        except (KeyError, TypeError):  # for NaN, which is not equal to itself, or a value that is not hashable
             return int(self._found.to_internal_repr(value))
 
     def value(self, code: Code) -> Any:
@@ -91,7 +91,7 @@ class _Choices:
 
 
 class _Integers:
-    """Axis of integers, exact also for integers that a float cannot represent."""
+    """Axis of integers. Also exact for integers that a float cannot represent."""
 
     def __init__(self, distribution: IntDistribution) -> None:
         self._low, self._high, self._step, self._log = (
@@ -170,9 +170,9 @@ class _Floats:
 
 
 def _between(value: float, low: float, high: float) -> float:
-    """Return the position of ``value`` in a range, 0 to 1; 0 for a range too small for a float.
+    """Return the relative position of ``value`` in a range, from 0 to 1; 0 if the range's length rounds to 0.
 
-    Computes with half of each value, because the difference may overflow a float.
+    All values are halved first, because a difference may overflow a float.
     """
     return (value / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)
 

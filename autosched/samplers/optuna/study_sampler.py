@@ -1,8 +1,9 @@
-"""Use the sampler ``bayes`` in any Optuna study.
+"""Optuna sampler that brings Bayesian optimisation as in ``tune`` to any Optuna study.
 
     study = optuna.create_study(sampler=autosched.StudySampler(seed=0))
 
-Storages, callbacks, the dashboard and parallel workers work as usual, because the sampler keeps no state of its own.
+Storages, callbacks, the dashboard and parallel workers work as usual, because the sampler has no state apart from the
+study.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Legal = Callable[[Codes], bool]
 _FIRST = 5  # number of random trials before the model is used
 _GROWTH = 1.15
 _RANDOM = 384  # number of candidates per draw
-_DRAWS = 16  # maximum number of draws until _ENOUGH candidates are legal
+_DRAWS = 16  # maximum number of times that candidates are drawn until _ENOUGH are legal
 _ENOUGH = 128
 _NEAR = 384
 _ELITE = 5
@@ -47,18 +48,19 @@ _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.R
 class StudySampler(BaseSampler):
     """Optuna sampler that maximises the expected improvement under the Gaussian process that ``tune`` uses.
 
-    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value. From these, a
-    second model learns which parameters fail. Running trials are imputed with their predicted mean (kriging believer),
-    so that parallel workers spread out. A categorical parameter with ascending numbers as choices, such as tile sizes,
-    is treated as ordinal.
+    Trials that failed, were pruned, or violated a constraint (``Trial.set_constraint``) have no value. From such
+    trials, a second model learns which parameters fail. Running trials are imputed with their predicted mean (kriging
+    believer), so that parallel workers spread out. A categorical parameter with ascending numbers as choices, such as
+    tile sizes, is treated as ordinal.
 
-    The joint model covers the parameters that every completed or pruned trial has, with the same range. Other
-    parameters are sampled at random and not passed to ``legal``. Before the first such trial all values are drawn
-    independently and may be illegal: prune these trials. If no legal candidate is found, the sampler warns once and
-    proposes an illegal one.
+    The model covers the parameters that all completed and pruned trials have with the same range. Other parameters are
+    sampled at random and not passed to ``legal``. Until a trial is completed or pruned, all values are sampled
+    independently and may be illegal: prune illegal trials. If no legal candidate is found, the sampler warns once and
+    proposes an illegal candidate.
 
     Args:
-        legal: Predicate on all parameters, including those with a single value. Proposals satisfy it.
+        legal: Function of all parameters, including those with a single value. It returns True for legal parameters,
+            and only these are proposed.
 
     Raises:
         ValueError: The study has several objectives.
@@ -93,9 +95,9 @@ class StudySampler(BaseSampler):
 
     @blas.single_thread()
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Params:
-        """Return the parameters with the largest expected improvement; {} for the first trials, which are random."""
+        """Return the values with the largest expected improvement; {} for the first trials, which are random."""
         if len(study.directions) > 1:
-            raise ValueError("StudySampler optimises one objective: give a study with one direction")
+            raise ValueError("StudySampler does not support several objectives: use a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
         names, axes = tuple(search_space), [axis(distribution) for distribution in search_space.values()]
@@ -143,10 +145,10 @@ class StudySampler(BaseSampler):
     def _hyperparameters(
         self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
     ) -> tuple[Hyperparameters, Hyperparameters | None]:
-        """Return the hyperparameters of the model of values, and those of the model of failures if any trial failed.
+        """Return the hyperparameters of the model of values, and if any trial failed, of the model of failures.
 
-        They are refitted when the number of results has grown by ``_GROWTH``, and at the first failure. ``count`` is
-        the number of all results, including those that the model does not use.
+        Hyperparameters are fitted again when the number of results has grown by ``_GROWTH``, and at the first failure.
+        ``count`` is the number of all results, including those that the model does not use.
         """
         fitted, failed = self._fitted, bool((works == 0).any())
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
@@ -162,7 +164,7 @@ class StudySampler(BaseSampler):
         return fitted[2:]
 
     def _candidates(self, best: Sequence[Codes], axes: Sequence[Axis], legal: Legal) -> list[Codes]:
-        """Return random candidates and mutants of the best ones; only legal ones if there are any."""
+        """Return random candidates and mutants of the best trials; only legal ones, if any candidate is legal."""
         allowed: list[Codes] = []
         for _ in range(_DRAWS):
             random = [tuple(one.random(self._rng) for one in axes) for _ in range(_RANDOM)]
@@ -191,7 +193,7 @@ class StudySampler(BaseSampler):
 
 
 def _codes_of(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Codes | None:
-    """Return the codes of a trial's values; None if a choice is unknown, for example in trials from another study."""
+    """Return the codes of a trial's values; None if a choice is unknown, for example in another study's trials."""
     try:
         return tuple(one.code(trial.params[name]) for name, one in zip(names, axes, strict=True))
     except (ValueError, TypeError):
@@ -201,14 +203,14 @@ def _codes_of(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) ->
 def _failed(trial: FrozenTrial) -> bool:
     """Return True if a finished trial has no usable value.
 
-    Optuna's trials have constraints since version 5.
+    Trials have constraints only in Optuna 5 and newer.
     """
     broken = any(value > 0 for value in getattr(trial, "constraints", {}).values())
     return trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value) or broken
 
 
 def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
-    """Return 1 for each trial with a value, 0 for a failure, NaN for a running trial."""
+    """Return 1 for each trial with a value, 0 for each failure, and NaN for each running trial."""
     return np.array(
         [math.nan if t.state is TrialState.RUNNING else float(not _failed(t)) for t in trials], dtype=np.float64
     )
@@ -217,8 +219,8 @@ def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
 def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
     """Return the value of each trial: 1 for the best, less for others, NaN for failed and running trials.
 
-    If all objectives are positive, a trial's value is its ratio to the best one; otherwise values are interpolated
-    linearly between the worst (0) and the best (1).
+    If all objective values are positive, a trial's value is the ratio of its objective to the best one, or the inverse
+    ratio when minimising. Otherwise values are linear from 0 for the worst to 1 for the best objective.
     """
     sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
     values = np.full(len(trials), np.nan)
@@ -231,12 +233,12 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return values / high if sign > 0 else low / values
     best = high if sign > 0 else low
-    # halves, because the difference may overflow a float
+    # halved, because the difference may overflow a float
     return 1 - sign * (best / 2 - values / 2) / ((high / 2 - low / 2) or 1.0)
 
 
 def _selected(values: FloatArray, works: FloatArray) -> list[int]:
-    """Return the trials for the model: all of them, or the running, the best and the newest ones."""
+    """Return the trials for the model: all trials, or if there are too many, the running, best and newest trials."""
     if len(values) <= _MOST:
         return list(range(len(values)))
     worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))

@@ -173,8 +173,8 @@ class TestAdvice:
         [
             ("raise ImportError('no libcudart.so')", "ImportError: no libcudart.so"),
             ("import os; os.kill(os.getpid(), 11)", "exit status -11"),
-            ("import os; print('hello', flush=True); os._exit(0)", "cannot be interpreted"),
-            ("import os; print('[{}]', flush=True); os._exit(0)", "cannot be interpreted"),
+            ("import os; print('hello', flush=True); os._exit(0)", "unexpected format"),
+            ("import os; print('[{}]', flush=True); os._exit(0)", "unexpected format"),
             ("class NvMatmulHeuristicsTarget: pass", "has no attribute"),
         ],
     )

@@ -168,7 +168,7 @@ def test_failures_are_learned_separately_from_values(how: str) -> None:
 
 def test_several_objectives_are_rejected() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=StudySampler(seed=0))
-    with pytest.raises(ValueError, match="one objective"):
+    with pytest.raises(ValueError, match="several objectives"):
         study.optimize(lambda t: (t.suggest_float("x", 0, 1), 1.0), n_trials=2)
 
 

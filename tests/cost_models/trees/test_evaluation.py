@@ -58,8 +58,8 @@ def test_group_codes_number_groups_as_they_appear() -> None:
 @pytest.mark.parametrize(
     ("predicted", "seconds", "complaint"),
     [
-        ([], [], "at least one row"),
-        ([1.0], [1.0, 2.0], "equal columns"),
+        ([], [], "not empty"),
+        ([1.0], [1.0, 2.0], "equal length"),
         ([float("nan")], [1.0], "predictions must be finite"),
         ([1.0], [float("inf")], "times must be positive"),
         ([1.0], [float("nan")], "times must be positive"),

@@ -89,9 +89,9 @@ def test_operators_are_trained_separately() -> None:
 
 
 def test_too_little_to_learn_from_is_rejected() -> None:
-    with pytest.raises(ValueError, match="copy has 6 usable times, and training needs 10"):
+    with pytest.raises(ValueError, match="copy has 6 usable times, but training needs 10"):
         train([observations(NEW, rows=6)], QUICK)
-    with pytest.raises(ValueError, match="there are no trials to train on"):
+    with pytest.raises(ValueError, match="no trials to train on"):
         train([], QUICK)
 
 

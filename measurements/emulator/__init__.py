@@ -2,8 +2,8 @@
 
 Start at ``emulator.py`` (``emulate``), which needs no GPU. ``ptx/`` translates PTX to bytecode, ``runtime/`` executes
 it (C++; its state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` lists the
-kinds of findings. ``executables/`` runs whole executables. Of ``search_spaces``, it must not import anything but
-launches: no operators, kernel templates or tile programs.
+kinds of findings. ``executables/`` runs whole executables. From ``search_spaces``, this package may only import
+launches, not operators, kernel templates or tile programs.
 """
 
 from measurements.emulator.emulate_options import EmulateOptions

@@ -12,14 +12,14 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # has kernel templates of its own
+TURING = "sm_75"  # its architecture is kept, because it has its own kernel templates
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
 _ARCH_MACRO = "__CUDA_ARCH_"  # prefix of all architecture macros
-# Words of kernels that need sm_89: mma.sync with 8-bit floats.
+# Text of kernels that need sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
-# Words of kernels that need sm_100a: tensor memory, and TMA copies of four rows.
+# Words of kernels that need sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
 # Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare for
 # them.
@@ -59,7 +59,7 @@ def _arch_of(text: str) -> str:
 
 def _names(text: str, words: tuple[str, ...]) -> bool:
     """Return True if one of ``words`` occurs in ``text`` as a whole word."""
-    # A plain substring search is much faster than a pattern, and few texts contain any of the words.
+    # The substring search comes first: it is much faster than the pattern, and few texts contain any of the words.
     names = [re.escape(word) for word in words if word in text]
     return bool(names) and re.search(rf"\b({'|'.join(names)})\b", text) is not None
 
@@ -77,7 +77,7 @@ def _depends_on_arch(source: str, headers: Headers) -> bool:
 
 
 def _used(source: str, headers: Headers) -> Iterable[str]:
-    """Return the source and the headers that it includes."""
+    """Return the source and the headers that it includes, as one text."""
     texts = dict(headers.files)
     used: dict[str, str] = {"": source}
     pending = [source]

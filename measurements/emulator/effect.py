@@ -1,8 +1,8 @@
 """Decide whether undefined values affect the result of a launch, by re-running it with poisoned memory.
 
 The launch runs again on the same memory, with other bits in place of undefined values, and with other results of
-comparisons with such values. If it leaves the same memory each time, the values have no effect: for example, a sum adds
-and later subtracts them.
+comparisons with such values. If each run leaves the same memory, the values have no effect. For example, a sum may add
+an undefined value and later subtract it.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ UNWRITTEN = frozenset(
         FindingKind.UNINITIALIZED_GLOBAL_READ,
     }
 )
-POISON_PATTERNS = range(1, 10)  # runtime/memory/poison.hpp
-HARMLESS = "harmless: the launch leaves the same memory for any value"
+POISON_PATTERNS = range(1, 10)  # numbers of poison patterns (runtime/memory/poison.hpp)
+HARMLESS = "harmless: the launch leaves the same memory for all tested values"
 UNREAD = "harmless: nothing reads the memory that depends on it"
 
 
 def only_undefined_values(done: Emulation) -> bool:
     """Return True if all faults of a launch are uses of undefined values.
 
-    After other faults, such as races, runs with poisoned memory prove nothing: their results may also differ because
-    of the order of execution.
+    After other faults, such as races, runs with poisoned memory are not conclusive, because results may also differ due
+    to the order of execution.
     """
     return done.status == "findings" and all(f.kind in UNWRITTEN for f in done.faults)
 
 
 def time_limit_of(done: Emulation, time_limit: float) -> float:
-    """Return the limit in CPU seconds for a run with poisoned memory, which may never end if a loop depends on it."""
+    """Return the limit in CPU seconds for a run with poisoned memory, in which a loop may never end."""
     return min(time_limit, 1 + 10 * done.run_seconds)
 
 
 def without_harmless(
     done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
 ) -> Emulation:
-    """Return the launch, with its faults of undefined values as notes if the result does not depend on these values.
+    """Lower faults caused by undefined values to notes if the result of the launch does not depend on these values.
 
     Args:
         done: Result of the launch.
@@ -58,7 +58,7 @@ def without_harmless(
 
 
 def as_notes(done: Emulation, why: str) -> Emulation:
-    """Return the launch with its faults of undefined values as notes. ``why`` is appended to their messages."""
+    """Lower faults caused by undefined values to notes, and append ``why`` to their messages."""
 
     def graded(finding: Finding) -> Finding:
         if not finding.is_fault or finding.kind not in UNWRITTEN:
@@ -71,7 +71,7 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 def ends_alike(done: Emulation, other: Emulation) -> bool:
     """Return True if a poisoned run ends like the original one, with the same printed text and variables.
 
-    It may only have faults of undefined values.
+    The poisoned run may have faults, but only uses of undefined values.
     """
     ended = other.status == "ok" or only_undefined_values(other)
     return ended and other.printed == done.printed and other.variables == done.variables

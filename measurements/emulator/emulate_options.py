@@ -17,14 +17,14 @@ class EmulateOptions:
 
     Attributes:
         time_limit: CPU seconds of all launches, without compilation.
-        check: If True, races and uninitialised reads are detected; without, a launch runs faster. Bounds, alignment and
+        check: If True, races and uninitialised reads are detected, which makes a launch slower. Bounds, alignment and
             deadlocks are always checked.
         order: Order of blocks and of threads.
-        perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
+        perturb: If True, results of approximate instructions have the largest error that the PTX ISA allows.
         calls: Number of back-to-back launches on the same memory; outputs are poisoned with 0xFF bytes before each.
         memory: Further properties of the initial memory: pointers into arrays, undefined bytes, addresses in arrays.
         count: If True, executed instructions are counted.
-        blocks: Blocks of the grid to run, together with the rest of their clusters. Default: all.
+        blocks: Blocks of the grid to run. All blocks of their clusters run, too. Default: all blocks.
 
     Raises:
         ValueError: For a time limit that is not positive.

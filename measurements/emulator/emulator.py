@@ -49,8 +49,8 @@ from search_spaces.launches.launch import Launch
 from search_spaces.launches.operand import Operand
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
-GRACE_SECONDS = 10.0  # to start a runner and read its report, in addition to the launch's time limit
-BUSY = 20.0  # wall-clock seconds allowed per CPU second, as the machine may be busy
+GRACE_SECONDS = 10.0  # seconds to start a runner and read its report, in addition to the launch's time limit
+BUSY = 20.0  # wall-clock seconds allowed per CPU second of the time limit, because the machine may be busy
 
 
 _PROBE = """
@@ -86,9 +86,9 @@ def machine_failures() -> Iterator[None]:
 def emulate(
     kernel: GeneratedKernel, inputs: Mapping[str, Array], options: EmulateOptions | None = None, **keywords: Any
 ) -> Emulation:
-    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, on the CPU.
+    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or all launches of a pipeline, on the CPU.
 
-    Outputs, and workspaces that are not zeroed, are poisoned with bytes of 0xFF before the launch.
+    Before the launch, outputs and workspaces that are not zeroed are poisoned with bytes of 0xFF.
 
     Args:
         kernel: Source, launch and operands.
@@ -126,10 +126,10 @@ def emulate_ptx(
 
     Args:
         text: A PTX module.
-        launch: Grid, block and operands; ``launch.entry`` is the kernel, or "" for the only one.
+        launch: Grid, block and operands; ``launch.entry`` is the name of the kernel, or "" if the module has only one.
         inputs: As for ``emulate``.
         options: Options of the emulation. Default: ``EmulateOptions()``.
-        keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
+        keywords: Fields of ``EmulateOptions`` by name, which override fields of ``options``.
 
     Returns:
         As ``emulate``.
@@ -150,7 +150,7 @@ def _launched(
     """Check one launch and execute it."""
     blocks = settings.blocks
     if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
-        raise ValueError(f"blocks must be some of the {math.prod(launch.grid)} of the grid")
+        raise ValueError(f"blocks must be numbers of blocks of the grid: 0 to {math.prod(launch.grid) - 1}")
     settings.memory.check(launch)
     return _emulate(launch, compile_it, _check(launch, inputs, settings.memory), settings)
 
@@ -170,15 +170,15 @@ def _emulate(
 
 
 def _check_runner() -> None:
-    """Run a kernel that is known to be correct, to find out if a crash is the kernel's fault or the runner's.
+    """Run a kernel that is known to be correct, to find out whether the runner is the cause of a crash.
 
     Raises:
-        HostFailure: If it fails too. The broken runner is deleted, and compiled again next time.
+        HostFailure: If the correct kernel fails, too. The broken runner is deleted, and compiled again next time.
     """
     done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
         runner().unlink(missing_ok=True)
-        raise HostFailure(f"the emulator fails for a correct kernel ({done.reason or 'wrong numbers'}): try again")
+        raise HostFailure(f"the emulator fails even for a correct kernel ({done.reason or 'wrong numbers'}): try again")
 
 
 def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_MEMORY) -> dict[str, Array]:
@@ -187,7 +187,7 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_M
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
     if kernel.threads > 1024 or math.prod(kernel.grid) >= 2**31:
         raise ValueError(
-            f"a launch needs 1 to 2^31 - 1 blocks of 1 to 1024 threads, not grid {kernel.grid} x block {kernel.block}"
+            f"invalid grid {kernel.grid} x block {kernel.block}: use 1 to 2^31 - 1 blocks of 1 to 1024 threads"
         )
     arrays = {}
     for name, operand in expected.items():
@@ -289,12 +289,13 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
             check=False,
         )
         code, stderr = done.returncode, harmless(done.stderr)
-    except subprocess.TimeoutExpired:  # subprocess.run has killed it
+    except subprocess.TimeoutExpired:  # subprocess.run has killed the runner
         killed, code, stderr = True, 0, ""
     if code == 5:
         return _refused(compiled, stderr)
     events = RunnerReport(report.read_text(errors="replace"), read_sites(compiled.path))
-    if events.end is None and not killed and -code not in _CRASHES:  # with exit status 0 or 2, the report is truncated
+    # Without an end, the report of a runner with exit status 0 or 2 is truncated.
+    if events.end is None and not killed and -code not in _CRASHES:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(stderr)}" if stderr.strip() else ""
         raise HostFailure(f"an emulated launch {how}{why}: free memory and disk space, and try again")
@@ -322,7 +323,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
 
 
 def _refused(compiled: CompiledBytecode, stderr: str) -> Emulation:
-    """Return the result for bytecode that the runner cannot execute, or whose parameters do not match the arguments."""
+    """Return the result of a launch that the runner has rejected."""
     kind, _, detail = last_line(stderr).partition(": ")
     if kind == "lacking":
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)

@@ -1,8 +1,8 @@
 """Emulation of CUDA executables without a GPU.
 
 A replacement of the CUDA runtime library (``library/``, in C++) sends each launch to the emulator. Start at
-``executable.py``, which starts the executable; ``session.py`` answers its requests. ``executable_launch.py`` makes the
-runs of a launch, which the caller plans. This package must not import operators or kernel templates.
+``executable.py``, which starts the executable; ``session.py`` answers its requests. ``executable_launch.py`` runs a
+launch several times, as the caller requests. This package must not import operators or kernel templates.
 """
 
 from measurements.emulator.executables.executable import run_executable

@@ -1,11 +1,11 @@
-"""PTX definitions of functions of CUDA's device runtime, which executables only declare."""
+"""PTX definitions of functions of CUDA's device runtime, which the PTX of executables only declares."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# A handle is the address of its value (library/cudart/graph_nodes.cpp).
+# The handle of a conditional node is the address of its value (library/cudart/graph_nodes.cpp).
 _SET_CONDITIONAL = """.version 6.0
 .target sm_50
 .address_size 64

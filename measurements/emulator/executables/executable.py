@@ -49,8 +49,8 @@ def run_executable(
     Args:
         command: The program and its arguments.
         options: Device, and options of all launches.
-        verify: Called with each launch, to make its runs. The program continues with the memory that the last run
-            leaves.
+        verify: Called with each launch, which it must run at least once. The program continues with the memory that the
+            last run leaves.
         on_finding: Called with each finding as soon as it is found, once per kernel, kind and line, and with a sentence
             about each function that is not emulated.
 
@@ -76,7 +76,7 @@ def run_executable(
     result = ExecutableResult()
     with machine_failures(), temporary_folder() as work:
         folder = library_folder()
-        runner()  # compiled before the program starts, if it does not exist
+        runner()  # compiles the runner before the program starts
         missing, _ = missing_functions(program, folder, work)
         arena = os.memfd_create("autosched-device-memory")
         ours, theirs = socket.socketpair()
@@ -126,6 +126,5 @@ def _executable_file(name: str) -> Path:
         raise ExecutableRefused(
             f"{name} is not an executable (ELF file) for this machine; for a source file use 'autosched verify'"
         )
-    return (
-        path.absolute()
-    )  # symbolic links are kept: Python finds its virtual environment by the path of its executable
+    # Symbolic links are not resolved, because Python finds its virtual environment by the path of its executable.
+    return path.absolute()

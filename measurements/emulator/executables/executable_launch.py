@@ -1,6 +1,7 @@
-"""Emulate one launch of an executable several times from the same memory; the last run determines how it continues.
+"""Emulate one launch of an executable several times, starting from the same memory.
 
-The caller chooses the runs (``autosched.verify.executables``).
+The program continues with the memory that the last run leaves. The caller chooses the runs
+(``autosched.verify.executables``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LaunchState:
         work: Folder of the runner's files.
         arena: Path of the file with the program's device memory.
         may_overlap: True if kernels may start before earlier kernels of their stream end (dependent launches).
-        heap_was_used: True after a launch of a kernel that uses the device's heap.
+        heap_was_used: True after the launch of a kernel that uses the device heap.
         unfinished: For each stream, the memory that its last kernels write and the memory that they read, as long as a
             dependent launch may overlap with them.
     """
@@ -65,11 +66,11 @@ class _Doubt:
 
 
 class ExecutableLaunch:
-    """A launch of a program, which can be emulated several times from the same memory.
+    """A launch of a program, which can be emulated several times, starting from the same memory.
 
     Attributes:
         number: Number of the launch in the program, from 1.
-        kernel: Readable name of its kernel.
+        kernel: Demangled name of the kernel.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class ExecutableLaunch:
             ValueError: A run has committed.
         """
         if self._committed is not None:
-            raise ValueError("the launch has committed: no further run is possible")
+            raise ValueError("the launch has committed its memory: no further run is possible")
         settings = (order, launches, perturb)
         raw = self._emulate(*settings, time_limit, commit=commit)
         writes, state, launch, doubt = Writes.read(self._state.work / "data"), self._state, self._launch, _Doubt()
@@ -161,7 +162,8 @@ class ExecutableLaunch:
         """Report the delayed findings of all runs.
 
         Returns:
-            The run that the program continues with, and the memory that depends on undefined values after it.
+            The run with whose memory the program continues, and the parts of this memory that depend on undefined
+            values.
 
         Raises:
             ValueError: No run has committed.
@@ -195,7 +197,7 @@ class ExecutableLaunch:
     def _left_differently(
         self, done: Emulation, writes: Writes, order: Order, launches: int, perturb: bool, time_limit: float
     ) -> list[Stretch] | None:
-        """Return the memory that depends on undefined values; None if the outcome of the launch depends on them."""
+        """Return the memory that depends on undefined values; None if the end of the launch depends on these values."""
         differ = np.zeros(0, np.uint64)
         limit = time_limit_of(done, time_limit)
         for poison in POISON_PATTERNS:
@@ -226,7 +228,7 @@ def joined(parts: Iterable[Stretch]) -> list[Stretch]:
 
 
 def error_of(done: Emulation) -> tuple[int, bool]:
-    """Return the CUDA error of a launch, and whether it is sticky, as it is for launches that did not finish."""
+    """Return the CUDA error of a launch, and whether it is sticky: errors of launches that did not finish are."""
     if done.status in ("unsupported", "compile_error"):
         return NOT_SUPPORTED, False
     if done.status == "timeout":

@@ -1,4 +1,4 @@
-"""Extraction of the PTX in a fat binary, as nvcc embeds it in a program.
+"""Extract PTX from a fat binary, which nvcc embeds in programs.
 
 Magic numbers are those of fatbinary_section.h; the layout of entries is that of nvcc 11 to 13.
 """
@@ -17,13 +17,13 @@ _LZ4, _ZSTD = 0x2000, 0x8000
 
 
 class FatBinaryError(ValueError):
-    """The image is not a fat binary, or its PTX cannot be read here. The message is one line with the remedy."""
+    """The image is not a fat binary, or its PTX cannot be read. The message is one line with the remedy."""
 
 
 def ptx_texts(image: bytes) -> list[dict[int, str]]:
     """Return the PTX texts of each container by architecture (90 for compute_90).
 
-    The containers of separately compiled files follow one another. A plain PTX text counts as one container.
+    An image has one container per separately compiled file. A plain PTX text counts as one container.
 
     Args:
         image: A fat binary, or PTX.

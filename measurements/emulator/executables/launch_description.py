@@ -12,9 +12,9 @@ from measurements.emulator.host_order import LEGACY
 from measurements.emulator.order import Order
 from measurements.files.demangle import demangled
 
-ARENA_BASE, ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers allocate
-HEAP_BYTES = 2**40  # end of the arena: the device heap and its bookkeeping (runtime/memory/global/heap.cpp)
-_MOST_WATCHED = 256 * 2**20  # largest allocation, in bytes, in which undefined bytes are tracked one by one
+ARENA_BASE, ARENA_BYTES = 0x3000_0000_0000, 2**43  # an address range that neither Linux nor sanitizers allocate
+HEAP_BYTES = 2**40  # end of the arena: device heap and its bookkeeping (runtime/memory/global/heap.cpp)
+_MOST_WATCHED = 256 * 2**20  # size of the largest allocation in which undefined bytes are tracked individually
 
 
 @dataclass(eq=False)
@@ -32,15 +32,15 @@ class LaunchDescription:
     symbols: list[tuple[str, int]] = field(default_factory=list)
     textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, other fields
     on_device: list[Stretch] = field(default_factory=list)  # allocations that the host cannot access
-    unknown: list[Stretch] = field(default_factory=list)  # memory without defined values
+    unknown: list[Stretch] = field(default_factory=list)  # ranges of memory with undefined values
     cooperative: bool = False
     stream: int = 0
-    dependent: bool = False  # True if it may start before its predecessor in the stream has ended
+    dependent: bool = False  # True if the launch may start before its predecessor in the stream has ended
     unfinished: tuple[Stretch, ...] = ()  # memory that predecessors may still write
     unfinished_reads: tuple[Stretch, ...] = ()  # memory that predecessors may still read, but not write
-    timeline: int = LEGACY  # timeline of its stream in order.ExecutableOrder
+    timeline: int = LEGACY  # timeline of the launch's stream in order.ExecutableOrder
     frames: tuple[int, ...] = ()  # call stack of the launch (order.CallSite)
-    heap: tuple[int, int] = (8 << 20, 0)  # bytes that may be allocated, number of resets
+    heap: tuple[int, int] = (8 << 20, 0)  # device heap: maximum allocated bytes, and number of resets
 
     @classmethod
     def read(cls, text: str) -> LaunchDescription:

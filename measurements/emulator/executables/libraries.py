@@ -20,8 +20,8 @@ from measurements.files.work_folders import temporary_folder
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
 # Parts of libcudart that all versions share, and parts that depend on VERSION. The files of a part are compiled
-# together, because headers take most of the compile time; ``per_thread`` redeclares functions of other files, so it is
-# separate.
+# together, because headers take most of the compile time. ``per_thread`` is a separate part, because it redeclares
+# functions of other files.
 _SHARED_PARTS = {
     "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
     "per_thread": ("cudart/per_thread.cpp",),
@@ -29,7 +29,7 @@ _SHARED_PARTS = {
 _OF_A_VERSION = ("cudart/captures.cpp", "cudart/devices.cpp", "cudart/graph_nodes.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
-# soname: major release of CUDA
+# major release of CUDA by soname
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
@@ -40,7 +40,7 @@ _OF_CORE = tuple(
 _OF_DRIVER = tuple(
     f"driver/{name}.cpp" for name in ("devices", "modules", "launches", "tensor_maps", "memory", "streams")
 )
-_MOST_SEARCHED = 1 << 31  # maximum bytes of a file that are searched
+_MOST_SEARCHED = 1 << 31  # number of bytes of a file that are searched
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
 # NVIDIA's libraries that are not emulated. NVRTC is not among them, because it compiles without a GPU.
@@ -48,7 +48,7 @@ _FOREIGN = re.compile(r"lib(cublas|cublasLt|cufft|curand|cusparse|cusolver|cudnn
 
 
 def library_folder() -> Path:
-    """Return the folder of the libraries, and compile them if necessary. Raises HostFailure."""
+    """Return the folder of the compiled libraries, which are compiled if necessary. Raises HostFailure."""
     compiler = host_compiler()
     h = hashlib.sha256(compiler.identity.encode())
     sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
@@ -97,7 +97,7 @@ def _object(compiler: HostCompiler, part: str, folder: Path) -> str:
 
 
 def _together(files: Iterable[str], to: Path) -> str:
-    """Write a source next to ``to`` that includes ``files``, and return its path."""
+    """Write a source file next to ``to`` that includes ``files``, and return its path."""
     source = to.with_name(f"{to.name}.cpp")
     source.write_text("".join(f'#include "{file}"\n' for file in files))
     return str(source)
@@ -107,7 +107,7 @@ def _compile(
     compiler: HostCompiler, to: Path, files: Iterable[str], flags: Iterable[str], soname: str, version: str
 ) -> None:
     extra = [f"-Wl,-soname,{soname}"]
-    if version:  # programs request versioned symbols; the version is the name of the library
+    if version:  # programs request versioned symbols, whose version is the name of the library
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
@@ -122,7 +122,7 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Build a library of the CUDA functions that the program calls and that have no replacement.
+    """Build a library of those CUDA functions that the program calls but that have no replacement.
 
     Each function reports its name and returns cudaErrorNotSupported.
 
@@ -163,12 +163,12 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 
 
 def opens_driver(program: Path) -> bool:
-    """Return True if a program opens the driver's library at run time, because it contains the library's name.
+    """Return True if a program may open the driver's library at run time: it contains the library's name.
 
-    This is also true of a program that is linked with the static runtime and looks up functions by cuGetProcAddress,
-    which has no replacement.
+    The result is also True for a program that is linked with the static runtime, which looks up functions with
+    cuGetProcAddress and has no replacement.
     """
-    if not needed_libraries(program):  # statically linked, or not an executable: its libraries cannot be replaced
+    if not needed_libraries(program):  # a static executable, or not an executable: there are no libraries to replace
         return False
     return has_text(program, DRIVER.encode()) and not has_text(program, b"cuGetProcAddress")
 
@@ -188,7 +188,8 @@ def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:
 def _symbols(which: str, *files: Path) -> set[str]:
     """Return the names of the dynamic symbols of ``files``."""
     lines = _binutil("nm", "-D", "--format=posix", which, *map(str, files)).splitlines()
-    return {name.partition("@")[0] for name, *kind in map(str.split, lines) if kind}  # nm names each of several files
+    # If there are several files, nm also prints a line with the name of each file.
+    return {name.partition("@")[0] for name, *kind in map(str.split, lines) if kind}
 
 
 def _binutil(name: str, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Linking of separately compiled PTX files (nvcc -rdc=true) into the text of one module, like nvlink."""
+"""Link separately compiled PTX files (nvcc -rdc=true) into the text of one module, like nvlink."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _version(text: str) -> tuple[int, ...]:
 def _renumbered(text: str, number: int) -> tuple[list[str], str]:
     """Return the ``.file`` lines, and the remaining text without header and debug sections.
 
-    File numbers are changed to differ from those of other texts.
+    File numbers are changed so that they differ from the file numbers of other texts.
     """
     first = number * 10_000
     debug = _DEBUG.search(text)

@@ -28,10 +28,10 @@ class PtxModule:
     """A module of the program.
 
     Attributes:
-        text: Its PTX.
+        text: PTX of the module.
         module: The parsed PTX.
-        bytecode: Translated kernels, by name.
-        heap_kernels: Names of the kernels that use the device's heap.
+        bytecode: Bytecode of kernels that have been translated, by name.
+        heap_kernels: Names of the kernels that use the device heap.
     """
 
     text: str
@@ -41,11 +41,11 @@ class PtxModule:
 
     @classmethod
     def from_image(cls, image: bytes, device: Device) -> Self:
-        """Return the module in a fat binary.
+        """Parse the module in a fat binary.
 
         Args:
             image: A fat binary, or PTX.
-            device: Emulated GPU, which determines the PTX that is used.
+            device: Emulated GPU. The module's PTX for this GPU is used.
 
         Returns:
             The module.
@@ -72,7 +72,8 @@ class PtxModule:
             }
             for k, address in functions.items():
                 data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
-            # The host does not register virtual function tables, although objects that outlive a launch point to them.
+            # Virtual function tables are included: the host does not register them, but objects that outlive a launch
+            # point to them.
             kind = "table" if functions else "variable"
             lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
             for k, initial in enumerate(v.initial):
@@ -97,7 +98,7 @@ class PtxModule:
             heap (else 0), the architecture that it is compiled for (90 for sm_90), and the bytes of each parameter.
 
         Raises:
-            KernelCompileError: It cannot be emulated.
+            KernelCompileError: The kernel cannot be emulated.
         """
         function = self.module.functions[name]
         compiled = self.bytecode[name] = ptx_to_bytecode(self.text, name, self.module)
@@ -115,7 +116,7 @@ class PtxModule:
 
 
 def _initial_bytes(v: Variable) -> bytearray:
-    """Return the initial bytes of a variable; zeros at addresses."""
+    """Return the initial bytes of a variable, with zeros in place of addresses."""
     data = bytearray(v.bytes)
     for k, initial in enumerate(v.initial):
         if not isinstance(initial, Number):

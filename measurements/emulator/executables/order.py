@@ -14,23 +14,23 @@ from measurements.emulator.findings import Finding, FindingKind
 from measurements.emulator.host_order import HOST, LEGACY, Clock, HostAccess, HostOrder, HostRace, Ranges, Use
 from measurements.files.demangle import demangled
 
-_KINDS_OF_HOST = (1, 2)  # library/core.hpp: pinned, managed
+_KINDS_OF_HOST = (1, 2)  # kinds of allocations in library/core.hpp: pinned and managed memory
 # CUDA headers, and files that nvcc generates: calls in them are attributed to the calling line of the program.
 _HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups", ".cudafe1.")
-_MOST_RANGES = 4096  # maximum number of rows of a copy that are tracked one by one
+_MOST_RANGES = 4096  # maximum number of rows of a copy that are tracked individually
 
 UsedStretch = tuple[int, int, int]  # address, bytes, use (host_order.Use)
 
 
 @dataclass(frozen=True)
 class CallSite:
-    """Operation that uses memory, and its call in the program.
+    """An operation that uses memory, and the call in the program that submitted it.
 
     Attributes:
         what: The operation: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
         frames: Addresses of calls in the program's file, innermost first.
         kernel: Demangled name of the kernel; "" for other operations.
-        node: For a graph node, the number of the graph launch, and the frames of the call that created the node.
+        node: For a graph node: the number of the graph launch, and the frames of the call that created the node.
     """
 
     what: str
@@ -46,7 +46,7 @@ class _Allocation:
 
 
 class CallSites:
-    """Source locations of a program's calls, from binutils' addr2line."""
+    """Source locations of a program's calls, found by addr2line of binutils."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
@@ -95,12 +95,12 @@ class CallSites:
 
 @dataclass(eq=False)
 class _Node:
-    """A node of a running graph. Successive nodes may share a timeline."""
+    """A node of a running graph. A node and its successor may share a timeline."""
 
     timeline: int
     run: int
     frames: tuple[int, ...]
-    after: Clock | None = None  # clock that its successors begin with; None until the node has ended
+    after: Clock | None = None  # clock with which the node's successors begin; None until the node has ended
 
 
 class _Graphs:
@@ -108,12 +108,13 @@ class _Graphs:
 
     def __init__(self, order: HostOrder) -> None:
         self._order = order
-        self._free: dict[int, list[int]] = {}  # by parent: timeline of the stream, or of the parent node
-        self._begun: dict[int, tuple[int, Clock]] = {}  # by parent: number and start of the graph launch
-        self._last: dict[int, int] = {}  # by timeline: number of its last node
+        # Unused timelines, by parent: the timeline of the stream, or of the parent node.
+        self._free: dict[int, list[int]] = {}
+        self._begun: dict[int, tuple[int, Clock]] = {}  # number of the graph launch and its start, by parent
+        self._last: dict[int, int] = {}  # number of the last node, by timeline
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
-        self.stream_of: dict[int, int] = {}  # by node timeline: timeline of the stream
+        self.stream_of: dict[int, int] = {}  # timeline of the stream, by timeline of the node
 
     def begin(self, number: int, parent: int, after: Sequence[int], frames: tuple[int, ...]) -> int:
         """Begin a node, and return its timeline.
@@ -125,7 +126,7 @@ class _Graphs:
             frames: Frames of the call that created it.
         """
         if parent not in self._begun:
-            outer = self.nodes.get(self._last.get(parent, 0))  # the graph is a child of this node's graph
+            outer = self.nodes.get(self._last.get(parent, 0))  # if set, the graph is a child graph of this node
             self._runs += outer is None
             self._order.begin(parent)
             self._begun[parent] = (outer.run if outer is not None else self._runs, self._order.clock(parent))
@@ -148,7 +149,7 @@ class _Graphs:
         self.nodes[number].after = self._order.clock(self.nodes[number].timeline)
 
     def join(self, parent: int, numbers: Sequence[int]) -> None:
-        """End a graph, so that later operations of its stream or parent happen after all its nodes."""
+        """End a graph: later operations of its stream or parent happen after all its nodes."""
         nodes = [self.nodes.pop(n) for n in numbers]
         for node in nodes:
             if node.after is not None:
@@ -172,7 +173,7 @@ class ExecutableOrder:
         self.order = HostOrder()
         self.sites = CallSites(program)
         self._found = found
-        self._streams = {LEGACY: LEGACY}  # by number of a stream or a running graph node: its timeline
+        self._streams = {LEGACY: LEGACY}  # timeline of a stream or a running graph node, by its number
         self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
         self._blocks: dict[int, _Allocation] = {}
@@ -265,7 +266,8 @@ class ExecutableOrder:
             frames: Frames of its ``CallSite``.
 
         Returns:
-            True if the access is not a race, but pending operations may still use the memory.
+            True if the access is not a race, but pending operations still use the memory, so that later accesses must
+            be checked, too.
         """
         ranges = np.array([[address, address + 1]], np.int64)
         raced = self._judge(HOST, block, Use(use), ranges, CallSite("the host", frames))
@@ -276,7 +278,7 @@ class ExecutableOrder:
         return self.sites.location(self._graphs.nodes[number].frames)
 
     def pending(self) -> Iterator[UsedStretch]:
-        """Yield the host-accessible memory that operations use for which the host has not waited."""
+        """Yield the host-accessible memory that is used by operations for which the host has not waited."""
         for block in self.order.pending_blocks():
             known = self._blocks.get(block)
             for access in self.order.pending(block) if known is not None and known.seen_by_host else ():
@@ -289,7 +291,7 @@ class ExecutableOrder:
             return False
         uses: tuple[CallSite, CallSite] = (race.earlier.by, race.later.by)
         in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
-        # One call launches all nodes of a graph, so the calls that created the nodes are shown instead.
+        # Both nodes of a graph are launched by the same call, so the calls that created the nodes are shown instead.
         earlier, later = (
             self.sites.location(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
             for use in uses

@@ -10,7 +10,7 @@ from measurements.emulator.executables.result import ExecutableResult, LaunchFin
 from measurements.emulator.findings import Finding, FindingKind
 from measurements.emulator.suppression import Suppression
 
-Key = tuple[object, ...]  # findings with equal keys are reported once
+Key = tuple[object, ...]  # identifies a finding: of several with equal keys, only the first is reported
 KeyedFinding = tuple[LaunchFinding, Key]
 
 
@@ -20,10 +20,10 @@ class ReportedFindings:
 
     Attributes:
         result: Result that collects them.
-        on_finding: Called with each finding, and with a sentence for each missing feature.
+        on_finding: Called with each finding, and with a sentence about each missing feature.
         suppressions: Expected findings.
         seen: Keys of the reported findings.
-        unread: Findings about undefined values; they become faults when the program reads memory that depends on the
+        unread: Findings about undefined values. They become faults if the program reads memory that depends on these
             values.
     """
 
@@ -34,14 +34,14 @@ class ReportedFindings:
     unread: list[KeyedFinding] = field(default_factory=list)
 
     def add(self, finding: LaunchFinding, key: Key) -> None:
-        """Report a finding, unless one with the same key was reported."""
+        """Report a finding, unless a finding with the same key was reported."""
         if key not in self.seen:
             self.seen.add(key)
             self.result.findings.append(finding)
             self.on_finding(finding)
 
     def add_of_host(self, finding: Finding, kernel: str, key: Key) -> None:
-        """Report a finding between launches, unless it is suppressed."""
+        """Report a finding that does not belong to a launch, unless it is suppressed."""
         if not any(s.matches(finding) for s in self.suppressions):
             self.add(LaunchFinding(str(finding.kind), finding.message, finding, kernel), key)
 

@@ -16,14 +16,14 @@ class ExecutableRefused(ValueError):
 
 @dataclass(frozen=True)
 class ExecutableOptions:
-    """Options of a program; the runs of each launch are chosen by ``run_executable``'s ``verify``.
+    """Options of running a program. The ``verify`` argument of ``run_executable`` chooses the runs of each launch.
 
     Attributes:
         device: GPU that the program detects.
         suppressions: Expected findings.
-        driver: True if the program opens libcuda at run time although it is not linked with it.
+        driver: True to also provide libcuda to a program that is not linked with it but opens it at run time.
         undefined_memory: If True, device memory is undefined until it is written.
-        loop_limit: CPU seconds of all iterations of a graph's loop.
+        loop_limit: Limit in CPU seconds of all iterations of a loop in a graph.
     """
 
     device: Device
@@ -35,9 +35,9 @@ class ExecutableOptions:
 
 @dataclass(frozen=True)
 class LaunchFinding:
-    """A finding in launch number ``launch`` (from 1), of ``kernel``, which the program launches at ``called_at``.
+    """A finding of launch number ``launch`` (from 1) of ``kernel``, which the program launches at ``called_at``.
 
-    Without these fields, it is a misuse of the CUDA interface, or an unordered access by the host.
+    Without these fields, the finding is a misuse of the CUDA interface, or an unordered access by the host.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class ExecutableResult:
 
     @property
     def ended(self) -> str:
-        """How the program failed, in one line; "" if its exit status is 0."""
+        """Description of the program's failure in one line; "" if its exit status is 0."""
         if self.status < 0:
             return f"the program was ended by {signal.Signals(-self.status).name}"
         return f"the program ended with status {self.status}" if self.status else ""

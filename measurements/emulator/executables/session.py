@@ -1,8 +1,8 @@
-"""Answer an executable's requests, which its replacement libraries send (library/session.cpp), with emulated launches.
+"""Answer the requests of a running executable by emulating its launches.
 
-A message consists of two lengths, a text and bytes; an answer consists of a length and a text. Device memory is one
-file. The program and the runner of each launch map it at the same address, so pointers are valid in both, and nothing
-is copied.
+The replacement libraries in the program send the requests (library/session.cpp). A request consists of two lengths, a
+text and bytes. An answer consists of a length and a text. Device memory is one file. The program and the runner of each
+launch map the file at the same address, so pointers are valid in both, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from measurements.emulator.ptx.build import KernelCompileError
 from measurements.emulator.ptx.parser import PtxError
 from measurements.files.demangle import demangled
 
-# Emulates a launch several times; only the last run changes the memory.
+# Runs a launch several times. Only the last run changes the program's memory.
 LaunchVerifier = Callable[[ExecutableLaunch], None]
 
 _SIZES = struct.Struct("<QQ")
@@ -43,7 +43,7 @@ _MANGLED = re.compile(r"\b_Z\w+")
 
 
 class ExecutableSession:
-    """Session of a running program: its modules and launches."""
+    """State of a running program: its modules, launches and streams."""
 
     def __init__(
         self,
@@ -72,17 +72,20 @@ class ExecutableSession:
             "pending": self.pending,
         }
         self.refused_cubin = False
-        self._loops: dict[int, float] = {}  # CPU seconds at the beginning of a graph's loop, by the number of its node
+        # CPU seconds at which a loop in a graph began, by the number of the loop's node.
+        self._loops: dict[int, float] = {}
 
     def serve(self, connection: socket.socket) -> None:
         """Answer requests until the program ends."""
         self.answer_all(connection)
         self.report.was_never_read()
         if self.refused_cubin:
-            self.report.complain("a cubin has only machine code, but the emulator needs PTX: load PTX")
+            self.report.complain(
+                "the program loads a cubin, which has only machine code: load PTX, which the emulator needs"
+            )
 
     def end(self, status: int) -> None:
-        """Process the program's exit status. If it failed, its copies of undefined memory are reported as faults."""
+        """Process the program's exit status. If it failed, copies of undefined memory are reported as faults."""
         if status:
             self.report.has_failed()
 
@@ -129,7 +132,7 @@ class ExecutableSession:
             self.report.complain(f"{prefix}{error}")
             return str(_NO_IMAGE)
         self.modules[int(rest)] = loaded
-        self.refused_cubin = False  # the program loaded this module instead of the cubin
+        self.refused_cubin = False  # the program has loaded this PTX instead of the cubin
         return "\n".join(["0", *loaded.variable_lines()])
 
     def kernel(self, rest: str, _: bytes) -> str:
@@ -168,7 +171,7 @@ class ExecutableSession:
         return ""
 
     def unwritten(self, rest: str, _: bytes) -> str:
-        """Report a copy of undefined memory to the host, unless something that is not emulated may have written it."""
+        """Report a copy of undefined memory to the host, unless an unsupported function may have written the memory."""
         if self.report.result.lacking:
             return ""
         all_of_it, first, end, size, _stream, frames, name = rest.split(" ", 6)
@@ -179,7 +182,7 @@ class ExecutableSession:
         else:
             message = (
                 f"the host{at} copies bytes {first} to {int(end) - 1} of {name} ({size} bytes), which were never "
-                "written; it gets bytes of 0xFF"
+                "written; the copy contains bytes of 0xFF"
             )
         grade: Grade = "fault" if all_of_it == "1" else "note"
         finding = Finding(FindingKind.UNINITIALIZED_HOST_READ, message, file, line, grade=grade)
@@ -197,15 +200,18 @@ class ExecutableSession:
         return "pending" if self.order.touch(int(block), int(address), int(use), frames_of(frames)) else ""
 
     def pending(self, _: str, __: bytes) -> str:
-        """Return the memory for which the host must report accesses."""
+        """Return the memory whose accesses by the host must be reported."""
         return _lines_of(self.order.pending())
 
     def launch(self, rest: str, _: bytes) -> str:
-        """Make the runs of a launch. Return its error, undefined, doubtful and pending memory, and printed output."""
+        """Run a launch, and return its error, printed output and ranges of memory.
+
+        The ranges are undefined, depend on undefined values, or are used by pending operations.
+        """
         result = self.report.result
         result.launches += 1
         described = LaunchDescription.read(rest)
-        # Other GPUs ignore the attribute: the launch begins once its predecessor has ended.
+        # GPUs before sm_90 ignore the attribute: the launch begins when its predecessor has ended.
         described.dependent = described.dependent and self.options.device.has("programmatic_launch")
         module = self.modules[described.module]
         launch = ExecutableLaunch(result.launches, described, module, self.state, self.report, self.order.sites)
@@ -220,7 +226,7 @@ class ExecutableSession:
         return "\n".join(lines) + f"\n{done.printed}"
 
     def iteration(self, rest: str, _: bytes) -> str:
-        """Return "ended" if the iterations of a graph's loop have exceeded their time limit, else ""."""
+        """Return "ended" if the iterations of a loop in a graph have exceeded their time limit, otherwise ""."""
         node, iterations = map(int, rest.split())
         now, limit = _cpu_seconds(), self.options.loop_limit
         began = self._loops.setdefault(node, now)
@@ -228,8 +234,8 @@ class ExecutableSession:
             return ""
         function, file, line = self.order.node_site(node)
         message = (
-            f"a loop of a graph{where(function, file, line)} is not done after {iterations:,} iterations, which took "
-            f"{limit:g} s: its condition may never become 0; if it does, raise --time-limit"
+            f"a loop of a graph{where(function, file, line)} has not ended after {iterations:,} iterations and "
+            f"{limit:g} s: check that its condition becomes 0, or raise --time-limit"
         )
         finding = Finding(FindingKind.TIMEOUT, message, file, line)
         self.report.add_of_host(finding, "", (finding.kind, file, line))

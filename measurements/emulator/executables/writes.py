@@ -17,14 +17,14 @@ Stretch = tuple[int, int]  # address, bytes
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """``pieces`` are the addresses and lengths of the written memory, ``data`` its bytes."""
+    """``pieces`` are addresses and lengths of written memory, and ``data`` the bytes of all pieces."""
 
     pieces: tuple[Stretch, ...]
     data: npt.NDArray[np.uint8]
 
     @classmethod
     def read(cls, path: Path) -> Writes:
-        """Read a list of the runner; an empty one if the file does not exist."""
+        """Read a list that the runner has written. It is empty if the file does not exist."""
         content = path.read_bytes()
         pieces, parts, at = [], [], 0
         while at < len(content):
@@ -47,7 +47,7 @@ class Writes:
         return np.concatenate(each) if each else np.zeros(0, np.uint64)
 
     def difference(self, other: Writes) -> npt.NDArray[np.uint64]:
-        """Return, in ascending order, the addresses of bytes that differ, or that only one of the two contains."""
+        """Return the addresses of bytes that differ, or that only one list contains, in ascending order."""
         if self.pieces == other.pieces:
             if np.array_equal(self.data, other.data):
                 return np.zeros(0, np.uint64)
@@ -59,7 +59,7 @@ class Writes:
 
 
 def stretches(addresses: npt.NDArray[np.uint64]) -> list[Stretch]:
-    """Return ascending addresses as contiguous stretches."""
+    """Combine ascending addresses into contiguous ranges."""
     if addresses.size == 0:
         return []
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1

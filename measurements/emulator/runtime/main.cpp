@@ -71,7 +71,7 @@ struct Unfinished {
 
 struct Job {
   std::vector<BufferSpec> buffers;
-  std::vector<std::size_t> offsets; // offsets of the buffers in DATA
+  std::vector<std::size_t> offsets;  // offsets of the buffers in DATA
   std::vector<std::string> values;   // bytes of the parameters that are passed by value
   std::vector<TensorMapSpec> maps;
   // For each parameter, its kind and its index among parameters of this kind: p pointer, v value, t tensor map.

@@ -29,7 +29,7 @@ const OwnFile& own_file() {
             o.from = std::min<std::uint64_t>(o.from, o.base + segment.p_vaddr);
             o.to = std::max<std::uint64_t>(o.to, o.base + segment.p_vaddr + segment.p_memsz);
           }
-          return 1;  // the first one is the program
+          return 1;  // the first file is the program itself
         },
         &o);
     return o;

@@ -1,9 +1,9 @@
-// Call stack of the program in front of the library.
+// The program's call stack when it calls the library.
 #pragma once
 #include <string>
 
 namespace autosched::program {
 
-std::string call_site();  // calls in the program's own file, the innermost first
+std::string call_site();  // addresses of calls in the program's own file, the innermost call first
 
 }  // namespace autosched::program

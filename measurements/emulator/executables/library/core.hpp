@@ -1,6 +1,6 @@
 // Functions shared by the replacements of libcudart and libcuda: memory, modules, kernels, and communication with
 // `autosched run`, which emulates the launches. All work is executed immediately, in the order of the calls. order.hpp
-// records the order that streams would impose.
+// reports how streams and events order the work, so that missing synchronisation is detected.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +53,7 @@ struct LaunchAttribute {
 struct LaunchAttributes {
   std::optional<Dim3> cluster;
   bool cooperative = false, dependent = false;
-  const char* not_emulated = nullptr;  // name of an attribute that must be rejected
+  const char* not_emulated = nullptr;  // description of an attribute that is not emulated; nullptr: none
 };
 inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsigned count) {
   LaunchAttributes read;
@@ -62,7 +62,8 @@ inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsig
     if (a.id == 2) read.cooperative = a.number != 0;
     if (a.id == 4) read.cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
     if (a.id == 6) read.dependent = a.number != 0;
-    // Work that waits for such an event is ordered after a part of the kernel. This order is not modelled.
+    // Work that waits for the event of such an attribute is ordered after only a part of the kernel, which is not
+    // modelled.
     if (a.id == 7) read.not_emulated = "a launch with cudaLaunchAttributeProgrammaticEvent";
     if (a.id == 12) read.not_emulated = "a launch with cudaLaunchAttributeLaunchCompletionEvent";
   }
@@ -74,9 +75,9 @@ inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsig
 struct Allocation {
   std::uint64_t address;
   std::size_t bytes;
-  std::string name;  // "cudaMalloc#3"
+  std::string name;  // such as "cudaMalloc#3"
   enum class Kind { device, host, managed, array, variable } kind;
-  bool pooled = false;  // allocated in stream order
+  bool pooled = false;  // allocated in stream order (cudaMallocAsync)
 };
 
 struct Module;
@@ -86,7 +87,7 @@ struct Variable {
   std::uint64_t address;
   std::size_t bytes;
   bool constant;
-  bool unset;  // a constant with neither an initial value nor one from the host
+  bool unset;  // a __constant__ or __device__ variable that neither an initial value nor the host has set
 };
 struct Module {
   int id;
@@ -95,18 +96,19 @@ struct Module {
   bool loaded = false;
   int error = success;  // error of loading the module
   std::vector<Variable*> variables;
-  bool adopts = false;  // contains all variables of its PTX, because the program has registered none
+  bool adopts = false;  // the program has registered no variables, so the module contains all variables of its PTX
 };
 struct Kernel {
   Module* module;
   std::string name;
-  bool known = false;  // True once the following fields are set
+  bool known = false;  // true when the following fields are set
   int error = success;
-  std::vector<unsigned> parameters;  // bytes
+  std::vector<unsigned> parameters;  // bytes of each parameter
   unsigned most_threads = 1024, static_shared = 0, local = 0;
-  bool uses_heap = false;  // True if it calls malloc or free
-  int compiled_for = 0;  // architecture of its PTX
-  unsigned most_dynamic = 48 * 1024;  // limit of dynamic shared memory in bytes, which an attribute can raise
+  bool uses_heap = false;  // true if the kernel calls malloc or free
+  int compiled_for = 0;  // architecture of the PTX, such as 90
+  // limit of dynamic shared memory in bytes, which the program can raise with an attribute
+  unsigned most_dynamic = 48 * 1024;
 };
 
 // A CUDA array: texels in row-major order.
@@ -125,15 +127,16 @@ struct Array {
 struct Launch {
   Kernel* kernel;
   Dim3 grid, block;
-  std::optional<Dim3> cluster;  // from a launch attribute; a cluster of one block also counts
+  std::optional<Dim3> cluster;  // from a launch attribute, possibly of one block
   std::size_t shared = 0;
   void** arguments = nullptr;
   bool cooperative = false;
   void* stream = nullptr;
-  bool dependent = false;  // programmatic stream serialization: it may begin before the previous kernel has ended
+  // programmatic stream serialization: the kernel may start before the previous kernel has ended
+  bool dependent = false;
 };
 
-// Last error of this thread, and the sticky error that all later calls return.
+// The last error of this thread, and the sticky error of the session, which all later calls return.
 extern thread_local int last_error;
 int failed(int error);  // records the error and returns it
 int sticky_error();
@@ -142,29 +145,32 @@ int sticky_error();
 std::uint64_t fact(const std::string& name);
 const std::string& device_name();
 
-// Reports a misuse of the interface as a finding, or an unsupported function, which gives exit status 2.
+// complain_misuse reports a misuse of the interface as a finding. unsupported reports a function that is not emulated,
+// after which `autosched run` exits with status 2.
 void complain_misuse(const std::string& text);
 int unsupported(const char* function);  // returns not_supported
-void complain_machine_code();  // reported at exit, unless PTX is loaded in its place
+void complain_machine_code();  // a cubin was loaded; reported at exit, unless the program then loads PTX instead
 
-// Heap of device code. Its size can only be set before the first launch that uses it.
+// The heap of device code. Its size can only be set before the first launch that uses the heap.
 int limit_heap(std::size_t bytes);
 void reset_heap();
 
 std::recursive_mutex& session_mutex();
 std::string ask(const std::string& text);  // sends a message to `autosched run`, and returns the reply
 
-// Device memory is undefined until it is written, and so are results of launches that depend on such memory. Copies
-// propagate the undefined state; other writes define the memory. Any other use of undefined memory is a finding.
-void set_all(const Variable& v);  // marks all bytes as written, since code that has the address may write them
+// Device memory is undefined until it is written. Results of launches that depend on undefined memory are undefined,
+// too. Copies propagate the undefined state, and other writes define the memory. Any other use of undefined memory is a
+// finding.
+// marks all bytes of a variable as written, because the program has its address and may write them
+void set_all(const Variable& v);
 void use_unknown(std::uint64_t address, std::size_t bytes);
 
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function, bool pooled = false);
 int release(const void* address, const char* function, bool in_stream_order = false);
-const Allocation* allocation_of(const void* address);  // nullptr if there is none
+const Allocation* allocation_of(const void* address);  // nullptr if no allocation contains the address
 std::size_t free_bytes();
 bool in_arena(const void* address);
-// True if a range is inside of one allocation, or is plain host memory; otherwise reports a finding.
+// Returns true if a range is within one allocation, or is plain host memory. Otherwise reports a finding.
 bool check_range(const void* address, std::size_t bytes, const char* function);
 int copy(void* to, const void* from, std::size_t bytes, int kind, const char* function);
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
@@ -178,10 +184,10 @@ Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool
 Kernel* add_kernel(Module* module, const char* name);
 int learn(Kernel* kernel);  // determines the kernel's parameters and limits, once
 int run(const Launch& launch);
-// Records other work in a stream, or a wait: later kernels do not overlap earlier ones.
+// Called for work other than kernels, and for waits: later kernels no longer overlap earlier ones.
 void end_overlaps();
-// Called before each iteration of a loop of a graph (the number of its node, and of the iterations so far). Returns the
-// error of a launch that exceeds its time limit if the iterations have exceeded it together.
+// Called before each iteration of a loop in a graph. `node`: number of the loop's node; `iterations`: number of
+// iterations so far. Returns launch_timeout if all iterations together have exceeded their time limit.
 int begin_iteration(unsigned node, std::uint64_t iterations);
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 

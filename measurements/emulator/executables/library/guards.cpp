@@ -22,11 +22,11 @@ constexpr std::uint64_t page = 4096;
 
 struct Guard {
   std::uint64_t to;
-  unsigned use;  // kind of access by pending work
+  unsigned use;  // how pending work accesses the pages (Use)
 };
 struct Guards {
-  std::map<std::uint64_t, Guard> guards;  // ranges of guarded pages, by the first page
-  Intervals opened;  // guarded pages that may be accessed until the next call
+  std::map<std::uint64_t, Guard> guards;  // ranges of guarded pages, by the address of the first page
+  Intervals opened;  // guarded pages that are accessible until the next call of the library
   struct sigaction before {};
   bool handles = false;
 };
@@ -48,7 +48,8 @@ void on_touch(int signal, siginfo_t* info, void* context) {
     Guards& b = guards();
     auto it = b.guards.upper_bound(address);
     if (it != b.guards.begin() && (--it)->second.to > address) {
-      bool writes = it->second.use == use_read;  // reads are allowed
+      // pages that pending work only reads allow reads, so this access is a write
+      bool writes = it->second.use == use_read;
 #if defined(__x86_64__)
       writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
 #endif
@@ -69,11 +70,11 @@ void on_touch(int signal, siginfo_t* info, void* context) {
       return;
     }
   }
-  // The fault is not caused by a guard: restore the default action.
+  // The fault is not caused by a guard: handle it as if this handler did not exist.
   const struct sigaction& before = guards().before;
   if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) return before.sa_sigaction(signal, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
-  ::signal(signal, SIG_DFL);  // the signal is raised again, and ends the program
+  ::signal(signal, SIG_DFL);  // the instruction is repeated, and the signal then ends the program
 }
 
 void handle_touches() {
@@ -127,7 +128,7 @@ void guard(std::uint64_t from, std::uint64_t to, unsigned use) {
   Guards& b = guards();
   from = from / page * page;
   to = (to + page - 1) / page * page;
-  while (from < to) {  // an existing guard may become stricter
+  while (from < to) {  // an existing guard keeps its kind of use in addition to the new one
     auto it = b.guards.upper_bound(from);
     if (it != b.guards.begin() && std::prev(it)->second.to > from) --it;
     if (it == b.guards.end() || it->first >= to) {

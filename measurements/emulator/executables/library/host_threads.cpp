@@ -14,13 +14,13 @@
 namespace autosched::program {
 namespace {
 
-// Maximum number of delays at one line, and at all lines; length of a delay.
+// Maximum number of delays at one source line, and in total; maximum length of a delay.
 constexpr unsigned most_of_site = 2, most = 20, milliseconds = 100;
 
 std::atomic<std::uint64_t> actions{0};
 thread_local std::uint64_t own_actions = 0;
 
-// True if another wait at this line of the program is to be delayed.
+// True if this wait should be delayed. Counts the delays at the program's source line.
 bool takes_delay() {
   static std::unordered_map<std::string, unsigned> of_site;
   static unsigned all = 0;

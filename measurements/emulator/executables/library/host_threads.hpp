@@ -1,14 +1,14 @@
-// Threads of the host. When a wait of one thread returns, it counts as a wait of all threads, because synchronisation
-// between them is not tracked.
+// Threads of the host. A wait of one thread counts as a wait of all threads, because synchronisation between host
+// threads is not tracked.
 #pragma once
 
 namespace autosched::program {
 
-// Records that the running thread has ended a call, or has accessed memory that pending work uses.
+// Records that the running thread has completed a call, or has accessed memory that pending work uses.
 void note_action();
 bool has_other_threads();
-// Called before a wait returns: lets other threads execute work that is not ordered after it. Returns immediately if
-// there are no other threads.
+// Called before a wait returns. Waits briefly, so that other threads can submit work that is not ordered after this
+// wait. Returns immediately if there are no other threads.
 void let_others_act();
 
 }  // namespace autosched::program

@@ -1,4 +1,4 @@
-// Sets of bytes, as disjoint and non-adjacent ranges.
+// A set of bytes, stored as disjoint and non-adjacent ranges.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -35,7 +35,7 @@ class Intervals {
       if (old.second > to) stretches_[to] = old.second;
     }
   }
-  // Intersection with a range.
+  // The intersection of the set with a range.
   std::vector<Stretch> in(std::uint64_t from, std::uint64_t to) const {
     std::vector<Stretch> found;
     auto it = stretches_.upper_bound(from);
@@ -47,7 +47,7 @@ class Intervals {
     const auto found = in(from, to);
     return found.size() == 1 && found[0] == Stretch{from, to};
   }
-  // Intersection of two sets.
+  // The intersection of two sets.
   Intervals both(const Intervals& other) const {
     Intervals common;
     for (const auto& [from, to] : other) {

@@ -1,4 +1,4 @@
-// Launches of kernels, which `autosched run` emulates, and iterations of graphs' loops.
+// Launches of kernels, which `autosched run` emulates, and iterations of loops in graphs.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -57,7 +57,8 @@ int run(const Launch& launch) {
       launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) {
     std::ostringstream text;
     text << "the launch of " << k->name << " with a grid of " << launch.grid.x << " x " << launch.grid.y << " x " << launch.grid.z
-         << " blocks of " << launch.block.x << " x " << launch.block.y << " x " << launch.block.z << " threads is invalid: an extent is 0, or above the limit of the device";
+         <<
+                 " blocks of " << launch.block.x << " x " << launch.block.y << " x " << launch.block.z << " threads is invalid: an extent is 0, or exceeds the limit of the device";
     complain_misuse(text.str());
     return failed(invalid_configuration);
   }
@@ -85,7 +86,7 @@ int run(const Launch& launch) {
   for (const auto& [address, a] : s.allocations) {
     if (a.kind != Allocation::Kind::variable) text << "buffer " << a.name << " " << kind_name(a.kind) << " " << address << " " << a.bytes << "\n";
   }
-  // Freed allocations have no bytes, so that every access to them is out of bounds.
+  // Freed allocations are listed with 0 bytes, so that every access to them is out of bounds.
   for (const Allocation& a : s.freed) text << "buffer " << a.name << "(freed) " << kind_name(a.kind) << " " << a.address << " 0\n";
   for (const Module* m : s.modules) {
     if (!m->loaded) continue;
@@ -101,10 +102,11 @@ int run(const Launch& launch) {
   text << "site " << running_stream_and_site() << "\n";
   flush_order();
   s.heap_used = s.heap_used || k->uses_heap;
-  std::fflush(nullptr);  // earlier output of the program comes first
+  std::fflush(nullptr);  // earlier output of the program must come before that of the kernel
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  std::size_t counts[3] = {};  // stretches still unwritten, computed from unwritten ones by the launch, and to be guarded
+  // numbers of ranges: still unwritten; computed by the launch from unwritten ranges; to be guarded
+  std::size_t counts[3] = {};
   answer >> error >> stays >> counts[0] >> counts[1] >> counts[2];
   Intervals still;
   std::uint64_t address = 0, bytes = 0;

@@ -18,11 +18,12 @@ void make_known(std::uint64_t from, std::uint64_t to) {
 
 namespace {
 
-constexpr std::size_t gap = std::size_t{1} << 20;  // between allocations; any access is a finding
+constexpr std::size_t gap = std::size_t{1} << 20;  // unused bytes between allocations; any access to them is a finding
 constexpr std::size_t alignment = 512;
-constexpr std::size_t most_freed = 256;  // freed allocations to remember, for messages
+constexpr std::size_t most_freed = 256;  // number of freed allocations that are remembered for messages
 
-// Unwritten bytes that the host copies become 0xFF, so that results that depend on them are noticeable.
+// Sets unwritten bytes that the host has copied to 0xFF, so that results that depend on them are noticeable, and
+// reports the first such copy of an allocation.
 void take_unwritten(void* to, const void* from, const std::vector<Intervals::Stretch>& unwritten) {
   Session& s = session();
   const Allocation* a = allocation_of(from);
@@ -35,7 +36,8 @@ void take_unwritten(void* to, const void* from, const std::vector<Intervals::Str
        << running_stream_and_site() << " " << a->name;
   s.ask(text.str());
 }
-// Copies bytes with their undefined state. Only device memory keeps the state; the host must not use such bytes.
+// Copies bytes with their undefined state. Only device memory keeps this state. A copy of undefined bytes to the host
+// is reported.
 void carry_unknown(void* to, const void* from, std::size_t bytes) {
   Session& s = session();
   const std::uint64_t begin = number_of(from), target = number_of(to);
@@ -113,7 +115,8 @@ int release(const void* address, const char* function, bool in_stream_order) {
   make_known(freed.address, freed.address + freed.bytes);
   s.freed.push_back(freed);
   if (s.freed.size() > most_freed) s.freed.pop_front();
-  // The address is never reused, so that a later access is detected; the memory itself is returned to the system.
+  // The address is never reused, so that later accesses are detected. The memory itself is returned to the operating
+  // system.
   constexpr std::uint64_t page = 4096;
   const std::uint64_t from = (freed.address + page - 1) / page * page, to = (freed.address + freed.bytes) / page * page;
   if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_REMOVE);

@@ -21,7 +21,8 @@ int load(Module* module) {
   std::istringstream answer(session().ask("module " + std::to_string(module->id), module->image, module->bytes));
   answer >> module->error;
   std::string name;
-  // variable NAME BYTES HEX, table NAME BYTES HEX (of addresses of functions), relocation NAME OFFSET TARGET ADDEND
+  // Lines are: variable NAME BYTES HEX; table NAME BYTES HEX (a table of function addresses); relocation NAME OFFSET
+  // TARGET ADDEND.
   for (std::string key; answer >> key;) {
     std::size_t number = 0;
     std::string value;

@@ -22,9 +22,9 @@ struct Event {
   bool recorded = false;
 };
 
-// State of streams and events. Protected by the mutex of the session.
+// State of streams and events, protected by the mutex of the session.
 struct Books {
-  std::string noted;  // recorded lines that have not been sent
+  std::string noted;  // recorded lines that have not been sent yet
   std::unordered_map<const void*, Stream> streams;
   std::unordered_map<const void*, Event> events;
   unsigned next_timeline = legacy + 1, next_event = 1;
@@ -34,7 +34,7 @@ Books& books() {
   return *b;
 }
 
-thread_local unsigned per_thread_stream = 0;  // stream number; 0 until it is created
+thread_local unsigned per_thread_stream = 0;  // number of the stream; 0 until the stream is created
 thread_local bool null_is_per_thread = false;
 
 }  // namespace
@@ -153,7 +153,7 @@ void host_waits_for_device() {
 PerThreadDefault::PerThreadDefault() : before_(null_is_per_thread) { null_is_per_thread = true; }
 PerThreadDefault::~PerThreadDefault() { null_is_per_thread = before_; }
 
-// Reports made when the program ends.
+// Sends the remaining lines when the program ends.
 __attribute__((destructor)) static void say_the_rest() {
   if (books().noted.empty()) return;
   const std::lock_guard lock(session_mutex());

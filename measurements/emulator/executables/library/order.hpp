@@ -7,7 +7,7 @@ namespace autosched::program {
 
 constexpr unsigned legacy = 1;  // number of the default stream, as in host_order.py
 
-// Streams by the handles of the program; nullptr, 1 and 2 are the default streams.
+// Streams are identified by the program's handles. nullptr, 1 and 2 are the default streams.
 void* add_stream(unsigned flags, int priority);
 void destroy_stream(void* stream);
 struct StreamFacts {
@@ -15,7 +15,7 @@ struct StreamFacts {
   int priority;
 };
 StreamFacts stream_facts(void* stream);
-unsigned stream_number(void* stream);  // as in host_order.py
+unsigned stream_number(void* stream);  // number of a stream in host_order.py
 
 void* add_event();
 void destroy_event(void* event);
@@ -26,7 +26,7 @@ void host_waits_for_event(void* event);
 void host_waits_for_stream(void* stream);
 void host_waits_for_device();
 
-// Scope in which functions that are compiled for the per-thread default stream use it as the null stream.
+// A scope in which the null stream is the per-thread default stream, for functions that are compiled for it.
 class PerThreadDefault {
  public:
   PerThreadDefault();
@@ -36,9 +36,10 @@ class PerThreadDefault {
   bool before_;
 };
 
-// Lines that describe the program's actions and are sent together. Protected by the mutex of the session.
+// note() records a line that describes an action of the program. Lines are sent together. Protected by the mutex of the
+// session.
 void note(const std::string& line);
 void flush_order();  // sends the recorded lines
-unsigned next_timeline();  // number for a new stream or node of a graph
+unsigned next_timeline();  // returns a number for a new stream or a new node of a graph
 
 }  // namespace autosched::program

@@ -25,7 +25,7 @@ Session::Session() {
   unsigned long long base = 0, bytes = 0, of_heap = 0;
   int arena = -1;
   if (settings == nullptr || std::sscanf(settings, "%d %d %llu %llu %llu", &socket_, &arena, &base, &bytes, &of_heap) != 5) {
-    stop("this library replaces CUDA's on machines without a GPU: start the program by 'autosched run PROGRAM'");
+    stop("this library replaces CUDA's on machines without a GPU: start the program with 'autosched run PROGRAM'");
   }
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, arena, 0);

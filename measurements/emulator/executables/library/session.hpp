@@ -1,5 +1,5 @@
-// The session with `autosched run`: the connection, and the state of memory, modules and launches. The files of this
-// folder share it; the replacements of libcudart and libcuda use core.hpp.
+// The session with `autosched run`: the connection, and the state of memory, modules and launches. Only files of this
+// folder use this header; the replacements of libcudart and libcuda use core.hpp.
 #pragma once
 #include <deque>
 #include <set>
@@ -22,15 +22,16 @@ class Session {
   bool heap_used = false;
   std::string name;
   std::map<std::string, std::uint64_t> numbers;
-  std::map<std::uint64_t, Allocation> allocations;  // by address
-  std::map<std::string, unsigned> counts;           // by function
-  std::deque<Allocation> freed;                     // the most recent ones
+  std::map<std::uint64_t, Allocation> allocations;  // by start address
+  std::map<std::string, unsigned> counts;  // number of allocations by function, for their names
+  std::deque<Allocation> freed;  // the most recently freed allocations
   std::size_t used = 0;
   std::vector<Module*> modules;
-  Intervals unwritten;  // unwritten bytes
+  Intervals unwritten;  // bytes of device memory that were never written
   Intervals unknown;    // bytes that a launch computed from unwritten ones
-  std::set<std::pair<std::uint64_t, bool>> copied_unwritten;  // allocations from which the host copied some or all unwritten bytes
-  std::map<std::uint64_t, std::string> textures;  // descriptions, by handle
+  // allocations of which the host has copied unwritten bytes; true: all bytes of the allocation were unwritten
+  std::set<std::pair<std::uint64_t, bool>> copied_unwritten;
+  std::map<std::uint64_t, std::string> textures;  // descriptions of textures, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;
   std::set<void*> overlappable;  // streams whose last operation is a kernel

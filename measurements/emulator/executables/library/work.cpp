@@ -22,17 +22,17 @@ struct Running {
   const char* function = "";
   std::string site;
   std::vector<Noted> uses;
-  bool from_host = false, to_host = false;  // True for pageable host memory
+  bool from_host = false, to_host = false;  // whether pageable host memory is read, and written
   unsigned depth = 0;
 };
 thread_local Running running;
-// Number of the stream on which a graph runs, or of the node of a child graph; 0 outside of graphs.
+// Number of the stream on which a graph runs, or of the running node of a graph; 0 outside of graphs.
 thread_local unsigned graph_stream = 0;
-thread_local std::string graph_site;  // source line of the graph's launch
+thread_local std::string graph_site;  // call site of the graph's launch, or of the running node's creation
 
 void begin(const char* function, unsigned stream, bool asynchronous) {
   if (running.depth++ != 0) {
-    // Name of the outermost API call, which may be implemented by another API call.
+    // One API call may be implemented by another. The name of the outermost call is kept.
     if (*running.function == '\0') running.function = function;
     return;
   }
@@ -46,8 +46,8 @@ void begin(const char* function, unsigned stream, bool asynchronous) {
   close_opened();
 }
 
-// True if the host waits for an operation ("API synchronization behavior", CUDA Runtime API). A copy from pageable
-// memory counts as synchronous, with the final contents of the memory.
+// True if the host waits for an operation ("API synchronization behavior", CUDA Runtime API). A synchronous copy from
+// pageable memory counts as complete when it returns, although a GPU may still be transferring the data.
 bool host_waits() {
   bool host = running.from_host || running.to_host, device = false, pinned = false;
   for (const Noted& n : running.uses) {
@@ -56,7 +56,7 @@ bool host_waits() {
   }
   if (running.uses.empty()) return false;
   const bool is_copy = host || running.uses.size() > 1;
-  if (!is_copy) return pinned;  // otherwise a memset
+  if (!is_copy) return pinned;  // a memset
   if (running.asynchronous) return running.to_host || !device;
   return host || pinned || !device;
 }
@@ -143,8 +143,8 @@ void note_use(const void* address, std::size_t bytes, Use use) {
   const Allocation* a = allocation_of(address);
   if (a == nullptr || bytes == 0) return;
   const auto first = reinterpret_cast<std::uint64_t>(address);
-  open_pages(first, first + bytes);  // the copy itself accesses them
-  for (Noted& n : running.uses) {  // the next row or plane of the same copy
+  open_pages(first, first + bytes);  // the operation itself accesses the pages
+  for (Noted& n : running.uses) {  // combines it with the previous rows or planes of the same copy
     if (n.allocation != a || n.use != use || n.width != bytes) continue;
     const std::uint64_t step = first - n.first;
     if (n.rows == 1 && first > n.first) n.pitch = step;
@@ -164,7 +164,7 @@ void note_allocation(const Allocation& a) {
 
 void note_free(const Allocation& a, bool in_stream_order) {
   const std::lock_guard lock(session_mutex());
-  if (in_stream_order) {  // another allocation may reuse the memory from here on
+  if (in_stream_order) {  // later work of the stream may reuse the memory for another allocation
     note("work " + std::to_string(running.stream) + " 0 " + running.site + " 1 " + std::to_string(a.address) + " " +
          std::to_string(a.address) + " " + std::to_string(a.bytes) + " 1 0 " + std::to_string(use_write) + " " + running.function);
   }

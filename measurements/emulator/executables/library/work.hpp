@@ -1,4 +1,4 @@
-// Work on streams, and nodes of graphs: the memory that each uses, and whether the host waits for it.
+// Operations on streams, and nodes of graphs: the memory that each uses, and whether the host waits for it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace autosched::program {
 
-// Work on a stream. A nested operation belongs to the outer one. A copy without a stream is synchronous.
+// A scope in which an operation on a stream is executed. A nested operation is part of the outer one.
 class Operation {
  public:
   enum class Waits { no, yes };
-  explicit Operation(const char* function);  // on the default stream; synchronous depending on the memory
+  explicit Operation(const char* function);  // on the default stream; the memory determines whether it is synchronous
   Operation(void* stream, const char* function);         // asynchronous
   explicit Operation(unsigned node);  // node of a running graph (GraphRun)
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 };
-// Scope in which a graph runs on a stream. Its nodes come after earlier work of the stream, and after each other along
-// edges. Graphs in the scope are child graphs, and run as their node.
+// A scope in which a graph runs on a stream. The graph's nodes are ordered after earlier work of the stream, and along
+// the graph's edges. Graphs that run within the scope are child graphs, and are ordered like their node.
 class GraphLaunch {
  public:
   explicit GraphLaunch(void* stream);
@@ -33,11 +33,11 @@ class GraphLaunch {
 class GraphRun {
  public:
   GraphRun() = default;
-  ~GraphRun();  // later work of the stream or of the parent comes after all nodes
+  ~GraphRun();  // later work of the stream or of the parent graph is ordered after all nodes
   GraphRun(const GraphRun&) = delete;
   GraphRun& operator=(const GraphRun&) = delete;
-  // Begins the next node. Takes the indices of its predecessors and the line that created it; returns its number, like
-  // that of a stream.
+  // Begins the next node. `after`: indices of its predecessors. `site`: call site that created it. Returns the node's
+  // number, which is unique among streams and nodes.
   unsigned begin(const std::vector<std::size_t>& after, const std::string& site);
   void end();
 
@@ -46,13 +46,13 @@ class GraphRun {
   unsigned parent_ = 0;
 };
 
-unsigned running_node();  // the running node of the graph, numbered as in GraphRun
+unsigned running_node();  // number of the running node of the graph, as returned by GraphRun::begin
 
 // Records a memory access of the running operation: pageable host memory, or bytes of an allocation.
 void note_use(const void* address, std::size_t bytes, Use use);
-std::string running_stream_and_site();  // stream and call site of a launch, such as "1 12ab,34cd"
+std::string running_stream_and_site();  // stream and call site of the running operation, such as "1 12ab,34cd"
 void note_allocation(const Allocation& allocation);
 void note_free(const Allocation& allocation, bool in_stream_order);
-void callback_done();  // a callback has ended, which the host may use to wait for earlier work of its stream
+void callback_done();  // called when a host callback has ended: it counts as a wait for earlier work of the stream
 
 }  // namespace autosched::program

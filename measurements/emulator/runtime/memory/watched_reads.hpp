@@ -14,8 +14,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
 // Records that a finding stays a fault for another reason.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
-void settle_watched_reads(Machine& machine); // called when the running blocks have ended
-void lower_harmless_races(Machine& machine); // called after the launch: makes findings without an effect notes
+void settle_watched_reads(Machine& machine);  // called when the running blocks have ended
+void lower_harmless_races(Machine& machine);  // called after the launch: makes findings without an effect notes
 // True if the instruction at a site only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);
 // True if a decision depends on the value that the instruction at a site loads, such as a flag.

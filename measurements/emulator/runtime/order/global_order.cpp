@@ -112,12 +112,12 @@ struct GlobalOrder : Unit {
     Epoch epoch;
   };
   std::unordered_map<std::uintptr_t, std::vector<ReleasePointer>> released_at;  // by address of the atomic
-  AddressFilter released; // addresses in released_at
+  AddressFilter released;  // addresses in released_at
   PerBlock<Learnt> learnt{parking};
   std::vector<Shown> all_shown;
   std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // index of the last entry of all_shown, by address
-  AddressFilter shown; // addresses in shown_at
-  PerBlock<std::vector<Glimpse>> glimpses{parking}; // entries that the running block has read
+  AddressFilter shown;  // addresses in shown_at
+  PerBlock<std::vector<Glimpse>> glimpses{parking};  // entries that the running block has read
 };
 
 namespace {

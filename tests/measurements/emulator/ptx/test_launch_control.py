@@ -136,4 +136,4 @@ def test_decoding_a_value_not_from_try_cancel_is_reported() -> None:
     done = run(
         BODY.replace("    wait(b, parity);\n", "    wait(b, parity); if (t == 0) answer.x = 7; __syncthreads();\n")
     )
-    assert any("not an answer of try_cancel" in f.message for f in done.findings), done.findings
+    assert any("not a response of try_cancel" in f.message for f in done.findings), done.findings

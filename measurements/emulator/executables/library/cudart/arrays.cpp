@@ -77,7 +77,7 @@ API int cudaMemcpyFromArray(void* to, const Array* from, std::size_t x, std::siz
 }
 namespace {
 struct Resource {
-  int type;  // 0: array, 2: linear, 3: pitched
+  int type;  // cudaResourceType: 0 array, 2 linear, 3 pitched
   union {
     struct {
       Array* array;
@@ -143,7 +143,8 @@ API int cudaCreateTextureObject(std::uint64_t* to, const Resource* resource, con
   view.linear = t->filter == 1;
   view.normalized_read = t->read == 1;
   view.normalized_coordinates = t->normalized_coordinates != 0;
-  for (int d = 0; d < 3; ++d) view.modes[d] = resource->type == 2 ? 3 : t->modes[d];  // linear memory is zero outside
+  // fetches outside of linear memory return zero
+  for (int d = 0; d < 3; ++d) view.modes[d] = resource->type == 2 ? 3 : t->modes[d];
   std::copy(t->border, t->border + 4, view.border);
   return *to = add_texture(view), success;
 }

@@ -1,4 +1,4 @@
-// Captures of streams into graphs, in the libcudart replacement.
+// Capture of streams into graphs, in the libcudart replacement.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,9 +15,9 @@ struct Capture {
   Graph* graph;
   void* origin;
   std::uint64_t id;
-  bool owned;           // created by the capture, not by the program
-  std::size_t earlier;  // nodes that the graph had before
-  std::unordered_map<void*, Nodes> last = {};  // by stream: predecessors of its next node
+  bool owned;           // the capture has created the graph, rather than the program
+  std::size_t earlier;  // number of nodes that the graph had before the capture
+  std::unordered_map<void*, Nodes> last = {};  // predecessors of a stream's next node, by stream
 };
 struct CapturedEvent {
   Capture* capture;
@@ -106,7 +106,8 @@ API int cudaStreamEndCapture(void* stream, Graph** to) {
   std::erase_if(captures, [&](const auto& c) { return c.second == capture; });
   std::erase_if(recorded_events, [&](const auto& e) { return e.second.capture == capture; });
   delete capture;
-  return failed(whole ? success : capture_unjoined);  // the stream has not waited for a fork
+  // the origin stream has not waited for a stream that was forked from it
+  return failed(whole ? success : capture_unjoined);
 }
 API int cudaStreamIsCapturing(void* stream, int* status) { return *status = captured(stream) ? 1 : 0, success; }
 API int cudaThreadExchangeStreamCaptureMode(int*) { return success; }

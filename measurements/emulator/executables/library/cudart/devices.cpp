@@ -1,5 +1,5 @@
-// Devices, versions and errors of the libcudart replacement. VERSION is the major release that it replaces, because
-// structs differ between releases.
+// Devices, versions and errors of the libcudart replacement. VERSION is the major CUDA release that the library
+// replaces, because structs differ between releases.
 #include <cstdio>
 #include <string>
 

@@ -43,7 +43,7 @@ struct ConditionalParameters {
   std::uint64_t handle;
   Conditional::Type type;
   unsigned size;
-  Graph** bodies;  // output: the graphs of the node
+  Graph** bodies;  // output: the graphs of the node's bodies
 };
 struct NodeParameters {  // cudaGraphNodeParams
   Work kind;
@@ -62,7 +62,7 @@ struct NodeParameters {  // cudaGraphNodeParams
   };
 };
 
-// A launch with copies of its argument values, independent of the program's stack.
+// A launch with copies of its argument values, which are still valid when the caller has returned.
 struct StoredLaunch {
   Launch launch;
   std::shared_ptr<std::vector<std::vector<char>>> values = std::make_shared<std::vector<std::vector<char>>>();
@@ -90,7 +90,7 @@ std::function<int()> work_of(const FillParameters* p) {
     if (f.element_bytes == 1) return fill_rows(f.to, f.pitch, static_cast<int>(f.value), f.width, f.height, "a graph's memset");
     for (std::size_t row = 0; row < f.height; ++row) {
       char* const begin = static_cast<char*>(f.to) + row * f.pitch;
-      // Copies little-endian elements byte by byte.
+      // Sets each element to the low bytes of the value (the host is little-endian).
       if (const int error = fill(begin, 0, f.width * f.element_bytes, "a graph's memset"); error != success) return error;
       for (std::size_t k = 0; k < f.width; ++k) std::memcpy(begin + k * f.element_bytes, &f.value, f.element_bytes);
     }

@@ -1,4 +1,4 @@
-// Executable graphs of the libcudart replacement, which run one node after another.
+// Executable graphs of the libcudart replacement. Their nodes run one after another.
 #include "graphs.hpp"
 
 #include <unordered_map>
@@ -15,7 +15,7 @@ std::uint32_t read_condition(const Conditional& c, unsigned number) {
   read_on_device(&value, c.value, sizeof value);
   return value;
 }
-// Runs the bodies as children of the node; the iterations of a loop run one after another.
+// Runs the bodies of a conditional node as its children.
 int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& bodies) {
   const unsigned number = running_node();
   const bool chooses = c.type == Conditional::Type::choice, loops = c.type == Conditional::Type::loop;
@@ -28,7 +28,8 @@ int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& 
     if (!loops) return success;
   }
 }
-// Returns a node's present work: the bodies of a conditional node are filled after its creation.
+// Returns the work of a node when the graph is instantiated, because the program fills the bodies of a conditional node
+// after creating it.
 std::function<int()> work_of(const Node& node) {
   if (node.conditional == nullptr) return node.work;
   std::vector<std::vector<Step>> bodies;
@@ -136,7 +137,8 @@ API int cudaGraphLaunch(Executable* executable, void* stream) {
     record_event(executable->launched, stream);
     return failed(error);
   }
-  if (!executable->conditions.empty()) return failed(not_supported);  // such a graph cannot be a child
+  // a graph with conditional handles cannot be a child graph
+  if (!executable->conditions.empty()) return failed(not_supported);
   return keep(stream, Work::graph, [steps = executable->steps]() -> int { return run_all(steps); });
 }
 API int cudaGraphExecDestroy(Executable* executable) {
@@ -155,7 +157,7 @@ API int cudaGraphExecUpdate(Executable* executable, const Graph* graph, void*, i
     if (result != nullptr) *result = 2;  // the topology has changed
     return failed(910);
   }
-  // Updates of single nodes refer to nodes of the instantiated graph.
+  // Only the work is replaced: later updates of single nodes still refer to nodes of the graph that was instantiated.
   for (std::size_t k = 0; k < in_order.size(); ++k) executable->steps[k].work = work_of(*in_order[k]);
   return success;
 }

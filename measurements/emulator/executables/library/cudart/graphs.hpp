@@ -13,10 +13,10 @@ struct Node {
   Work kind;
   std::function<int()> work;
   std::vector<Node*> after;  // predecessors
-  std::string site;          // source position at which the program created it
+  std::string site;          // call site at which the program created the node
   std::shared_ptr<Conditional> conditional = nullptr;
 };
-// The value of a conditional handle; its address is the handle.
+// A conditional handle. The handle is the address of its value.
 struct Condition {
   std::uint32_t* value;
   std::uint32_t at_launch;
@@ -26,16 +26,16 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
   std::vector<Condition> conditions;
 };
-// A conditional node: a value that kernels set decides which of its bodies run, and how often.
+// A conditional node. A value that kernels set decides which of the node's bodies run, and how often.
 struct Conditional {
   enum class Type : int { if_else = 0, loop = 1, choice = 2 };  // cudaGraphConditionalNodeType
   std::uint32_t* value;
   Type type;
   std::vector<std::unique_ptr<Graph>> bodies;
-  std::vector<Graph*> handles;  // of the bodies, for the program
+  std::vector<Graph*> handles;  // the bodies, as the program receives them
 };
 
-// A node of an executable graph, and its original node. Steps are in topological order.
+// A node of an executable graph, with the node of the original graph. Steps are in topological order.
 struct Step {
   const Node* node;
   Work kind;
@@ -46,7 +46,7 @@ struct Step {
 struct Executable {
   std::vector<Step> steps;
   std::vector<Condition> conditions;
-  void* launched = nullptr;  // event of its last launch; the next launch waits for it in every stream
+  void* launched = nullptr;  // event of the last launch; the next launch waits for it, in any stream
 };
 
 struct EdgeData {

@@ -29,7 +29,8 @@ int copy_3d(const Copy3D* p, const char* function) {
   if (p == nullptr) return failed(invalid_value);
   const Operation operation(function);
   const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
-  const std::size_t texel = array != nullptr ? array->texel() : 1;  // with arrays, widths and positions count elements
+  // in copies with arrays, widths and positions count elements
+  const std::size_t texel = array != nullptr ? array->texel() : 1;
   const std::size_t width = p->extent.width * texel;
   for (std::size_t z = 0; z < p->extent.depth; ++z) {
     for (std::size_t y = 0; y < p->extent.height; ++y) {
@@ -57,7 +58,7 @@ int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::si
 
 API int cudaMalloc(void** to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cudaMalloc"); }
 namespace {
-// Allocates in stream order: later work of the stream may use the memory.
+// Allocates memory in stream order, so that later work of the stream may use it.
 int give_in_order(void** to, std::size_t bytes, void* stream, const char* function) {
   if (to == nullptr) return failed(invalid_value);
   const Operation operation(stream, function);
@@ -74,7 +75,7 @@ API int cudaMallocManaged(void** to, std::size_t bytes, unsigned) { return give(
 API int cudaMallocHost(void** to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::host, "cudaMallocHost"); }
 API int cudaHostAlloc(void** to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::host, "cudaHostAlloc"); }
 API int cudaFree(void* p) { return release(p, "cudaFree"); }
-// Memory allocated by a capture is not freed, since the graph may run again.
+// Memory that is allocated during a capture is not freed, because the graph may run again.
 API int cudaFreeAsync(void* p, void* stream) {
   if (captured(stream)) return success;
   const Operation operation(stream, "cudaFreeAsync");
@@ -84,7 +85,7 @@ API int cudaFreeHost(void* p) { return release(p, "cudaFreeHost"); }
 API int cudaHostRegister(void*, std::size_t, unsigned) { return success; }
 API int cudaHostUnregister(void*) { return success; }
 API int cudaHostGetDevicePointer(void** to, void* host, unsigned) {
-  if (allocation_of(host) == nullptr) return unsupported("cudaHostGetDevicePointer of registered memory");
+  if (allocation_of(host) == nullptr) return unsupported("cudaHostGetDevicePointer of registered host memory");
   return *to = host, success;
 }
 API int cudaHostGetFlags(unsigned* flags, void*) { return *flags = 0, success; }
@@ -152,16 +153,16 @@ API int cudaMemset3D(Pitched to, int value, Extent extent) {
 API int cudaMemset3DAsync(Pitched to, int value, Extent extent, void* stream) {
   return enqueue(stream, Work::fill, [=] { return cudaMemset3D(to, value, extent); });
 }
-// The location of memory has no effect, so the structs of CUDA 13 and the numbers of CUDA 12 are ignored.
+// Locations of memory have no effect, so their arguments are ignored (structs in CUDA 13, numbers in CUDA 12).
 API int cudaMemPrefetchAsync(const void*, std::size_t, std::uint64_t, unsigned long, void*) { return success; }
 API int cudaMemPrefetchAsync_v2(const void*, std::size_t, std::uint64_t, unsigned, void*) { return success; }
 API int cudaMemAdvise(const void*, std::size_t, int, std::uint64_t) { return success; }
 API int cudaMemAdvise_v2(const void*, std::size_t, int, std::uint64_t) { return success; }
 
-// Memory pools: all of them share one allocator, and memory is freed immediately.
+// All memory pools share one allocator, and memory is freed immediately.
 namespace {
 struct Pool {
-  std::uint64_t threshold = 0;  // bytes that a GPU would keep
+  std::uint64_t threshold = 0;  // number of bytes that a GPU would keep in the pool
   int reuse[3] = {1, 1, 1};
 };
 Pool default_pool;
@@ -187,7 +188,7 @@ API int cudaMemPoolGetAttribute(Pool* pool, int attribute, void* value) {
   if (attribute >= 1 && attribute <= 3) return *static_cast<int*>(value) = pool->reuse[attribute - 1], success;
   if (attribute == 4) return *static_cast<std::uint64_t*>(value) = pool->threshold, success;
   if (attribute > 8) return failed(invalid_value);
-  // Reserved and used bytes, present and maximum.
+  // cudaMemPoolAttr: current and maximum number of reserved and used bytes.
   return *static_cast<std::uint64_t*>(value) = fact("memory_bytes") - free_bytes(), success;
 }
 API int cudaMemPoolSetAccess(Pool*, const void*, std::size_t) { return success; }

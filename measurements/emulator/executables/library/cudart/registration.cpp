@@ -12,11 +12,12 @@ namespace {
 struct FatBinary {  // fatbinary_section.h
   int magic, version;
   const void* data;
-  const void** prelinked;  // version 2: the containers of separately compiled files, up to a null pointer
+  // in version 2: pointers to the containers of separately compiled files, up to a null pointer
+  const void** prelinked;
 };
 constexpr int fat_magic = 0x466243b1, linked_version = 2;
 
-std::size_t fat_bytes(const void* data) {  // size of one container, from its header
+std::size_t fat_bytes(const void* data) {  // size of a container, according to its header
   struct Header {
     std::uint32_t magic;
     std::uint16_t version, header;
@@ -26,8 +27,9 @@ std::size_t fat_bytes(const void* data) {  // size of one container, from its he
   return h.magic == 0xba55ed50u ? h.header + h.size : 0;
 }
 
-std::unordered_map<const void*, Kernel*> kernels;      // by the host's function, and by themselves
-std::unordered_map<const void*, Variable*> variables;  // by the host's variable
+// by the address of the host function, and by the address of the kernel itself
+std::unordered_map<const void*, Kernel*> kernels;
+std::unordered_map<const void*, Variable*> variables;  // by the address of the host variable
 std::recursive_mutex registry;
 
 }  // namespace
@@ -61,7 +63,7 @@ API void** __cudaRegisterFatBinary(void* wrapper) {
   std::memcpy(&fat, wrapper, sizeof fat);
   if (fat.magic != fat_magic) return reinterpret_cast<void**>(add_module("", 0));
   if (fat.version != linked_version) return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
-  auto* image = new std::string;  // lives as long as the module
+  auto* image = new std::string;  // must live as long as the module
   for (const void** each = fat.prelinked; *each != nullptr; ++each) {
     image->append(static_cast<const char*>(*each), fat_bytes(*each));
     image->append(-image->size() % 8, '\0');

@@ -12,9 +12,9 @@
 
 namespace autosched::program::runtime {
 
-Kernel* kernel_of(const void* function);  // nullptr: none
-const void* function_of(const Kernel* kernel);  // the host function, or the kernel itself
-Variable* variable_of(const void* symbol);  // nullptr: none
+Kernel* kernel_of(const void* function);  // nullptr if the function is not a kernel
+const void* function_of(const Kernel* kernel);  // the kernel's host function, or the kernel itself if it has none
+Variable* variable_of(const void* symbol);  // nullptr if it is not a registered variable
 
 struct Extent {
   std::size_t width, height, depth;
@@ -36,14 +36,15 @@ struct Copy3D {
   Extent extent;
   int kind;
 };
-char* in_array(const Array* a, std::size_t x, std::size_t y, std::size_t z = 0);  // x in bytes
+char* in_array(const Array* a, std::size_t x, std::size_t y, std::size_t z = 0);  // x is in bytes
 int copy_3d(const Copy3D* p, const char* function);
 int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function);
 
-// A launch whose arguments are copied, for later.
+// Returns work that launches later, with a copy of the arguments.
 std::function<int()> stored_launch(const Launch& launch);
 
-// Work enqueued in a stream: executed immediately, or recorded if the stream is being captured into a graph (graphs.cpp).
+// Kinds of work in a stream. The work is executed immediately, or recorded if the stream is being captured into a
+// graph.
 enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5, conditional = 13 };  // cudaGraphNodeType
 bool captured(void* stream);
 int keep(void* stream, Work kind, std::function<int()> work);
@@ -53,7 +54,8 @@ int enqueue(void* stream, Work kind, Do work) {
   const Operation operation(stream, "");
   return work();
 }
-void record_in_capture(void* event, void* stream);  // streams that wait for the event join the capture
+// records an event in a capture: streams that wait for it join the capture
+void record_in_capture(void* event, void* stream);
 void wait_in_capture(void* stream, void* event);
 
 }  // namespace autosched::program::runtime

@@ -1,4 +1,4 @@
-// The device, its context, and the names of errors.
+// Devices, contexts and names of errors of the libcuda replacement.
 #include <cstdio>
 #include <cstring>
 
@@ -9,7 +9,7 @@ using namespace autosched::program;
 using namespace autosched::program::driver;
 
 namespace {
-int context = 0;  // the only context; its address is its handle
+int context = 0;  // the only context; its address is the handle
 bool initialized = false;
 }  // namespace
 
@@ -51,7 +51,7 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
   return success;
 }
 
-// Private interface between NVIDIA's libraries: NVRTC requests it, and works without it.
+// A private interface between NVIDIA's libraries. NVRTC requests it, but works without it.
 API int cuGetExportTable(const void** table, const void*) { return *table = nullptr, not_found; }
 
 API int cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, success; }

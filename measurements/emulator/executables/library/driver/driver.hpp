@@ -6,7 +6,7 @@
 #include "core.hpp"
 
 #define API extern "C" __attribute__((visibility("default")))
-// Releases of the interface end in _v2 and so on; programs are compiled to call one of them.
+// Newer versions of a driver function have a suffix such as _v2. Programs are compiled to call one of the versions.
 #define BOTH(NAME, PARAMETERS, ARGUMENTS) \
   API int NAME##_v2 PARAMETERS { return NAME ARGUMENTS; }
 

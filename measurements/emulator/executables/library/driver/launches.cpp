@@ -1,4 +1,4 @@
-// Launches of kernels, and queries of how many blocks and clusters can be resident.
+// Launches of kernels, and queries of occupancy, in the libcuda replacement.
 #include "driver/driver.hpp"
 #include "work.hpp"
 

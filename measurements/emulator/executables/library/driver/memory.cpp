@@ -1,4 +1,4 @@
-// Allocations, copies and memsets.
+// Allocations, copies and memsets of the libcuda replacement.
 #include <algorithm>
 
 #include "driver/driver.hpp"
@@ -16,7 +16,7 @@ int give(DevicePointer* to, std::size_t bytes, Allocation::Kind kind, const char
   return *to = reinterpret_cast<DevicePointer>(p), success;
 }
 
-// Executes work of a stream.
+// Executes the work `body` as an operation of a stream.
 template <class Do>
 int on(void* stream, const char* function, Do work) {
   const Operation operation(stream, function);

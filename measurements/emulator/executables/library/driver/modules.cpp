@@ -1,4 +1,4 @@
-// Modules, and the functions and variables in them.
+// Modules of the libcuda replacement, and their functions and variables.
 #include <cstdio>
 #include <cstring>
 
@@ -23,7 +23,7 @@ std::size_t image_bytes(const void* image) {
 }  // namespace
 
 API int cuModuleLoadData(void** to, const void* image) {
-  if (std::memcmp(image, "\x7f" "ELF", 4) == 0) {  // a cubin: programs that also have PTX then load the PTX
+  if (std::memcmp(image, "\x7f" "ELF", 4) == 0) {  // a cubin is rejected: programs that also have PTX then load the PTX
     complain_machine_code();
     return failed(no_kernel_image);
   }
@@ -37,7 +37,7 @@ API int cuModuleLoadFatBinary(void** to, const void* image) { return cuModuleLoa
 API int cuModuleLoad(void** to, const char* name) {
   std::FILE* file = std::fopen(name, "rb");
   if (file == nullptr) return failed(301);
-  auto* image = new std::string;  // the module keeps it
+  auto* image = new std::string;  // the module keeps a pointer to the image
   char buffer[4096];
   for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) != 0;) image->append(buffer, n);
   std::fclose(file);
@@ -83,7 +83,7 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 API int cuFuncSetCacheConfig(void*, int) { return success; }
 
-// Since there is one context, libraries are modules, and their kernels are functions.
+// As there is only one context, a library is a module, and its kernels are functions.
 API int cuLibraryLoadData(void** to, const void* image, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoadData(to, image); }
 API int cuLibraryLoadFromFile(void** to, const char* name, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoad(to, name); }
 API int cuLibraryUnload(void* library) { return cuModuleUnload(library); }

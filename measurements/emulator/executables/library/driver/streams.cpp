@@ -1,4 +1,4 @@
-// Streams and events, which never delay work.
+// Streams and events of the libcuda replacement. All work is executed immediately.
 #include "driver/driver.hpp"
 #include "order.hpp"
 

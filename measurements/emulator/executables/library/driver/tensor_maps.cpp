@@ -1,4 +1,4 @@
-// Tensor maps in the emulator's encoding; enumerators have the values of cuda.h.
+// Creates tensor maps in the emulator's encoding. The enumerators have the values of cuda.h.
 #include <cstring>
 
 #include "driver/driver.hpp"
@@ -12,7 +12,7 @@ using autosched::emulator::ptx::EncodedTensorMap;
 using autosched::emulator::ptx::LoadedAs;
 using autosched::emulator::ptx::MapField;
 
-// Encodes the fields common to tiled and im2col maps, including the box's inner size. False if they are invalid.
+// Encodes the fields that tiled and im2col maps have in common. Returns false if they are invalid.
 static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes,
                       const std::uint64_t* strides, unsigned inner, const unsigned* element_strides, int interleave, int swizzle, int fill) {
   using Kind = ElementKind;
@@ -63,7 +63,7 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
 
 static int end_map(void* to, const EncodedTensorMap& m, bool possible, const char* function) {
   if (!possible) {
-    complain_misuse(std::string(function) + ": no tensor can have these arguments: see the CUDA Driver API, Tensor Map Object Management");
+    complain_misuse(std::string(function) + ": invalid arguments: see the CUDA Driver API, Tensor Map Object Management");
     return failed(invalid_value);
   }
   std::memcpy(to, &m, sizeof m);

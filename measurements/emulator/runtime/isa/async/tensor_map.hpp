@@ -13,7 +13,7 @@ struct Machine;
 namespace autosched::emulator::ptx {
 
 struct TensorMapSpec {
-  std::size_t buffer, offset; // position of the first element
+  std::size_t buffer, offset;  // position of the first element
   unsigned element_bytes, rank;
   std::uint64_t sizes[5];           // elements, the contiguous dimension first
   std::uint64_t strides[4];         // bytes, for all dimensions except the first

@@ -124,7 +124,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
     return false;
   }
   if (wrong == nullptr && scaled) {
-    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block; // scales per row
+    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block;  // scales per row
     const unsigned step = scales == 1 ? 1 : scales;
     if (kind == kind_mxf4 && !p.ue8m0) wrong = "ue4m3 scales, which mxf4 does not support";
     if (kind == kind_mxf8f6f4 && !p.ue8m0) wrong = "ue4m3 scales, which mxf8f6f4 does not support";

@@ -12,8 +12,8 @@ namespace autosched::emulator {
 // outlives this process: it is in a region of a program's memory. ``most``: maximum number of allocated bytes.
 // ``resets``: how often the host has reset the device. ``copied``: the region is a private copy.
 void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied);
-bool heap_is_used(Machine& machine); // whether earlier launches have allocated memory
-std::size_t heap_used_bytes(Machine& machine); // number of bytes of the heap's buffer that are in use
+bool heap_is_used(Machine& machine);  // whether earlier launches have allocated memory
+std::size_t heap_used_bytes(Machine& machine);  // number of bytes of the heap's buffer that are in use
 BufferSpec heap_spec(Machine& machine);
 void keep_heap(Machine& machine);  // saves which bytes are defined for the next launch
 std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes);

@@ -103,7 +103,7 @@ bool check_write(Machine& machine, unsigned position, int bytes, Who me, const v
 bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, const char* instruction);
 void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);
-void shadow_update(Machine& machine, unsigned position, int bytes, Who me); // records an atomic
+void shadow_update(Machine& machine, unsigned position, int bytes, Who me);  // records an atomic
 // A reduction by the async proxy in three steps. check_under_atomics: whether `me` is ordered after the last plain
 // write before later atomics. check_taken: whether the bytes to update have been written. mark_updated: records the
 // reduction when it takes effect.

@@ -243,7 +243,7 @@ def test_invalid_metadata_is_a_finding(mma: SparseMma, bits: int, valid: str) ->
     zeros = np.zeros((16, mma.k // 2)), np.zeros((mma.k, 8)), np.zeros((16, 8))
     run = run_ptx(program([mma]), 32 * 4, words_of(mma, *zeros, metadata_of(mma, fields, rng)))
     assert [f.kind.value for f in run.findings] == ["invalid_argument"]
-    assert "metadata of row 3" in run.findings[0].message and valid in run.findings[0].message
+    assert "of row 3" in run.findings[0].message and valid in run.findings[0].message
 
 
 @pytest.mark.parametrize(

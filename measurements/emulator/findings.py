@@ -16,52 +16,56 @@ from search_spaces.short_repr import short_repr
 
 
 class FindingKind(StrEnum):
-    """One kind of fault.
+    """Kind of a finding.
 
-    runtime/machine/report.hpp has the same names, without ``crash``, ``timeout`` and the kinds of the host.
+    runtime/machine/report.hpp has the same names, except ``crash``, ``timeout`` and the kinds for host code.
     """
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
     OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"
     MISALIGNED_ACCESS = "misaligned_access"
     UNINITIALIZED_SHARED_READ = "uninitialized_shared_read"
-    UNINITIALIZED_GLOBAL_READ = "uninitialized_global_read"  # reads an output, or a workspace that is not zeroed
+    # Reads unwritten elements of an output, or of a workspace that is not zeroed.
+    UNINITIALIZED_GLOBAL_READ = "uninitialized_global_read"
     SHARED_RACE = "shared_race"
     GLOBAL_RACE = "global_race"
-    ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # reads bytes that a cp.async has not written yet
+    ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # reads bytes to which a cp.async is still in flight
     BARRIER_NOT_REACHED = "barrier_not_reached"  # ends the launch
-    MISSING_LANES = "missing_lanes"  # a warp-wide instruction without the whole warp; ends the launch
+    MISSING_LANES = "missing_lanes"  # a warp-wide instruction that some lanes never reach; ends the launch
     WRITE_TO_INPUT = "write_to_input"
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written
-    LOST_WRITE = "lost_write"  # two threads write an output element, and the first value is never read
+    LOST_WRITE = "lost_write"  # two threads write the same output element, and the first value is never read
     UNWRITTEN_OUTPUT = "unwritten_output"
     WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is not zero again after a launch
     INVALID_ARGUMENT = (
         "invalid_argument"  # argument of an instruction, such as a thread count that is not a multiple of 32
     )
-    UNDEFINED_REGISTER = "undefined_register"  # read before it is written, on the path taken
-    WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used for global memory
+    UNDEFINED_REGISTER = "undefined_register"  # read before it is written on the executed path
+    WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used as one to global memory
     OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
     WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses data that an unfinished wgmma reads or writes
-    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # overwrites the source of an unfinished bulk copy, or its block ends
+    # The source of a bulk store is overwritten, or its block exits, before the wait.
+    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
-    MISSING_PROXY_FENCE = "missing_proxy_fence"  # between generic accesses and wgmma or a bulk copy
-    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialisation
-    MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"  # after initialising an mbarrier to which another block copies
+    MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses of threads and wgmma or a bulk copy
+    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a missed phase, use of an uninitialised mbarrier
+    # No fence between the initialisation of an mbarrier and its use by another block's copy.
+    MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"
     BLOCK_EXITED = "block_exited"  # accesses shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # uses memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # reads a __constant__ or __device__ variable that is never set
     DEADLOCK = "deadlock"  # threads poll memory for a value that is never written; ends the launch
     LAUNCH_LIMIT = "launch_limit"  # needs more shared memory than a block can have
     TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses data that an unfinished tcgen05 instruction reads or writes
-    MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # around a synchronization of two threads
+    MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # two threads synchronise without tcgen05.fence
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # accesses registers of a tcgen05.ld before tcgen05.wait::ld
-    TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"  # not allocated, not freed, another warp's lanes, ...
+    # Tensor memory that is not allocated, not freed, or belongs to another warp, ...
+    TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"
     UNINITIALIZED_TENSOR_MEMORY = "uninitialized_tensor_memory"
-    HOST_RACE = "host_race"  # between streams, or a stream and the host
-    UNINITIALIZED_HOST_READ = "uninitialized_host_read"  # reads device memory that was never written
+    HOST_RACE = "host_race"  # unordered accesses of two streams, or of a stream and the host
+    UNINITIALIZED_HOST_READ = "uninitialized_host_read"  # the host reads device memory that was never written
     CRASH = "crash"
     TIMEOUT = "timeout"
 
@@ -71,14 +75,14 @@ Grade = Literal["fault", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault or a note at a line of the kernel's source. ``message`` describes its first occurrence.
+    """A fault or a note at a line of the kernel's source. ``message`` describes the first occurrence.
 
     Attributes:
-        file: Relative to the include folder; empty, with ``line`` 0, if no line is known.
-        instruction: Text of the instruction, if PTX was executed.
-        callers: Lines into which the line is inlined, the nearest first.
-        grade: A note violates the PTX ISA, but is harmless on the GPUs that the kernel is for.
-        other: Line of the other access, for findings about two accesses; else "".
+        file: Path relative to the include folder; empty, with ``line`` 0, if the line is unknown.
+        instruction: PTX text of the instruction, if known.
+        callers: Lines into which the line is inlined, the innermost first.
+        grade: "fault", or "note" for a violation of the PTX ISA that is harmless on the kernel's target GPUs.
+        other: Line of the other access, for findings about two accesses; otherwise "".
     """
 
     kind: FindingKind
@@ -108,19 +112,20 @@ class Finding:
 
 
 class SharedSite(NamedTuple):
-    """Shared-memory requests of one instruction at one source line, over the whole launch.
+    """Shared-memory requests of one instruction at one source line in the whole launch.
 
     A request is one instruction of one warp. 16-byte accesses are served in phases of 8 lanes, 8-byte accesses in
-    phases of 16 lanes, others in one of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts
-    as the busiest bank has distinct 4-byte words to serve; ``ideal`` is one per phase. wmma is counted as the
-    instructions that nvcc generates. ``callers`` distinguish instances of a template.
+    phases of 16 lanes, and other accesses in one phase of 32 lanes. ldmatrix is served in phases of 8 rows of 16 bytes.
+    The number of wavefronts of a phase is the largest number of distinct 4-byte words in any bank. ``ideal`` is one
+    wavefront per phase. wmma is counted like the instructions that nvcc generates for it. ``callers`` distinguish
+    instances of a template.
     """
 
     file: str
     line: int
-    callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
+    callers: tuple[str, ...]  # the lines into which the line is inlined, the innermost first
     instruction: str
-    bytes: int  # bytes per lane, or per row
+    bytes: int  # bytes per lane, or per row for ldmatrix
     requests: int
     wavefronts: int
     ideal: int
@@ -132,20 +137,20 @@ class SharedSite(NamedTuple):
 
 
 class GlobalSite(NamedTuple):
-    """Global-memory requests of one instruction at one source line in the whole launch; a sector is 32 aligned bytes.
+    """Global-memory requests of one instruction at one source line in the whole launch. A sector is 32 aligned bytes.
 
-    If the launch is counted, loads of constant memory appear as ``ld.const``, and their sectors are the distinct
-    addresses of the lanes of a request.
+    With the option ``count``, loads of constant memory appear as ``ld.const``. Their sectors are the distinct addresses
+    per request.
     """
 
     file: str
     line: int
-    callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
+    callers: tuple[str, ...]  # the lines into which the line is inlined, the innermost first
     instruction: str
     bytes: int  # bytes per lane
     requests: int
     sectors: int
-    unique: int = 0  # sectors that the block had not requested before; counted with the option ``count``, as ``fresh``
+    unique: int = 0  # sectors that the block had not requested before; this and ``fresh`` need the option ``count``
     fresh: int = 0  # sectors that no block had requested before
 
     @property
@@ -155,7 +160,7 @@ class GlobalSite(NamedTuple):
 
 
 class ExecutedLine(NamedTuple):
-    """Number of times that warps executed a PTX operation on one source line, summed over its ``instructions``.
+    """How often warps executed a PTX operation on one source line, summed over its ``instructions`` instructions.
 
     The file is named without its folder.
     """
@@ -167,7 +172,7 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# Fences and waits that compilers omit: some emit no machine code (Triton and CUTLASS's tutorials omit them), and the
+# Fences and waits that compilers omit. Some generate no machine code (Triton and CUTLASS's tutorials omit them). The
 # fence after mbarrier.init is unnecessary if a cluster barrier follows, which releases and acquires.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
@@ -175,15 +180,15 @@ _LEFT_OUT = frozenset(
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """Return the launch of compiler-generated PTX, with missing fences and waits that compilers omit as notes.
+    """Lower findings about missing fences and waits to notes, for PTX that a compiler generated.
 
-    These are tcgen05.fence, tcgen05.wait and the fence after mbarrier.init.
+    Compilers omit tcgen05.fence, tcgen05.wait and the fence after mbarrier.init.
     """
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 
 
-# A missing barrier or fence causes findings of several kinds, at several lines.
+# Kinds that one missing barrier or fence may cause at several lines.
 _OF_ORDER = frozenset(
     {
         FindingKind.SHARED_RACE,
@@ -198,8 +203,8 @@ _OF_ORDER = frozenset(
 def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return findings grouped by their likely cause, in the order of their first occurrence.
 
-    Findings of a group have the same grade. They have the same kind and line in different inlined copies, or they are
-    races with a common line.
+    Findings of a group have the same grade. Either they have the same kind and line, in different inlined copies, or
+    they are races that have a line in common.
     """
     causes: list[tuple[set[str], list[Finding]]] = []
     for finding in findings:
@@ -236,8 +241,8 @@ class WrittenElements(NamedTuple):
     """The elements of one output that some blocks wrote.
 
     Attributes:
-        positions: Their positions in memory order, in ascending order.
-        values: Their values, in the output's storage type.
+        positions: Indices of the elements in memory, in ascending order.
+        values: Values of the elements, in the output's storage type.
         blocks: For each element, the block that wrote it last.
     """
 
@@ -251,10 +256,10 @@ class Emulation:
     """Result of one emulated launch.
 
     Attributes:
-        status: ok if the launch ended without a fault (``findings`` may contain notes), unsupported if the emulator
-            does not support a feature that the kernel needs, compile_timeout if NVRTC exceeded its time limit.
-        outputs: By name, for status ok and findings, in the operands' storage types and shapes. Elements that were
-            never written are bytes of 0xFF.
+        status: "ok" if the launch ended without a fault (``findings`` may contain notes). "unsupported" if the emulator
+            does not support a feature that the kernel needs. "compile_timeout" if NVRTC exceeded its time limit.
+        outputs: Output arrays by name, in the operands' storage types and shapes. Only set for status ok and findings.
+            Elements that were never written have bytes of 0xFF.
         reason: One sentence for every status except ok.
         log: Output of the compiler if it failed.
         printed: Output of the kernel (``printf``).
@@ -262,22 +267,22 @@ class Emulation:
         run_seconds: Wall-clock time on the host.
         from_cache: True if the compiled object was in the cache.
         defined: For arrays with flags (memory.Memory): for each byte, whether it is defined now.
-        written: Likewise, whether the launch has written the byte.
-        used: Likewise, how the launch has used the byte (host_order.Use).
-        suppressed: Expected findings, each with its reason (suppression.py).
+        written: For these arrays: for each byte, whether the launch has written it.
+        used: For these arrays: for each byte, how the launch has accessed it (host_order.Use).
+        suppressed: Expected findings, each with the reason for its suppression (suppression.py).
         executed: How often warps executed each PTX operation ("fma.rn.f32"). This and the next three fields are only
             set with the option ``count``.
-        lines: The same by source line.
+        lines: How often warps executed each PTX operation, by source line.
         chains: Number of warps, and the total cycles of their longest chains of dependent instructions.
-        code: Number of distinct instructions that have machine code.
+        code: Number of distinct PTX instructions that generate machine code.
         unknown: Ranges (address, bytes) of an executable's memory that were undefined before the launch and still are
             (executables/executable_launch.py).
         uses: Ranges of an executable's memory that the launch has used: address, bytes, and kind of use
             (host_order.Use).
-        variables: Digest of the final values of variables that are not the caller's arrays; set if the launch uses
-            undefined values (effect.py).
-        elements: Written elements of each output by name, for a launch of some blocks only (sparse.py), which has no
-            ``outputs``.
+        variables: Digest of the final values of the kernel's variables. Only set if the launch uses undefined values
+            (effect.py).
+        elements: Written elements of each output by name. Only set for a launch of some blocks (sparse.py), which has
+            no ``outputs``.
         waited: True if a dependent launch waited for earlier launches before it allowed later launches to start.
     """
 
@@ -314,7 +319,7 @@ class Emulation:
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:
-        """Return this launch with other findings. They determine the status if the launch has ended."""
+        """Return this launch with other findings. If the launch has ended, they determine its status."""
         ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
         if self.status not in ("ok", "findings"):
             return replace(self, findings=ordered)
@@ -322,7 +327,7 @@ class Emulation:
         return replace(self, status=status, reason=reason, findings=ordered)
 
     def without_arrays(self) -> Emulation:
-        """Return this launch without its results, which may be large."""
+        """Return this launch without its arrays, which may be large."""
         return replace(self, outputs={}, written={}, elements={})
 
     @property
@@ -344,10 +349,13 @@ class Emulation:
 # Descriptions of the kinds for users.
 MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.OUT_OF_BOUNDS_GLOBAL: "access outside every array; a read returns 0xFF bytes, and a write is dropped",
-    FindingKind.OUT_OF_BOUNDS_SHARED: "access outside the launch's shared memory, handled in the same way",
+    FindingKind.OUT_OF_BOUNDS_SHARED: (
+        "access outside the launch's shared memory; a read returns 0xFF bytes, and a write is dropped"
+    ),
     FindingKind.OUT_OF_BOUNDS_LOCAL: (
-        "access outside a thread's local arrays. An access from one array into the next is not detected, since PTX"
-        " keeps all in one `.local` depot without bounds. Memory from `alloca` has bounds, and is valid until its "
+        "access outside a thread's local arrays. An access from one array into the next is not detected, "
+        "because PTX places all arrays in one `.local` array without bounds. Memory from `alloca` has bounds, "
+        "and is valid until its "
         "function returns"
     ),
     FindingKind.MISALIGNED_ACCESS: (
@@ -366,8 +374,9 @@ MEANINGS: Mapping[FindingKind, str] = {
         "two unordered accesses of two threads to the same shared memory, at least one of them a write"
     ),
     FindingKind.GLOBAL_RACE: (
-        "the same in global memory; also updates by two blocks if one is an atomic of block scope, and accesses of"
-        " a dependent launch to memory that the previous launch may still write"
+        "two unordered accesses of two threads to the same global memory, at least one of them a write; also "
+        "updates by two blocks if one is an atomic of block scope, and accesses of a dependent launch to memory "
+        "that the previous launch may still write"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
         "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
@@ -398,10 +407,9 @@ MEANINGS: Mapping[FindingKind, str] = {
         "tf32 operand whose low 13 bits are not zero; a note if the kernel rounds no operand to tf32, as in "
         "CUTLASS. Not reported for code from LLVM: Triton lets the tensor core drop the bits"
     ),
-    FindingKind.WGMMA_IN_FLIGHT: "access to registers or shared memory of a wgmma that has not been waited for",
+    FindingKind.WGMMA_IN_FLIGHT: "access to registers or shared memory of a wgmma before the wait for it",
     FindingKind.BULK_COPY_IN_FLIGHT: (
-        "source of a bulk store that is overwritten, or whose block exits, before the wait; bulk load that is "
-        "never waited for"
+        "source of a bulk store that is overwritten, or whose block exits, before the wait; bulk load without a wait"
     ),
     FindingKind.MISSING_WGMMA_FENCE: "wgmma with registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
@@ -410,8 +418,8 @@ MEANINGS: Mapping[FindingKind, str] = {
         "PTX from Triton, which omits that fence"
     ),
     FindingKind.MBARRIER_MISUSE: (
-        "arrival that the phase does not expect; waiter that may miss a whole phase; use before or without "
-        "initialization; plain access to an mbarrier"
+        "arrival that the phase does not expect; wait that may miss a whole phase; use of an uninitialized "
+        "mbarrier; plain access to an mbarrier"
     ),
     FindingKind.MISSING_MBARRIER_FENCE: (
         "bulk copy that signals an mbarrier of another block of the cluster without `fence.mbarrier_init` or "

@@ -1,7 +1,7 @@
 """Happens-before order of a program's host and its streams, as defined by CUDA's programming guide.
 
-An emulated program runs its work immediately, in the order of the calls, so this module decides whether CUDA also
-guarantees that order. Two uses of the same bytes, at least one of them a write, are a race unless a stream, an event or
+An emulated program executes its work immediately, in the order of the calls. This module decides whether CUDA also
+guarantees this order. Two uses of the same bytes, at least one of them a write, are a race unless a stream, an event or
 a wait of the host orders them. Each stream has a vector clock. All threads of the host share one clock, because their
 synchronisation is unknown.
 
@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # by timeline: number of its actions that happened before
-Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending and disjoint
+Clock = dict[int, int]  # for each timeline, the number of its actions that happened before
+Ranges = npt.NDArray[np.int64]  # rows (first byte, end) of disjoint ranges, in ascending order
 
 HOST = 0
-LEGACY = 1  # the default stream; it and blocking streams wait for each other
-_MOST_USES = 512  # uses that are remembered per allocation
+LEGACY = 1  # the legacy default stream; it and blocking streams wait for each other
+_MOST_USES = 512  # maximum number of uses that are remembered per allocation
 
 
 class Use(IntFlag):
-    """Kind of a memory access. Two strong accesses (atomic, volatile, relaxed) do not race."""
+    """Kind of a memory access. Two strong accesses (atomic, volatile, relaxed) do not race with each other."""
 
     READ = 1
     WRITE = 2
@@ -36,14 +36,14 @@ class Use(IntFlag):
 
 @dataclass(frozen=True, eq=False)
 class HostAccess:
-    """One use of memory.
+    """One access to memory.
 
     Attributes:
-        timeline: The stream, or ``HOST``.
+        timeline: The timeline of the stream, or ``HOST``.
         time: Time on that timeline's clock.
         use: Kind of access.
         ranges: Addresses.
-        by: What uses the memory, for messages.
+        by: Description of the operation, for messages.
     """
 
     timeline: int
@@ -59,9 +59,9 @@ class HostRace:
 
     Attributes:
         earlier: The use that the program called first.
-        later: The other one.
+        later: The use that the program called second.
         first: The lowest address that both use.
-        end: End of the contiguous common bytes from there on.
+        end: End of the contiguous bytes from ``first`` on that both use.
     """
 
     earlier: HostAccess
@@ -83,9 +83,9 @@ class HostOrder:
         self._blocking: set[int] = set()
         self._nodes: set[int] = set()  # timelines of graph nodes
         self._next = LEGACY + 1
-        self._destroyed: Clock = {}  # clocks of destroyed streams
+        self._destroyed: Clock = {}  # last clocks of destroyed streams
         self._destroyed_blocking: Clock = {}
-        self._uses: dict[int, list[HostAccess]] = {}  # by allocation
+        self._uses: dict[int, list[HostAccess]] = {}  # pending uses, by allocation
 
     # Streams --------------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class HostOrder:
             _join(self._destroyed_blocking, clock)
 
     def begin(self, stream: int) -> None:
-        """Add work to a stream. It happens after everything for which the host has waited."""
+        """Add work to a stream. The work happens after everything for which the host has waited."""
         clock = self._clocks[stream]
         if stream in self._nodes:
             clock[stream] += 1
@@ -123,20 +123,20 @@ class HostOrder:
         clock[stream] += 1
 
     def add_nodes(self) -> int:
-        """Return a new timeline for graph nodes. Waits of the host do not order them."""
+        """Return a new timeline for graph nodes. Waits of the host do not order graph nodes."""
         timeline, self._next = self._next, self._next + 1
         self._clocks[timeline] = {timeline: 0}
         self._nodes.add(timeline)
         return timeline
 
     def begin_node(self, timeline: int, after: Iterable[Clock]) -> None:
-        """Order the next work of a timeline of nodes after its earlier work and after the given clocks."""
+        """Order the next node of a timeline after the timeline's earlier nodes and after the given clocks."""
         clock = self._clocks[timeline]
         for other in after:
             _join(clock, other)
 
     def clock(self, stream: int) -> Clock:
-        """Return the clock of the next work of a stream: the actions that happen before it."""
+        """Return the clock of a stream: the actions that happen before its next work."""
         return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:
@@ -179,7 +179,7 @@ class HostOrder:
     # Uses of memory -------------------------------------------------------------------------------------------------
 
     def use(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Any) -> HostRace | None:
-        """Check a use of memory for a race, and remember it if a stream uses the memory.
+        """Check a use of memory for races, and remember it if the user is a stream.
 
         Args:
             timeline: Stream or host that uses the memory.
@@ -197,8 +197,8 @@ class HostOrder:
         race = next(self._races(access, clock, earlier), None)
         if timeline != HOST:
             host = self._clocks[HOST]
-            # Uses that the host has waited for cannot race with later work. A stream's use replaces its earlier use of
-            # the same range.
+            # Uses for which the host has waited cannot race with later work. A stream's new use replaces its earlier
+            # use of the same range.
             earlier = [a for a in earlier if not _before(a, host) and not _repeats(access, a)]
             self._uses[block] = [*earlier[-_MOST_USES + 1 :], access]
         return race
@@ -212,27 +212,29 @@ class HostOrder:
                     yield HostRace(other, access, *common)
 
     def pending(self, block: int) -> list[HostAccess]:
-        """Return the uses of an allocation that the host has not waited for."""
+        """Return the uses of an allocation for which the host has not waited."""
         host = self._clocks[HOST]
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
 
     def pending_blocks(self) -> list[int]:
-        """Return the allocations with uses that the host may not have waited for."""
+        """Return the allocations with uses for which the host may not have waited."""
         return list(self._uses)
 
     def forget(self, block: int) -> list[HostAccess]:
-        """Forget a freed allocation. Return the uses that the host has not waited for."""
+        """Forget a freed allocation. Return its uses for which the host has not waited."""
         pending = self.pending(block)
         self._uses.pop(block, None)
         return pending
 
     def inherit(self, block: int, accesses: list[HostAccess], ranges: Ranges) -> None:
-        """Record that an allocation reuses freed memory, whose pending uses then count as uses of the whole allocation.
+        """Record that an allocation reuses freed memory.
+
+        Pending uses of this memory then count as uses of the whole allocation.
 
         Args:
             block: The new allocation.
             accesses: Result of ``forget`` for the freed allocation.
-            ranges: Bytes of the new one.
+            ranges: Bytes of the new allocation.
         """
         self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
 
@@ -271,7 +273,8 @@ def _common(a: Ranges, b: Ranges) -> tuple[int, int] | None:
         return (int(first), int(end)) if first < end else None
     if len(a) > len(b):
         a, b = b, a
-    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first range of b that ends after the start of a's
+    # The first range of b that ends after the start of the range of a.
+    after = np.searchsorted(b[:, 1], a[:, 0], side="right")
     meets = after < len(b)
     meets[meets] = b[after[meets], 0] < a[meets, 1]
     if not meets.any():

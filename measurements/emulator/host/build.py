@@ -42,19 +42,21 @@ RUNTIME = HERE / "runtime"
 
 COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
-CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned, as another process may be about to load them
+# Files younger than this are never pruned, because another process may be about to load them.
+CACHE_KEEP_SECONDS = 3600.0
 
-CACHE_NOTE_SECONDS = 600.0  # minimum time between two updates of a file's time of last use
-# Time in seconds to retry starting a new program: a process that another thread forks may hold it open for writing.
+CACHE_NOTE_SECONDS = 600.0  # minimum time between two updates of a file's modification time, which records its last use
+# Seconds during which starting a new program is retried: a process that another thread has forked may still hold the
+# file open for writing.
 BUSY_SECONDS = 5.0
-FEW_PARTS = 1  # precompiled headers only save time for more than this number of parts
-PRUNE_EVERY = 64  # bytecode files that a process adds between two scans of the cache
+FEW_PARTS = 1  # headers are only precompiled for more parts than this, because otherwise it saves no time
+PRUNE_EVERY = 64  # number of bytecode files that a process adds between two scans of the cache
 
 _RUNNER = "runner-"
 _added = count()
 _IN_THIS_PROCESS = threading.Lock()
-# Aligned functions: otherwise the speed of loops depends on the code before them, which changed wgmma's time by 10%. No
-# exceptions: they would end the runner anyway, and it compiles 10% faster without them.
+# Functions are aligned: otherwise the speed of a loop depends on the code before it, which changed the time of wgmma by
+# 10%. Exceptions are disabled: they would end the runner anyway, and it compiles 10% faster without them.
 RUNTIME_FLAGS = (
     "-std=c++20",
     "-O2",
@@ -63,7 +65,7 @@ RUNTIME_FLAGS = (
     "-falign-functions=64",
     "-fno-exceptions",
 )
-STATIC = "-static"  # used for linking if static libraries exist
+STATIC = "-static"  # linking is static if static libraries exist
 
 
 def cache_folder() -> Path:
@@ -89,7 +91,7 @@ def emulator_version() -> str:
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Lock ``path`` against other processes and threads, so that a slow compilation happens only once."""
-    with path.open("a") as file:  # the lock belongs to the open file, so it also excludes threads of this process
+    with path.open("a") as file:  # the lock belongs to the open file, so it also excludes other threads of this process
         lock(file)
         yield
 
@@ -117,7 +119,7 @@ def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
 
 
 def sources_digest() -> str:
-    """Return the digest of the runner's sources. It is computed once per process, which keeps using that runner."""
+    """Return the digest of the runner's sources, which is computed once per process."""
     return _digest_of(RUNTIME)
 
 
@@ -145,7 +147,7 @@ def brings_runner() -> bool:
 
 
 def _brought() -> Path | None:
-    """Copy the installation's compiled runner to the cache and return its path; None without one that runs here."""
+    """Copy the installation's compiled runner to the cache, and return its path; None if none runs here."""
     file = prebuilt_runner(sources_digest())
     if file is None:
         return None
@@ -179,7 +181,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     flags = (*RUNTIME_FLAGS, *extra_flags)
     path = cache_folder() / _name_of(compiler, flags)
     if not intact(path):
-        with _IN_THIS_PROCESS:  # only one of the threads reports progress
+        with _IN_THIS_PROCESS:  # only one thread reports progress
             if not intact(path):
                 _build(path, compiler, flags)
     used(path)
@@ -187,7 +189,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 
 
 def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
-    """Compile and link the runner, or wait for another process that does. Raises HostFailure.
+    """Compile and link the runner, or wait for another process that compiles it. Raises HostFailure.
 
     Each object is stored as soon as it is compiled, so an interrupted build continues where it stopped.
     """
@@ -211,7 +213,7 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
-                for object_path in objects.values():  # an object may be damaged: compile all of them again next time
+                for object_path in objects.values():  # an object may be damaged, so all are compiled again next time
                     object_path.unlink(missing_ok=True)
                 raise
             put(built, path)
@@ -225,13 +227,13 @@ def _object_path(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ..
 def _compile_parts(
     compiler: HostCompiler, flags: tuple[str, ...], folder: Path, missing: Mapping[RuntimePart, Path]
 ) -> None:
-    """Compile parts in ``folder``, each to its path in the cache. Raises HostFailure."""
+    """Compile parts in ``folder``, and store each object at its path in the cache. Raises HostFailure."""
     ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
             for _ in pool.map(lambda part: _compile_part(compiler, part, flags, folder, ready, missing[part]), missing):
                 pass
-        except BaseException:  # Ctrl-C, or a part that does not compile: do not wait for the others
+        except BaseException:  # after Ctrl-C or a failed part, other compilers are terminated
             pool.shutdown(wait=False, cancel_futures=True)
             end_compilers(folder)
             raise
@@ -240,7 +242,7 @@ def _compile_parts(
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     """Precompile the standard headers, and return the g++ options that use them.
 
-    Returns () if that fails; parts then compile the headers that they include.
+    Returns () if precompiling fails. Parts then compile the headers that they include.
     """
     if "clang" in compiler.identity:
         return ()
@@ -263,7 +265,7 @@ def _compile_part(
     ready: tuple[str, ...],
     target: Path,
 ) -> None:
-    """Compile a part in ``folder`` and store its object in the cache. ``ready`` are options for precompiled headers."""
+    """Compile a part in ``folder``, and cache its object. ``ready``: options for precompiled headers."""
     compiled = folder / f"{part.name}.o"
     _compile_runtime(compiler, compiled, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
     if _object_path(compiler, part, flags) != target:
@@ -273,7 +275,7 @@ def _compile_part(
 
 
 def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Link the runner, statically if possible, because loading shared libraries takes a millisecond per launch."""
+    """Link the runner. Link statically if possible, because loading shared libraries takes a millisecond per launch."""
     with suppress(subprocess.TimeoutExpired):
         if flags == RUNTIME_FLAGS and compile_to(built, compiler, [*flags, STATIC, *parts], COMPILE_SECONDS) is None:
             return
@@ -293,10 +295,10 @@ def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str], 
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
-    """Check that a program runs, before it is cached: the compiler may be broken, or the folder mounted noexec.
+    """Check that a program runs before it is cached: the compiler may be broken, or the folder may be mounted noexec.
 
     Raises:
-        HostFailure: If it does not run.
+        HostFailure: If the program does not run.
     """
     complaint = _complaint(program)
     if complaint:
@@ -307,7 +309,7 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
 
 
 def _complaint(program: Path) -> str:
-    """Return the reason why a runner does not run here; "" if it does."""
+    """Return why a runner does not run on this machine; "" if it runs."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -332,13 +334,13 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 
 
 def used(path: Path) -> None:
-    """Update the time of last use of a cached file, so that it is pruned later."""
+    """Update the modification time of a cached file, so that recently used files are pruned last."""
     if time.time() - path.stat().st_mtime > CACHE_NOTE_SECONDS:
         os.utime(path)
 
 
 def prune_sometimes(folder: Path) -> None:
-    """Call ``prune`` for the first bytecode file that this process adds, and then for every PRUNE_EVERY-th.
+    """Call ``prune`` for the first bytecode file that this process adds, and then for every PRUNE_EVERY-th one.
 
     Pruning is slow, as it examines thousands of files.
     """

@@ -1,4 +1,4 @@
-"""The C++ compiler and other requirements of the emulator; exceptions for failures of this machine, not of a kernel."""
+"""Find and check the C++ compiler and other requirements of the emulator."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from measurements.files.work_folders import note_compiler, temporary_folder
 
 FROM_STDIN = ("-x", "c++", "-")
 
-_running: dict[int, Path | None] = {}  # process groups of compilers, with their working folders
+_running: dict[int, Path | None] = {}  # process groups of running compilers, and their working folders
 _ended: set[Path] = set()  # folders whose compilers have been terminated
-_ANSWER_SECONDS = 60.0  # limit for a compiler to print its version, or to compile an almost empty file
+_ANSWER_SECONDS = 60.0  # time limit for a compiler to print its version, or to compile an almost empty file
 _PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
 
 
 class HostFailure(RuntimeError):
-    """This machine, not the kernel, keeps the emulator from working. The message is one line with the remedy."""
+    """The emulator cannot work on this machine. The message is one line with the remedy."""
 
 
 class HostCompilerMissing(HostFailure):
@@ -46,22 +46,20 @@ class HostCompiler(NamedTuple):
 
 
 def host_compiler() -> HostCompiler:
-    """Return the first of g++ and clang++ on the path.
+    """Return g++ or, if it is not on the PATH, clang++.
 
     Raises:
-        HostCompilerMissing: If there is neither.
+        HostCompilerMissing: If neither is on the PATH.
         HostFailure: If the compiler is broken, or the system is not Linux.
     """
     if sys.platform != "linux":
-        raise HostFailure(
-            f"the emulator needs Linux, and this is {sys.platform}: use a Linux machine, a container or WSL 2"
-        )
+        raise HostFailure(f"the emulator does not run on {sys.platform}: use a Linux machine, a container or WSL 2")
     for name in ("g++", "clang++"):
         path = shutil.which(name)
         if path is not None:
             return _describe(path)
     raise HostCompilerMissing(
-        "the emulator needs a C++ compiler, and neither g++ nor clang++ is on the PATH: install one of them"
+        "the emulator needs a C++ compiler, but neither g++ nor clang++ is on the PATH: install one of them"
     )
 
 
@@ -97,7 +95,8 @@ def check_compiler() -> HostCompiler:
 
 def check_nvrtc() -> str:
     """Return the version of NVRTC. Raises HostFailure if it is missing."""
-    from measurements.compiler.ptx import ptx_toolchain  # needs numpy, which setup.py's build environment does not have
+    # Imported here, because it needs numpy, which the build environment of setup.py lacks.
+    from measurements.compiler.ptx import ptx_toolchain
 
     try:
         return ptx_toolchain()
@@ -125,15 +124,15 @@ def compile_to(
         built: The file to write.
         compiler: Path and flags.
         arguments: Inputs and options.
-        seconds: Time limit, after which the compiler is killed.
-        text: Replaces FROM_STDIN in ``arguments``.
+        seconds: Time limit. The compiler is killed when it is exceeded.
+        text: Source text that replaces FROM_STDIN in ``arguments``.
 
     Returns:
-        None if it succeeded, else the compiler's output.
+        None after a successful compilation, otherwise the compiler's output.
 
     Raises:
         HostFailure: If the compiler cannot be started.
-        subprocess.TimeoutExpired: If it took longer than ``seconds``.
+        subprocess.TimeoutExpired: If the compilation took longer than ``seconds``.
     """
     done = _run([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
     if done.returncode != 0:
@@ -144,13 +143,13 @@ def compile_to(
 
 
 def first_error(log: str) -> str | None:
-    """Return the first error of g++, clang++ or their assembler with a line number, and that line; else None."""
+    """Return the first error with a line number in a compiler's log, and that line's text; None if there is none."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
         match = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
         if match is None:
             continue
-        # g++ prefixes the displayed line with its number ("   12 |   text"); clang++ may not.
+        # g++ displays the source line with its number (" 12 | text"). clang++ may omit the number.
         shown = lines[i + 1] if i + 1 < len(lines) else ""
         code = re.sub(r"^\s*\d*\s*\|", "", shown).strip()
         return f"{match[1]}: {match[2]}" + (f": {code}" if code else "")
@@ -175,7 +174,7 @@ def machine_sentence(error: OSError) -> str:
 
 
 def emulator_folder() -> Path:
-    """Return the emulator's part of the cache, which may not exist yet. Raises CacheUnusable without a home folder."""
+    """Return the emulator's folder in the cache, which may not exist. Raises CacheUnusable without a home folder."""
     return cache_root() / "emulator"
 
 
@@ -224,7 +223,7 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # terminated while this process was starting
+            if scratch in _ended:  # compilers of this folder were terminated while this one was starting
                 _kill_group(process.pid)
             stdout, complained = process.communicate(text, seconds)
         except BaseException:
@@ -236,7 +235,7 @@ def _run(
 
 
 def end_compilers(folder: Path) -> None:
-    """Terminate the compilers that other threads of this process run, or are about to start, in ``folder``."""
+    """Terminate compilers in ``folder`` that other threads of this process run, or are about to start."""
     _ended.add(folder)
     for group, scratch in list(_running.items()):
         if scratch == folder:
@@ -249,7 +248,7 @@ def _kill_group(group: int) -> None:
 
 
 def cpu_flags() -> tuple[str, ...]:
-    """Return the options for this machine's CPU. With the FMA instruction, fmaf is much faster."""
+    """Return compiler options for this machine's CPU. With the FMA instruction, fmaf is much faster."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return ()
     try:

@@ -1,7 +1,8 @@
 """Translation units of the runner: each folder of the runtime is one.
 
-Most of the compile time of a C++ file comes from the standard library and shared headers. A part compiles them once for
-all of its files, so names in unnamed namespaces must be unique within a folder.
+Most of the compile time of a C++ file comes from the standard library and shared headers. A part is one translation
+unit with all of a folder's files, so that these are compiled once. Therefore, names in unnamed namespaces must be
+unique within a folder.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ class RuntimePart(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the C++ of the translation unit."""
+        """Return the C++ text of the translation unit."""
         return "".join(f'#include "{file}"\n' for file in self.files)
 
     def contents(self, runtime: Path) -> list[str]:
-        """Return the texts of its files, and of all runtime headers that they include, in a fixed order."""
+        """Return the texts of the part's files, and of all runtime headers that they include, in a fixed order."""
         texts: dict[str, str] = {}
         pending = list(self.files)
         while pending:

@@ -1,4 +1,4 @@
-"""Find the compiled runner in a platform wheel (``.ci/wheel``), with which no C++ compiler is needed."""
+"""Find the compiled runner that a platform wheel contains (``.ci/wheel``). It makes a C++ compiler unnecessary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from measurements.emulator.host.compiler import cpu_flags
 from measurements.emulator.host.seal import intact
 
-FOLDER = Path(__file__).resolve().parents[1] / "prebuilt"  # only in platform wheels
+FOLDER = Path(__file__).resolve().parents[1] / "prebuilt"  # this folder only exists in platform wheels
 
 
 def prebuilt_name(sources: str) -> str:
@@ -18,7 +18,7 @@ def prebuilt_name(sources: str) -> str:
 
 
 def prebuilt_runner(sources: str) -> Path | None:
-    """Return the path of that runner; None if it is missing or damaged."""
+    """Return the path of the compiled runner; None if it is missing or damaged."""
     try:
         path = FOLDER / prebuilt_name(sources)
         return path if intact(path) else None

@@ -25,7 +25,7 @@ def unsealed(content: bytes) -> bytes:
 
 
 def seal(path: Path) -> None:
-    """Append its digest to a file."""
+    """Append the digest of its contents to a file."""
     mark = sealed(path.read_bytes())[-_SIZE:]
     with path.open("ab") as file:
         file.write(mark)

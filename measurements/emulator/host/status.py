@@ -17,7 +17,8 @@ _ERASE_LINE = "\r\x1b[K"
 class CompileStatus:
     """Context manager that reports how many of ``total`` files of ``subject`` are compiled.
 
-    ``count`` returns that number. A process that waits for another one's compilation reports the same.
+    ``count`` returns the number of compiled files. It also works for a process that waits while another process
+    compiles.
     """
 
     def __init__(self, subject: str, total: int, count: Callable[[], int]) -> None:
@@ -56,7 +57,7 @@ def _is_redrawn() -> bool:
 
 def _write(text: str) -> None:
     stream = sys.stderr
-    if stream is None:  # a process without a console
+    if stream is None:  # this process has no console
         return
     try:
         stream.write(text)

@@ -1,4 +1,4 @@
-"""Inputs of a launch in one file, which many candidates' runs share by mapping it read-only."""
+"""Inputs of a launch in one file, which the runs of many candidates map read-only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from measurements.files.work_folders import process_folder
 from search_spaces.arrays import Array
 
-PAGE = 4096  # bytes; mappings begin at multiples of it
+PAGE = 4096  # bytes; mappings must begin at multiples of the page size
 
 
 class InputsFile:
-    """Arrays by operand name, in a file that is deleted with this object. Raises OSError."""
+    """A file of arrays, by operand name. It is deleted with this object. Raises OSError."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         file = tempfile.NamedTemporaryFile(dir=process_folder("inputs"), delete=False)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""Initial memory of an emulated launch, except whole arrays: pointers into arrays, and undefined bytes."""
+"""Properties of the initial memory of an emulated launch beyond arrays: pointers into arrays, and undefined bytes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ADDRESS_BYTES = 8
 class StoredAddress(NamedTuple):
     """Eight bytes inside an array that are the address of a byte of another array.
 
-    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The address is only in place
-    during the launch; the original bytes are restored afterwards, unless the kernel has overwritten them.
+    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The address is only stored
+    during the launch. Afterwards, the original bytes are restored, unless the kernel has overwritten the address.
     """
 
     array: str
@@ -34,7 +34,7 @@ class StoredAddress(NamedTuple):
 class Inside(NamedTuple):
     """Eight bytes of an argument passed by value that contain the address of a byte of the array ``target``.
 
-    ``position`` is that of the argument, ``at`` the byte offset in it.
+    ``position`` is the position of the argument, ``at`` the byte offset in the argument.
     """
 
     position: int
@@ -47,11 +47,11 @@ class TextureObject(NamedTuple):
     """A texture or surface object that fetches from an array of texels in row-major order.
 
     Attributes:
-        handle: Value that the kernel receives.
-        extent: Texels per dimension, the contiguous one first; the last one of a ``layered`` object is the number of
-            layers.
-        pitch: Bytes from row to row.
-        slice: Bytes from plane to plane.
+        handle: Value of the object in the kernel.
+        extent: Texels per dimension, the contiguous dimension first. The last extent of a ``layered`` object is the
+            number of layers.
+        pitch: Bytes between the starts of rows.
+        slice: Bytes between the starts of planes.
         kind: Type of a channel: "f", "i" or "u".
         modes: Address mode of each dimension: wrap, clamp, mirror or border.
     """
@@ -90,11 +90,11 @@ class TextureObject(NamedTuple):
         return " ".join(map(str, ("texture", *head, *texel, *tail)))
 
 
-FIRST_HANDLE = 0x7E57_0000_0001  # handle of the first texture object; never a valid address
+FIRST_HANDLE = 0x7E57_0000_0001  # handle of the first texture object; it is never a valid address
 
 
 def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
-    """Return the object of a launch's texture."""
+    """Return the texture object for a texture of a launch."""
     height, width = (1, *texture.extent)[-2:]
     return TextureObject(
         handle=handle, array=texture.operand.name, dimensions=len(texture.extent), extent=(width, height, 1),
@@ -122,18 +122,17 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Initial memory of a launch, except whole arrays. ``check`` raises ValueError if it does not fit the launch.
+    """Initial memory of a launch beyond arrays. ``check`` raises ValueError if it does not fit the launch.
 
     Args:
-        offsets: For each pointer or tensor map, by its position among the arguments: the byte offset in its array to
-            which it points.
-        defined: For each inout array, by name: a flag per byte that is true if the byte is defined. Reading an
+        offsets: Byte offset in the array to which a pointer or tensor map points, by the position of the argument.
+        defined: For each inout array by name: a flag per byte, which is true if the byte is defined. Reading an
             undefined byte before it is written is a finding, as for an output. ``Emulation.defined`` and
             ``Emulation.written`` are the flags after the launch.
         addresses: Pointers stored in arrays.
         others: Arrays that are not arguments, to which ``addresses``, ``inside``, ``symbols`` and ``textures`` refer.
         inside: Pointers in arguments passed by value.
-        symbols: For each variable of the PTX, by name: the array with its contents.
+        symbols: For variables of the PTX, by name: the array with the variable's contents.
         textures: Texture and surface objects.
         unfinished: For a dependent launch, the bytes that earlier launches may still write or read. Default: they may
             write all arrays.
@@ -149,7 +148,7 @@ class Memory:
     unfinished: tuple[Unfinished, ...] | None = None
 
     def operands(self, launch: Launch) -> tuple[Operand, ...]:
-        """Return all arrays of the launch: those of its arguments first."""
+        """Return all arrays of the launch. The arrays of its arguments come first."""
         return (*launch.operands, *self.others)
 
     def check(self, launch: Launch) -> None:
@@ -173,7 +172,7 @@ class Memory:
             argument = launch.arguments[position]
             operand = argument.operand if isinstance(argument, TensorMap | LinearTexture) else operands[argument.name]
             if not 0 <= offset <= operand.bytes:
-                raise ValueError(f"offsets: byte {offset} is outside {operand.name}, which has {operand.bytes}")
+                raise ValueError(f"offsets: byte {offset} is outside {operand.name}, which has {operand.bytes} bytes")
         for name, flags in self.defined.items():
             if name not in operands or operands[name].role != "inout":
                 raise ValueError(f"defined: {name} is not an array of role inout")

@@ -17,12 +17,12 @@ class Order:
     """Order of blocks and threads.
 
     Attributes:
-        blocks: ascending, descending, alternating (from both ends) or random: blocks run one after another, and
-            other blocks only continue while a block waits. interleaved: up to 16 blocks, from both ends, switch at each
-            access to global memory.
+        blocks: "ascending", "descending", "alternating" (from both ends) or "random": blocks run one after another, and
+            other blocks only run while a block waits. "interleaved": up to 16 blocks, from both ends of the grid, take
+            turns at each access to global memory.
         seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead
             of others. The same seed gives the same order.
-        resident: Maximum number of blocks (or clusters) that run at a time; a cooperative launch needs its whole grid.
+        resident: Maximum number of resident blocks (or clusters). In a cooperative launch, all blocks are resident.
     """
 
     blocks: OrderKind = "ascending"

@@ -1,7 +1,7 @@
 """Run the launches of a pipeline one after another on the same memory.
 
-Between launches, arrays have a flag per byte that is true if the byte is defined. So a read of bytes that no earlier
-launch wrote is found, as within one launch.
+Between launches, arrays have a flag per byte, which is true if the byte is defined. So a read of bytes that no earlier
+launch has written is detected, as within one launch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDED = ("ok", "findings")
 
 @dataclass
 class _Content:
-    """An array between two launches. ``defined`` and ``written`` have a flag for each of its bytes."""
+    """An array between two launches. ``defined`` and ``written`` have a flag for each byte of the array."""
 
     operand: Operand
     array: Array
@@ -38,13 +38,13 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
     """Run all launches of ``kernel`` as one emulation.
 
     Args:
-        kernel: The first launch, with the following launches.
+        kernel: The first launch of the pipeline, which refers to the other launches.
         inputs: An array for each operand of role input or inout of the pipeline.
         calls: Number of back-to-back runs of the pipeline on the same memory; outputs are poisoned before each.
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all launches. The status is that of the first launch that does not end.
+        Counts and findings of all launches. If a launch does not end, the status is that of this launch.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []
@@ -83,12 +83,12 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
 
 
 def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
-    """Return True if only one launch uses an output, so that it can be checked as an output of that launch."""
+    """Return True if only one launch uses an output. It can then be checked as an output of this launch."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 
 def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the launch with all arrays that other launches share as inout arrays."""
+    """Return the launch with its shared arrays as inout arrays: those that other launches use, too."""
 
     def seen(operand: Operand) -> Operand:
         unchanged = operand.role == "input" or _alone(operand, kernel)
@@ -116,20 +116,20 @@ def _arrays_of_step(
 
 
 def _named(emulation: Emulation, step: GeneratedKernel) -> Emulation:
-    """Return the launch, with its name added to findings without a source line."""
+    """Return the result of a launch, with the launch's name added to findings without a source line."""
     findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in emulation.findings]
     return replace(emulation, findings=tuple(findings))
 
 
 def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
-    """Return findings about outputs and zeroed workspaces after the last launch."""
+    """Check outputs and zeroed workspaces after the last launch, and return findings."""
     findings = []
     for name, content in contents.items():
         bytes_of = content.operand.dtype.bytes
         if content.operand.role == "output" and not content.written.all():
             missing = np.flatnonzero(~content.written.reshape(-1, bytes_of).all(axis=1))
             message = (
-                f"{missing.size} of {content.operand.size} elements of {name} were never written, the first is element "
+                f"{missing.size} of {content.operand.size} elements of {name} were never written; the first is element "
                 f"{missing[0]}"
             )
             findings.append(Finding(FindingKind.UNWRITTEN_OUTPUT, message, "", 0))
@@ -140,12 +140,13 @@ def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
 
 
 def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
-    """Return the executed lines of several launches, with their executions summed."""
+    """Merge the executed lines of several launches, and add up their executions."""
     merged: dict[tuple[str, int, str], ExecutedLine] = {}
     for line in lines:
         key = (line.file, line.line, line.operation)
         before = merged.get(key, line._replace(times=0))
-        most = max(before.instructions, line.instructions)  # max, because relaunches of a kernel share instructions
+        # The maximum, because several launches of a kernel have the same instructions.
+        most = max(before.instructions, line.instructions)
         merged[key] = before._replace(instructions=most, times=before.times + line.times)
     return tuple(merged.values())
 

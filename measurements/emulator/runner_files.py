@@ -32,13 +32,14 @@ from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
 from search_spaces.launches.texture import LinearTexture
 
-ALIGNMENT = 256  # bytes; alignment of buffers in the data file, as of pointers on a device
+ALIGNMENT = 256  # bytes; buffers in the data file are aligned like allocations on a device
 
-# Kinds of elements by the prefix of their names, in the order of ElementKind in runtime/isa/access/reduction.hpp.
+# Kinds of elements by the prefix of type names, in the order of ElementKind in runtime/isa/access/reduction.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
-_COUNTS = frozenset({"requests", "wavefronts", "ideal", "sectors", "unique", "fresh"})  # counters of a site
+# Names of the counters of a site.
+_COUNTS = frozenset({"requests", "wavefronts", "ideal", "sectors", "unique", "fresh"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class RunSettings(EmulateOptions):
 
     Attributes:
         poison: Number of the poison pattern for undefined bytes (effect.py).
-        contents: Generator of each input in the runner, if buffers are sparse (sparse.py).
+        contents: How the runner generates each input, if buffers are sparse (sparse.py).
         inputs: File with some of the inputs; None if the data file contains all.
     """
 
@@ -66,7 +67,7 @@ def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
 
 
 def job_text(kernel: Launch, settings: RunSettings) -> str:
-    """Return the job: a launch and its settings as the lines that runtime/main.cpp reads."""
+    """Return the text of the job: a launch and its settings, as lines that runtime/main.cpp reads."""
     memory, order, contents = settings.memory, settings.order, settings.contents
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -79,7 +80,8 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # default: the kernel's own
+        # Otherwise, the cluster size is that of the kernel.
+        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"cooperative {int(kernel.cooperative)}",
         f"dependent {int(kernel.dependent)}",
@@ -132,7 +134,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
 
 
 def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
-    """Return the offset of each array's flags in the data file: after all arrays."""
+    """Return the offset of each array's flags in the data file. Flags are stored after all arrays."""
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     end = max((offsets[o.name] + o.bytes for o in operands), default=0)
@@ -144,7 +146,7 @@ def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """Return the numbers from which the runner encodes a tensor map (runtime/isa/async/tensor_map.hpp)."""
+    """Return the line from which the runner encodes a tensor map (runtime/isa/async/tensor_map.hpp)."""
     box: tuple[int, ...] = m.box
     if m.im2col is not None:
         corners = (
@@ -164,11 +166,11 @@ def _kind(element: str) -> int:
 
 
 def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: Memory) -> None:
-    """Write the initial contents of operands: inputs, zeros, or 0xFF for undefined ones.
+    """Write the initial contents of operands: inputs, zeros, or 0xFF for undefined operands.
 
     Args:
         path: The file.
-        kernel: Provides the operands.
+        kernel: The launch whose operands are written.
         arrays: The inputs, by name.
         memory: May replace operands, and adds flags after the arrays.
     """
@@ -201,7 +203,7 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
 def read_flags(
     path: Path, kernel: Launch, memory: Memory
 ) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
-    """Return for each byte whether it is defined now, whether the launch has written it, and how it has used it."""
+    """Return flags for each byte of arrays: whether it is defined, whether it was written, and how it was used."""
     defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
@@ -214,16 +216,16 @@ def read_flags(
 
 
 def _operation(shown: str) -> str:
-    """Return ``fma.rn.f32`` for ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
+    """Return the operation of a PTX line: ``fma.rn.f32`` for ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
     text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
     operation = text.split(None, 1)[0].rstrip(";") if text else ""
     return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
 
 
 class RunnerReport:
-    """The runner's report: JSON lines, the last of which may be truncated by a kill.
+    """The runner's report, which consists of JSON lines. If the runner was killed, the last line may be truncated.
 
-    A site is an instruction; the report has its number and its source line.
+    A site is a group of instructions with the same position. The report contains the site's number and source line.
     """
 
     def __init__(self, text: str, positions: SitePositions) -> None:
@@ -237,14 +239,15 @@ class RunnerReport:
         self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
-        lowered: dict[int, str] = {}  # faults that have become notes
+        lowered: dict[int, str] = {}  # faults that were lowered to notes later
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
         uses: list[tuple[int, int, int]] = []
         self.variables = 0
         self.waited = False
         complete = text.rpartition("\n")[0]
-        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # one parse instead of thousands
+        # Parses all lines at once, which is faster than line by line.
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
@@ -304,7 +307,7 @@ class RunnerReport:
         """Return the status and its reason, and add a finding for a crash or a timeout."""
         end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
         if end["status"] == "crashed":
-            message = end["message"] or f"the launch was ended by signal {-code}"
+            message = end["message"] or f"the runner was ended by signal {-code}"
             self.findings.append(Finding(FindingKind.CRASH, message, end["file"], end["line"]))
             return "crashed", str(self.findings[-1])
         if end["status"] == "timeout":
@@ -315,7 +318,7 @@ class RunnerReport:
 
 
 def _summed(sites: list[_Site]) -> Iterator[_Site]:
-    """Yield sites that combine all instructions of one kind on one line, in the order of their first visits."""
+    """Combine the sites of the same kind on the same line, and yield them in the order of their first occurrence."""
     same: dict[tuple[object, ...], list[_Site]] = {}
     for s in sites:
         same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
@@ -328,7 +331,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Merge findings of the same kind at the same line, since unrolled loops have many instructions there."""
+    """Merge findings of the same kind at the same line, which may have many instructions if loops are unrolled."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

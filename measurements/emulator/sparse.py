@@ -1,8 +1,9 @@
 """Emulate some blocks of a launch that is too large to be emulated as a whole.
 
 Arrays are reserved in full, so that every address is the same as on a device, but only touched pages occupy memory. An
-input element is a function of the seed and its index: the runner generates it when it is read, and ``generated``
-computes the same value for the reference. The elements that the blocks wrote are returned with their positions.
+input element is a function of the seed and the element's index. The runner generates the element when it is read, and
+``generated`` computes the same value for the reference. The elements that the blocks have written are returned with
+their positions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from search_spaces.launches.operand import Operand
 Indices = npt.NDArray[np.int64]
 
 _NOBODY = 2**32 - 1
-_CHUNK = 1 << 15  # elements generated at a time, which fit a cache
+_CHUNK = 1 << 15  # number of elements that are generated at a time; they fit a CPU cache
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
     name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
 }
@@ -44,8 +45,8 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 def generated(dtype: DType, seed: int, positions: Indices) -> Array:
     """Return the elements at ``positions`` of an input of type ``dtype``: booleans, or integers 1 to 3 of either sign.
 
-    They depend only on ``seed`` and position, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
-    (Wellons, "Prospecting for Hash Functions").
+    They depend only on ``seed`` and position. runtime/memory/global/buffers.cpp generates the same elements with the
+    integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
     """
     flat = positions.reshape(-1)
     array: Array = np.empty(flat.size, dtype.storage)
@@ -81,7 +82,7 @@ def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
-    """Return a table of the element for each 17-bit value: a sign bit above 16 random bits."""
+    """Return a table of elements by a random 17-bit index, whose highest bit is the sign."""
     size = (1 + (3 * np.arange(2**16) >> 16)).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
@@ -92,7 +93,7 @@ def can_generate(kernel: GeneratedKernel) -> bool:
 
 
 def seeds_of(kernel: GeneratedKernel, seed: int) -> dict[str, int]:
-    """Return a different seed for each input."""
+    """Return the seed of each input. All seeds differ."""
     names = [o.name for o in kernel.operands if o.role == "input"]
     return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
 
@@ -112,7 +113,7 @@ def emulate_blocks(
 
     Args:
         kernel: Source, launch and operands.
-        blocks: Numbers of the blocks in the grid.
+        blocks: Numbers of the grid's blocks to run.
         seed: Random seed of the inputs if none are given.
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
@@ -133,7 +134,7 @@ def emulate_blocks(
         seeds = seeds_of(kernel, seed)
         contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     else:
-        raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
+        raise ValueError(f"some blocks of a grid can only be run if all arrays have the types {', '.join(_CONTENT)}")
     compile_it = partial(compile_to_bytecode, kernel)
     settings = RunSettings(
         time_limit=time_limit, check=check, order=order, count=count, contents=contents, inputs=inputs
@@ -153,18 +154,18 @@ def emulate_ptx_blocks(
     count: bool = False,
     memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
-    """Run only some blocks of a launch of PTX text, otherwise as ``emulate_blocks``.
+    """Run only some blocks of a launch of PTX text, like ``emulate_blocks``.
 
     Args:
         text: A PTX module.
         launch: Grid, block and operands.
-        blocks: Numbers of the blocks in the grid.
+        blocks: Numbers of the grid's blocks to run.
         inputs: A file with the inputs.
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
-        check: Needed to know which blocks wrote what.
-        count: True if executed instructions are counted.
-        memory: As for ``emulate_ptx``, but all bytes hold values.
+        check: If True, races are detected, and ``elements`` are recorded.
+        count: If True, executed instructions are counted.
+        memory: As for ``emulate_ptx``, but without flags of undefined bytes.
 
     Returns:
         As ``emulate_blocks``.
@@ -225,7 +226,7 @@ def _emulate_blocks(
 
 
 def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
-    """Return True if two partial runs have written the same elements."""
+    """Return True if two runs of some blocks have written the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.positions, b.positions) and a.values.tobytes() == b.values.tobytes()
@@ -234,7 +235,7 @@ def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, W
 
 
 def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElements]:
-    """Read the file that ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
+    """Read the elements in a file that ``write_touched_outputs`` (runtime/memory/global/buffers.cpp) has written."""
     content = data.read_bytes()
     written: dict[int, WrittenElements] = {}
     at = 0

@@ -13,7 +13,7 @@ _FORM = "write KIND:FILE:LINE:REASON, where * stands for any kind or line"
 
 
 class Suppression(NamedTuple):
-    """Removes findings of a kind (None: any) at a line (None: any) of a file from a result.
+    """An expected finding of a kind (None: any kind) at a line (None: any line) of a file.
 
     ``file`` is a name, or the end of a path. ``reason`` is shown to readers of the result.
     """

@@ -24,7 +24,7 @@ _Location = tuple[int, int, int]  # file, line, column
 
 
 class Body:
-    """Parser of one function, which flattens the scopes of ``{ }``. ``files`` are those of ``.file``."""
+    """Parser of one function, which flattens ``{ }`` scopes. ``files``: source files by their number in ``.file``."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Body:
         self.body: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
-        self.scopes: list[dict[str, str]] = []  # names that a scope redeclares, with their replacements
+        self.scopes: list[dict[str, str]] = []  # names that a scope redeclares, and the names that replace them
         self.scope_number = 0
         self.operands = OperandReader(self.registers, self.renamed)
-        self.qualifiers: dict[str, tuple[str, ...]] = {}  # qualifiers by their text
+        self.qualifiers: dict[str, tuple[str, ...]] = {}  # parsed qualifiers, by their text
         self.lines = _Lines(files)
         self.local_bytes = 0
 
@@ -57,7 +57,7 @@ class Body:
         c = self.cursor
         text = c.text
         depth = 0
-        starts: list[int] = []  # starts of the open scopes
+        starts: list[int] = []  # state at the start of each open scope
         pending = ""
         while True:
             if match := _LINE.match(text, c.at):
@@ -94,15 +94,15 @@ class Body:
                 pending = ""
 
     def check_targets(self) -> None:
-        """Raise PtxError for a branch to a label that the function does not have."""
+        """Raise PtxError if a branch has a label that the function does not define."""
         for i in self.body:
             target = i.operands[0] if i.opcode == "bra" else None
             if isinstance(target, Symbol) and target.name not in self.labels:
-                raise PtxError(f"PTX line {i.line}: {self.name} has no label {target.name}")
+                raise PtxError(f"PTX line {i.line}: {self.name} does not define the label {target.name}")
         for name, targets in self.tables.items():
             missing = next((label for label in targets if label not in self.labels), None)
             if missing is not None:
-                raise PtxError(f"{self.name} has no label {missing}, which {name} lists")
+                raise PtxError(f"{self.name} does not define the label {missing}, which {name} lists")
 
     def moved(self) -> bool:
         """Skip blanks and comments; return True if there were any. Raises PtxError at the end of the text."""
@@ -112,7 +112,7 @@ class Body:
         return self.cursor.at != before
 
     def declare(self, name: str) -> str:
-        """Return a name in this scope, renamed if an outer or an earlier scope has it."""
+        """Declare a name in this scope. Return a new name if an outer or an earlier scope has declared it."""
         inner = len(self.scopes) > 1 and not name.startswith("$L")
         self.operands.declared(name, in_scope=inner)
         if not inner:
@@ -123,7 +123,7 @@ class Body:
         return mine
 
     def resolve_forward(self, names: dict[str, str], start: int) -> None:
-        """Resolve branches in a finished scope to labels that it declares after them."""
+        """Resolve branches of a finished scope to labels that the scope declares after the branch."""
         for k in range(start, len(self.body) if names else start):
             i = self.body[k]
             target = i.operands[0] if i.opcode == "bra" else None
@@ -131,7 +131,7 @@ class Body:
                 self.body[k] = replace(i, operands=(Symbol(names[target.name]),))
 
     def renamed(self, name: str) -> str:
-        """Return the name that replaces ``name`` in the current scopes."""
+        """Return the name that replaces ``name`` in the open scopes."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -206,13 +206,14 @@ class Body:
 
 
 class _Lines:
-    """The source line of the next instruction, and the lines into which it is inlined."""
+    """Tracks the source line of the next instruction, and the lines into which it is inlined."""
 
     def __init__(self, files: dict[int, str]) -> None:
         self.frames: tuple[Frame, ...] = ()
         self._files = files
         self._outer: dict[_Location, _Location | None] = {}
-        self._known: dict[str, tuple[Frame, ...]] = {}  # by the text of .loc, valid for the current inlined position
+        # Cached results by the text of .loc, valid for the current inlined position.
+        self._known: dict[str, tuple[Frame, ...]] = {}
 
     def enter(self, loc: re.Match[str]) -> None:
         """Read a .loc directive."""
@@ -222,7 +223,7 @@ class _Lines:
             return
         numbers = [int(g) if g is not None else -1 for g in loc.groups()]
         here, outer = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
-        if numbers[1] == 0:  # line 0 means an unknown line; keep the last one
+        if numbers[1] == 0:  # line 0 means an unknown line, so the last line stays valid
             return
         inlined = outer if numbers[3] >= 0 else None
         if here not in self._outer or self._outer[here] != inlined:

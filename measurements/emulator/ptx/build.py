@@ -23,21 +23,21 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
-# This option omits textures and CUDA runtime types, and compiles the same PTX 10% faster. Sources that need them, and
-# all sources if NVRTC is too old for it, are compiled without it.
+# This option omits textures and CUDA runtime types, and makes compilation 10% faster. Sources that need these are
+# compiled without it, and so are all sources if NVRTC does not support the option.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of bytecode; the runner skips it
-_SITES = b"\nplaces\n"  # the runner stops reading here; one line per site follows
+_SITES = b"\nplaces\n"  # the runner stops reading at this line, after which there is one line per site
 _HERE = Path(__file__).parent
 
 
 class KernelCompileError(Exception):
     """A kernel cannot be compiled or translated.
 
-    NVRTC rejected it (status compile_error) or took too long (compile_timeout), or the emulator does not support a
-    feature that it needs (unsupported). ``reason`` is one line with the failing line, ``log`` the compiler's whole
-    output.
+    The status is compile_error if NVRTC rejected the kernel, compile_timeout if NVRTC took too long, and unsupported if
+    the kernel needs a feature that the emulator does not support. ``reason`` is one line, which names the failing line.
+    ``log`` is the compiler's complete output.
     """
 
     def __init__(self, status: EmulationStatus, reason: str, log: str, seconds: float) -> None:
@@ -49,7 +49,7 @@ class KernelCompileError(Exception):
 
     @property
     def emulation(self) -> Emulation:
-        """The result of launching the kernel."""
+        """Result of launching a kernel that cannot be compiled."""
         return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
@@ -62,7 +62,7 @@ class CompiledBytecode(NamedTuple):
 
 
 class SitePosition(NamedTuple):
-    """Position of an instruction in reports; ``source`` is its line, "file:line"."""
+    """Position of an instruction in reports. ``source`` is its source line as "file:line"."""
 
     source: str
     ptx: str
@@ -70,11 +70,11 @@ class SitePosition(NamedTuple):
 
 
 def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
-    """Compile ``kernel`` to bytecode.
+    """Compile ``kernel`` to bytecode, with a cache.
 
     Raises:
         KernelCompileError: If NVRTC rejects it, or it needs a feature that the emulator does not support.
-        HostFailure: Without NVRTC, or if the cache cannot be written.
+        HostFailure: If NVRTC is missing, or the cache cannot be written.
     """
     started = time.monotonic()
     toolchain = _toolchain(kernel)
@@ -93,14 +93,18 @@ def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
 
 
 def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
-    """Return the PTX that ``compile_to_bytecode`` translates, and the entry's name in it, without caching.
+    """Compile a kernel to the PTX that ``compile_to_bytecode`` translates, without a cache.
+
+    Returns:
+        The PTX, and the entry's name in it.
 
     Raises:
         KernelCompileError: If NVRTC rejects it.
     """
     started = time.monotonic()
     arch, options = ptx_arch(kernel), _options(kernel)
-    from measurements.compiler.pool import error_reason  # imported here, as most bytecode is in the cache
+    # Imported here, because it is not needed if the bytecode is cached.
+    from measurements.compiler.pool import error_reason
     from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 
     try:
@@ -125,10 +129,10 @@ def _toolchain(kernel: GeneratedKernel) -> str:
 
 
 def ptx_digest(kernel: GeneratedKernel) -> str | None:
-    """Return the SHA-256 (hex) of the PTX that is executed for ``kernel``.
+    """Return the SHA-256 (hex) of the PTX of ``kernel`` that the emulator executes.
 
-    Returns None if there is none: without NVRTC, or if NVRTC or the emulator rejects the kernel. Raises HostFailure if
-    the cache cannot be written.
+    Returns None if NVRTC is missing, or if NVRTC or the emulator rejects the kernel. Raises HostFailure if the cache
+    cannot be written.
     """
     try:
         toolchain_version()
@@ -149,7 +153,7 @@ def ptx_to_bytecode(text: str, entry: str = "", module: Module | None = None) ->
     Args:
         text: A PTX module.
         entry: Name of the kernel; "" for the only one.
-        module: The parsed text, if it has been parsed already.
+        module: The parsed text, if the caller has parsed it.
 
     Raises:
         KernelCompileError: With status compile_error or unsupported.
@@ -189,7 +193,7 @@ def _cache_path(*parts: str) -> Path:
 
 @cache
 def _translator() -> str:
-    """Return the digest of this translator, which invalidates the bytecode of other versions."""
+    """Return the digest of this translator's sources, so that cached bytecode of other versions is not used."""
     h = hashlib.sha256()
     for file in sorted(_HERE.rglob("*.py")):
         h.update(file.read_bytes())
@@ -197,7 +201,7 @@ def _translator() -> str:
 
 
 class SitePositions(NamedTuple):
-    """Positions of the instructions of a report by site number, created on demand."""
+    """Positions of instructions by the site numbers in a report. They are parsed on demand."""
 
     lines: tuple[str, ...]
 
@@ -219,7 +223,7 @@ class ProgramFacts(NamedTuple):
 
     Attributes:
         static_shared: Bytes of static shared memory.
-        blocks_of_sm: Blocks per SM that it requires (``.minnctapersm``), at least 1.
+        blocks_of_sm: Blocks per SM that the kernel requires (``.minnctapersm``), at least 1.
         instructions: Text of each distinct instruction.
     """
 
@@ -242,7 +246,8 @@ def read_program_facts(path: Path) -> ProgramFacts:
     )
 
 
-@lru_cache(maxsize=8)  # a verification runs a program several times, and its name identifies the content
+# Cached, because a verification runs a program several times; the file's name identifies its content.
+@lru_cache(maxsize=8)
 def read_sites(path: Path) -> SitePositions:
     """Return the positions that ``_publish`` wrote."""
     _, _, positions = unsealed(path.read_bytes()).partition(_SITES)

@@ -1,4 +1,4 @@
-"""Translate a kernel of a PTX module to bytecode for ``runtime/``: registers get slots, labels become numbers."""
+"""Translate a kernel of a PTX module to bytecode for ``runtime/``: registers become slots, labels become numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from measurements.emulator.ptx.syntax import (
 LANES = 32
 _HEAD = 32  # bytes of a register's header
 _SHARED_WINDOW = 1024  # start of static shared memory, as in runtime/memory/shared/memory.cpp
-_MOST_SHARED = 1 << 24  # more than any GPU has; the runner reports launches that exceed a block's limit
+_MOST_SHARED = 1 << 24  # more shared memory than any GPU has; the runner reports launches that exceed a block's limit
 FUNCTION_BASE = 4 << 60  # base of the addresses of functions, as in runtime/isa/ptx.hpp
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
@@ -42,7 +42,7 @@ _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _DEVICE_RUNTIME = ("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
-_WIDE_COUNTER = re.compile(r"%pm\d_64")  # performance counters, always 0
+_WIDE_COUNTER = re.compile(r"%pm\d_64")  # performance counters, which are always 0
 
 
 class NotExecutable(Exception):
@@ -54,12 +54,12 @@ class NotExecutable(Exception):
 
 @dataclass(frozen=True)
 class Bytecode:
-    """A translated kernel.
+    """Bytecode of a kernel.
 
     Attributes:
         text: Bytecode for the runner.
-        sites: A line per site of the report, in order, with fields separated by tabs: the displayed source line, the
-            PTX line with its text, and the lines into which it is inlined.
+        sites: A line for each site of the report, by site number. Fields are separated by tabs: the displayed source
+            line, the PTX line with its text, and the lines into which it is inlined.
     """
 
     text: str
@@ -69,9 +69,9 @@ class Bytecode:
 
 
 def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
-    """Return the line at which a finding is shown: the innermost one outside of ``ptx/`` and of CUDA's headers.
+    """Return the line at which a finding is displayed: the innermost line outside of ``ptx/`` and of CUDA's headers.
 
-    If no source line is known, it is the PTX line.
+    If no source line is known, this is the PTX line.
     """
     for frame in frames:
         if not frame.file.startswith(
@@ -84,14 +84,16 @@ def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
 
 
 def translate(module: Module, entry: str = "") -> Bytecode:
-    """Return the bytecode of kernel ``entry``, or of the only one. Raises NotExecutable."""
+    """Return the bytecode of kernel ``entry``, or of the only kernel if ``entry`` is "". Raises NotExecutable."""
     kernels = module.kernels
     if not entry and len(kernels) == 1:
         entry = kernels[0]
     if entry not in kernels:
         known = ", ".join(kernels) or "none"
         raise NotExecutable(
-            f"the PTX has no kernel {entry!r}; it has {known}" if entry else f"name one of the kernels: {known}"
+            f"the PTX has no kernel {entry!r}; it has {known}"
+            if entry
+            else f"the PTX has several kernels: name one of {known}"
         )
     return _Translation(module, entry).program()
 
@@ -103,7 +105,7 @@ _FAMILIES = (
 
 
 def special_form(i: Instruction) -> Form | None:
-    """Return the form of an instruction from one of the families; None for others. Raises Unsupported."""
+    """Return the form of an instruction of one of the families; None for other instructions. Raises Unsupported."""
     for form_of_family in _FAMILIES:
         form = form_of_family(i)
         if form is not None:
@@ -125,7 +127,7 @@ class _Frame:
     function: Function
     index: int
     slots: dict[str, int] = field(default_factory=dict)
-    widths: dict[str, int] = field(default_factory=dict)  # for parameters, all their bytes
+    widths: dict[str, int] = field(default_factory=dict)  # width of each slot in bytes; for a parameter, its size
     tokens: dict[str, str] = field(default_factory=dict)
     locals: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
@@ -142,7 +144,8 @@ class _Translation:
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
         self.sites: list[str] = []
-        self.shown: dict[int, tuple[str, str, str]] = {}  # by id of the frames, which the module keeps alive
+        # Cached text by the id of frames, which the module keeps alive.
+        self.shown: dict[int, tuple[str, str, str]] = {}
         self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
         self.shared: dict[str, int] = {}
         self.shared_end = _SHARED_WINDOW
@@ -161,7 +164,7 @@ class _Translation:
             self.body(self.frames[self.pending[done]])
             done += 1
             if done == len(self.pending):
-                self.variable_lines()  # tables of functions may refer to more functions
+                self.variable_lines()  # tables of functions may refer to further functions
             if done == len(self.pending) and self.calls_addresses:
                 for name in self.with_addresses():
                     self.frame(name)
@@ -173,7 +176,7 @@ class _Translation:
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
             f"target {_architecture(self.module.target)}",
-            # Triton passes f32 values as tf32 operands: their low bits are dropped, as its users requested.
+            # In Triton, users request that f32 operands are used as tf32. So dropping their low bits is intended.
             *(["truncates_tf32"] if self.module.by_llvm else []),
             *(["rounds_tf32"] if self.rounds_tf32 else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
@@ -222,7 +225,7 @@ class _Translation:
         return f
 
     def register(self, f: _Frame, name: str) -> tuple[int, int]:
-        """Return slot and width of a register."""
+        """Return the slot and the width of a register."""
         if name not in f.slots:
             if name not in f.function.registers:
                 raise NotExecutable(f"{f.function.name} uses a register that it does not declare: {name}")
@@ -271,7 +274,7 @@ class _Translation:
         """Return a register used for the first time in the syntax of bytecode."""
         if name not in f.function.registers and name[0] == "%":
             width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
-            if name == "%is_explicit_cluster":  # this special register is a predicate
+            if name == "%is_explicit_cluster":  # a special register that is a predicate
                 width = 0
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
@@ -345,7 +348,7 @@ class _Translation:
                 ) from error
         for label in positions.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
-        # A body may end without a ret.
+        # PTX allows a body without a ret at its end.
         last = f.function.body[-1] if f.function.body else None
         if last is not None:
             self.emit(Form("ret"), len(self.sites) - 1, 0, 0, f, [], [])
@@ -382,7 +385,7 @@ class _Translation:
         self.emit(form, site, guard, negated, f, to, sources)
 
     def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
-        """Return the form with addressable parameters, which is only needed if the address is in a register."""
+        """Return the form of an access to parameters through a register. It needs parameters that have an address."""
         if form.key not in ("ld", "st") or form.immediates[3] != 4:
             return form
         address = i.operands[1 if form.key == "ld" else 0]
@@ -400,7 +403,7 @@ class _Translation:
         return Form("st.frame", 0, (), form.sources[1:], [*immediates, is_result])
 
     def call(self, f: _Frame, i: Instruction) -> Form:
-        """Return the form of a call."""
+        """Return the form of a call instruction."""
         results, target, arguments = call_parts(i)
         callee = -1
         sources: list[SourceOperand] = []
@@ -421,7 +424,7 @@ class _Translation:
                         raise Unsupported
                     return Form(f"heap.{target.name}", immediates=passed)
                 if target.name.startswith(_DEVICE_RUNTIME):
-                    raise Unsupported(f"launches from the device ({target.name})")
+                    raise Unsupported(f"kernel launches from device code ({target.name})")
                 raise Unsupported
             callee_frame = self.frame(target.name)
             callee = callee_frame.index
@@ -436,7 +439,7 @@ class _Translation:
         return Form("call", 0, (), sources, immediates)
 
     def passed(self, f: _Frame, operand: Operand) -> tuple[int, int]:
-        """Return slot and bytes of a result or an argument."""
+        """Return the slot and the size in bytes of a result or an argument of a call."""
         if isinstance(operand, Register):
             return self.register(f, operand.name)
         if isinstance(operand, Symbol) and operand.name in f.slots:
@@ -473,10 +476,10 @@ class _Translation:
         return f"{head} {spans(results, False)} {spans(parameters, False)} {_saved_slots(f)}"
 
     def with_addresses(self) -> list[str]:
-        """Return the functions whose addresses are stored in variables or functions of the module.
+        """Return the functions whose addresses variables contain, or functions of the module use.
 
-        A pointer to such a function, or to a table of them (of a class with virtual functions), may come from another
-        launch.
+        All of them must be callable: a pointer to such a function, or to a table of virtual functions, may come from
+        another launch.
         """
         values = [value for v in self.module.variables for value in v.initial]
         for f in self.module.functions.values():
@@ -502,12 +505,12 @@ class _Translation:
             constant = int(v.space == "const")
             shown = v.name.split("#")[0]
             lines.append(f"variable {shown} {constant} {v.bytes} {v.element_bytes} {data.hex() or '-'}")
-            names = list(self.globals)  # relocations may have added more
+            names = list(self.globals)  # relocations may have added variables
             k += 1
         return lines + relocations
 
     def relocation(self, variable: int, offset: int, symbol: Symbol) -> str:
-        """Return the line of an address in a variable's initial value."""
+        """Return the line that describes an address in a variable's initial value."""
         target = self.variables.get(symbol.name)
         if target is not None and target.space == "shared":
             return f"relocation {variable} {offset} s {self.shared_offset(target)} {symbol.offset}"
@@ -518,13 +521,13 @@ class _Translation:
 
 
 def _saved_slots(f: _Frame) -> str:
-    """Return all registers and parameters of a function, and whether each is a register."""
+    """Return all registers and parameters of a function: slot, width, and whether it is a register."""
     own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
     return " ".join([str(len(own)), *own])
 
 
 def _architecture(target: str) -> int:
-    """Return the number of an architecture, such as 90 for sm_90a; 0 if there is none."""
+    """Return the number of an architecture, such as 90 for sm_90a; 0 if ``target`` has none."""
     match = re.match(r"sm_(\d+)", target)
     return int(match[1]) if match else 0
 

@@ -10,12 +10,13 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STATEMENT = re.compile(r"[^;\"]*(?:\"[^\"]*\"[^;\"]*)*;")  # a repeated group takes 100 bytes of memory per repetition
+# A repeated group in a pattern needs 100 bytes of memory per repetition.
+_STATEMENT = re.compile(r"[^;\"]*(?:\"[^\"]*\"[^;\"]*)*;")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class PtxError(ValueError):
-    """The text is not valid PTX, or unknown to this parser. The message is one line that names the PTX line."""
+    """The text is not valid PTX, or not supported by this parser. The message is one line that names the PTX line."""
 
 
 class Cursor:
@@ -31,24 +32,24 @@ class Cursor:
         return bisect_right(self._line_starts, at)
 
     def error(self, problem: str, at: int | None = None) -> PtxError:
-        """Return an error with the line number."""
+        """Return an error that names the line of the current position."""
         return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {problem}")
 
     def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], match: re.Match[str]) -> _T:
-        """Return ``read`` of a match. Raises PtxError with the line number."""
+        """Apply ``read`` to a match. If it raises PtxError, the line number is added to the message."""
         try:
             return read(match)
         except PtxError as error:
             raise self.error(str(error), at) from None
 
     def skip(self) -> bool:
-        """Skip blanks and comments; return whether there is more text."""
+        """Skip blanks and comments. Return True if more text follows."""
         match = SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.at < len(self.text)
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Consume the pattern's match at the current position, and return it, or None."""
+        """Consume and return the pattern's match at the current position; None if it does not match."""
         match = pattern.match(self.text, self.at)
         if match:
             self.at = match.end()

@@ -8,12 +8,12 @@ from measurements.emulator.ptx.cursor import PtxError
 from measurements.emulator.ptx.operands import negative, number
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Operand, Symbol, Variable
 
-# Largest limits of any architecture: a block's shared memory, a thread's local memory, the banks of constants, the
-# parameters of a kernel (PTX ISA, "State Spaces"; CUDA C++ Programming Guide, "Technical Specifications").
+# The largest limits of any architecture: shared memory per block, local memory per thread, constant banks, and kernel
+# parameters (PTX ISA, "State Spaces"; CUDA C++ Programming Guide, "Technical Specifications").
 MOST_LOCAL = 512 << 10
 _MOST_BYTES = {"shared": 228 << 10, "local": MOST_LOCAL, "const": 11 << 16, "param": 32764, "global": 1 << 40}
 _MOST_ALIGNMENT = 1 << 16
-# Limits of this parser for one module, far beyond what compilers generate.
+# Limits of this parser per module, which compiler-generated PTX does not reach.
 MOST_REGISTERS = 1 << 20
 MOST_INITIAL = 1 << 22
 MOST_FUNCTIONS = 1 << 16
@@ -32,7 +32,7 @@ def type_of(qualifiers: str) -> str:
 
 
 def parameter(match: re.Match[str]) -> Variable:
-    """Return the parameter that PARAMETER has matched. Raises PtxError."""
+    """Return the parameter in a match of PARAMETER. Raises PtxError."""
     kind = type_of(match[2])
     element = TYPE_BYTES[kind]
     # ``.ptr .align 16`` describes the pointed-to memory.
@@ -42,7 +42,7 @@ def parameter(match: re.Match[str]) -> Variable:
 
 
 def variables(match: re.Match[str]) -> list[Variable]:
-    """Return the variables that VARIABLE has matched. Raises PtxError."""
+    """Return the variables in a match of VARIABLE. Raises PtxError."""
     kind = type_of(match[2])
     element = max(TYPE_BYTES[kind], 1)
     vector = 4 if re.search(r"\.v4\b", match[2]) else 2 if re.search(r"\.v2\b", match[2]) else 1
@@ -65,17 +65,21 @@ def _checked(variable: Variable) -> Variable:
     """Return ``variable``. Raises PtxError if no GPU has room for it."""
     most = _MOST_BYTES.get(variable.space)
     if most is not None and variable.bytes > most:
-        raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, and {variable.space} memory at most {most:,}")
+        raise PtxError(
+            f"{variable.name} has {variable.bytes:,} bytes, but {variable.space} memory has at most {most:,}"
+        )
     alignment = variable.alignment
     if alignment > _MOST_ALIGNMENT or alignment & (alignment - 1):
-        raise PtxError(f"{variable.name} is aligned to {alignment:,}: use a power of two up to {_MOST_ALIGNMENT:,}")
+        raise PtxError(
+            f"{variable.name} has the invalid alignment {alignment:,}: use a power of two up to {_MOST_ALIGNMENT:,}"
+        )
     if len(variable.initial) * max(variable.element_bytes, 1) > max(variable.bytes, 1):
-        raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, and more initial values")
+        raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, but more initial values")
     return variable
 
 
 def _initials(text: str) -> tuple[Operand, ...]:
-    """Return the values after ``=``; equal ones are parsed once. Raises PtxError."""
+    """Return the initial values after ``=``. Equal texts are parsed once. Raises PtxError."""
     known: dict[str, Operand] = {}
     values: list[Operand] = []
     for match in re.finditer(r"[^{},\s][^{},]*", text):
@@ -89,7 +93,7 @@ def _initials(text: str) -> tuple[Operand, ...]:
 
 
 def _elements(extents: str) -> int:
-    """Return the number of elements of ``[4][3]``; 0 if an extent is left out."""
+    """Return the number of elements of ``[4][3]``, or 0 if an extent is omitted."""
     count = 1
     for n in re.findall(r"\[\s*(\d*)\s*\]", extents):
         count *= int(n or 0)

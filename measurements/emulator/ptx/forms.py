@@ -1,7 +1,7 @@
-"""Convert instructions to forms for the runtime: a key, flags, written and read registers, and immediates.
+"""Convert instructions to forms for the runtime. A form has a key, flags, destinations, sources and immediates.
 
-The tables in ``runtime/isa`` list the keys; a form without a row is unsupported. Sources are reordered, and qualifiers
-that only affect speed are dropped.
+The tables in ``runtime/isa`` have a row for each supported key. A form reorders sources where the runtime requires it,
+and drops qualifiers that only affect speed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from measurements.emulator.ptx.syntax import (
 
 
 class Unsupported(Exception):
-    """The runtime does not have this form."""
+    """The runtime does not support this form of the instruction."""
 
 
 # The bits of ``Flag`` in runtime/isa/ptx.hpp.
@@ -55,7 +55,7 @@ _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16
 
 
 class SourceOperand(NamedTuple):
-    """An operand that is read. ``width`` is the bytes of a constant, 0 if the row of the instruction determines it."""
+    """An operand that is read. ``width``: bytes of a constant, or 0 if the instruction's table row determines them."""
 
     operand: Operand
     width: int = 0
@@ -65,7 +65,7 @@ class SourceOperand(NamedTuple):
 class Form:
     """An instruction for the runtime.
 
-    ``key`` is looked up first, then ``reduced``. Immediates that are strings are labels.
+    ``key`` is looked up first, then ``reduced``. Immediates of type str are labels.
     """
 
     key: str
@@ -83,14 +83,14 @@ def form_of(i: Instruction) -> Form:
 
 
 def address_of(operand: Operand) -> Address:
-    """Return the operand, an address. Raises Unsupported for any other."""
+    """Return the operand if it is an address. Raises Unsupported for other operands."""
     if not isinstance(operand, Address):
         raise Unsupported
     return operand
 
 
 def values_of(operand: Operand) -> tuple[Operand, ...]:
-    """Return the items of a vector, or the one operand."""
+    """Return the items of a vector operand, or a list with the operand itself."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -102,7 +102,7 @@ def number(operand: Operand) -> int:
 
 
 def groups_pending(operand: Operand) -> int:
-    """Return the number of groups of copies that a wait leaves pending. As in ptxas, -1 and large numbers become 63."""
+    """Return the number of groups that may stay pending in a wait. As in ptxas, -1 and large numbers become 63."""
     count = number(operand)
     return count if 0 <= count < 64 else 63
 
@@ -116,7 +116,7 @@ def _all(operands: Sequence[Operand], width: int = 0) -> list[SourceOperand]:
 
 
 def _flags(qualifiers: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the flags among qualifiers, and the other qualifiers."""
+    """Split qualifiers into flags, which are combined into a mask, and other qualifiers."""
     flags, rest = _flags_of(tuple(qualifiers))
     return flags, list(rest)
 
@@ -133,7 +133,7 @@ def _flags_of(qualifiers: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def _general(i: Instruction) -> Form:
-    """Return the form of ``opcode.qualifiers d, a, b, c``, where qualifiers may be flags."""
+    """Return the form of an instruction without its own function: ``opcode.qualifiers d, a, b, c``."""
     flags, rest = _flags(i.qualifiers)
     if flags & FLAGS["xorsign"]:
         rest.remove("abs")
@@ -184,7 +184,7 @@ def _testp(i: Instruction) -> Form:
 
 
 def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[SourceOperand], list[int]]:
-    """Return the operands of a comparison, and how its result is combined with a predicate."""
+    """Return the operands of a comparison, and the immediates for combining its result with a predicate."""
     joins = ("and", "or", "xor")
     join = next((joins.index(q) + 1 for q in qualifiers if q in joins), 0)
     sources = _all(operands[:2])
@@ -239,7 +239,7 @@ def _cvt(i: Instruction) -> Form:
     if len(rest) != 2 or rest[0] not in CONVERTED or rest[1] not in CONVERTED:
         raise Unsupported
     to, from_ = rest
-    # The dedicated row is exact: it has no flags except the rounding in its name.
+    # A dedicated row only exists for the exact conversion: its name includes the rounding, and it has no other flags.
     plain = f"cvt.rn.{to}.{from_}" if flags == ROUNDING["rn"] else f"cvt.{to}.{from_}"
     width = 4 if from_ in ("e4m3x2", "e5m2x2") else TYPE_BYTES.get(from_, 4)
     sources = _all(i.operands[1:], max(width, 2))
@@ -270,7 +270,7 @@ _HARMLESS = (
 
 
 def _access(i: Instruction) -> tuple[int, int, str]:
-    """Return flags, space and type of an access to memory."""
+    """Return the flags, the state space and the type of a memory access."""
     flags = 0
     kind = i.qualifiers[-1]
     for q in i.qualifiers[:-1]:
@@ -360,7 +360,8 @@ def _cp(i: Instruction) -> Form:
         rest = rest[:-1]
     predicate = 0
     if rest:
-        # src-size is a number or a 32-bit register, ignore-src a predicate: distinguished by the register's width.
+        # The last operand is src-size (a number or a 32-bit register) or ignore-src (a predicate). The register's width
+        # distinguishes them.
         sources.append(SourceOperand(rest[0], 4))
         predicate = 2
     return Form("cp.async", 0, (), sources, [to.offset, from_.offset, number(i.operands[2]), predicate])
@@ -423,7 +424,7 @@ _VOTES = ("all", "any", "uni", "ballot")
 
 
 def _vote(i: Instruction) -> Form:
-    # ``vote.sync.ballot`` and, as CUB writes it, ``vote.ballot.sync``.
+    # CUB writes ``vote.ballot.sync`` instead of ``vote.sync.ballot``.
     modes = [q for q in i.qualifiers if q in _VOTES]
     if "sync" not in i.qualifiers[:2] or len(modes) != 1:
         raise Unsupported
@@ -472,7 +473,7 @@ def _shape(qualifiers: Sequence[str]) -> tuple[int, int, int]:
     raise Unsupported
 
 
-# (m, n, k) of mma with fragments of the regular kind, by type of a.
+# Supported (m, n, k) of mma by type of a, for instructions with the usual layout of fragments.
 _MMA = {
     "f16": ((16, 8, 8), (16, 8, 16)), "bf16": ((16, 8, 8), (16, 8, 16)), "tf32": ((16, 8, 4), (16, 8, 8)),
     "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
@@ -490,7 +491,8 @@ def _mma(i: Instruction) -> Form:
     types = [q for q in i.qualifiers if q in MULTIPLIED]
     if len(types) != 4 or shape not in _MMA.get(types[1], ()):
         raise Unsupported
-    if (types[1] == "b1") != ("popc" in i.qualifiers):  # single bits: the number of bits set after xor or and
+    # Single bits: the operation is xor or and, followed by a population count.
+    if (types[1] == "b1") != ("popc" in i.qualifiers):
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(
         q.startswith(("sp", "kind", "block_scale")) and q != "kind::f8f6f4" for q in i.qualifiers
@@ -522,7 +524,7 @@ def _wmma(i: Instruction) -> Form:
     shape = _shape(q)
     if action == "mma":
         layouts = [x for x in q if x in ("row", "col")]
-        # f16 multiplicands are not named: wmma.mma...dtype.ctype
+        # without types of a and b, these are f16: wmma.mma...dtype.ctype
         types = [x for x in q if x in MULTIPLIED]
         d_type, a_type, b_type, c_type = types if len(types) == 4 else (types[0], "f16", "f16", types[1])
         if (d_type, a_type) not in _WMMA or a_type not in _WMMA_LIKE.get(b_type, (b_type,)):
@@ -595,7 +597,7 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
 
 
 def call_parts(i: Instruction) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
-    """Return the results, the callee, and the arguments of a call."""
+    """Return the results, the callee and the arguments of a call instruction."""
     operands = list(i.operands)
     results = operands.pop(0).items if isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
     target = operands.pop(0)

@@ -34,20 +34,21 @@ _COMMA = re.compile(r",(?![^{}\[\]()]*[}\])])")
 
 
 class OperandReader:
-    """Reads the operands of one function, whose ``registers`` become known as they are declared.
+    """Reads operands of one function. Declared registers are added to ``registers``.
 
-    ``renamed`` gives the replacement of a name that an inner scope redeclares.
+    ``renamed`` returns the replacement of a name that an inner scope redeclares.
     """
 
     def __init__(self, registers: Container[str], renamed: Callable[[str], str]) -> None:
         self._registers, self._renamed = registers, renamed
-        self._known: dict[str, Operand] = {}  # operands by their text, as registers occur repeatedly
-        self._scoped: set[str] = set()  # names whose meaning changes from scope to scope
+        # Parsed operands by their text, because the same text often occurs several times.
+        self._known: dict[str, Operand] = {}
+        self._scoped: set[str] = set()  # names that have different meanings in different scopes
         self._tokens: list[str] = []
         self._next = 0
 
     def declared(self, name: str, *, in_scope: bool) -> None:
-        """Forget earlier operands with this name, whose meaning may change."""
+        """Forget cached operands with this name, because its meaning may change."""
         if in_scope and name not in self._scoped:
             self._scoped.add(name)
             self._known.clear()
@@ -55,7 +56,7 @@ class OperandReader:
             self._known.clear()
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """Return the comma-separated operands in ``text``. Raises PtxError, without a line."""
+        """Return the comma-separated operands in ``text``. Raises PtxError, whose message lacks the line."""
         if not text:
             return ()
         operands = []
@@ -69,7 +70,7 @@ class OperandReader:
     # Fast path for the operands of nearly all compiler output, with the same result as _parsed.
 
     def _usual(self, part: str) -> Operand | None:
-        """Return a common operand; None if it needs the full grammar."""
+        """Return an operand of a common form. Returns None if the full grammar is needed."""
         operand: Operand | None = None
         if "." in part and _PART.search(part):
             return None
@@ -186,7 +187,7 @@ class OperandReader:
                 self._pop()
                 sign = -sign
             offset += sign * _integer(self._pop())
-        if self._peek() == ",":  # a tensor map's coordinates
+        if self._peek() == ",":  # coordinates in a tensor
             self._pop()
             inside = self._items("]")
             if len(inside) != 1 or not isinstance(inside[0], Vector) or not isinstance(base, Register | Symbol):
@@ -198,7 +199,7 @@ class OperandReader:
 
 
 def number(token: str) -> Number:
-    """Return a number. Raises PtxError."""
+    """Return the number that a literal represents. Raises PtxError."""
     if token[:2] in ("0f", "0F"):
         return Number(int(token[2:], 16), "f")
     if token[:2] in ("0d", "0D"):

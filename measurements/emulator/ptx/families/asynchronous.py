@@ -16,7 +16,7 @@ from measurements.emulator.ptx.forms import (
 )
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register
 
-_ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/async/mbarrier.cpp
+_ARRIVALS = ("plain", "expect_tx", "noComplete")  # in the order of Arrival in runtime/isa/async/mbarrier.cpp
 
 
 def async_form(i: Instruction) -> Form | None:
@@ -26,7 +26,7 @@ def async_form(i: Instruction) -> Form | None:
 
 
 def _sink(operand: Operand) -> list[Operand]:
-    """Return the destination; empty for ``_``."""
+    """Return the destination operands. There are none for ``_``, which discards the result."""
     return [] if isinstance(operand, Register) and operand.name == "_" else [operand]
 
 
@@ -88,8 +88,8 @@ def _tensor_map_fence(i: Instruction) -> Form:
 
 
 _MAP_BYTES = 128
-# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp, and how many dimensions
-# have one (0: the map has). For immediates, the largest supported number.
+# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp. For each: the number of
+# dimensions that have this field (0: the map has it once), and for immediates the largest supported number.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,
@@ -121,7 +121,7 @@ def _tensormap(i: Instruction) -> Form:
         raise Unsupported
     if field in _LARGEST and not 0 <= number(value) <= _LARGEST[field]:
         raise Unsupported
-    space = 2 if "shared::cta" in q else int("global" in q)  # of SPACES
+    space = 2 if "shared::cta" in q else int("global" in q)  # index in SPACES
     numbers = [at.offset, space, list(_FIELDS).index(field), number(dimension[0]) if dimension else 0]
     return Form(
         "tensormap.replace",
@@ -179,9 +179,9 @@ _REDUCTIONS = (
     "and",
     "or",
     "xor",
-)  # the order of Reducing in isa/memory/reduction.hpp
+)  # in the order of Reducing in runtime/isa/access/reduction.hpp
 _STORED = (0, 0, 1)
-# ElementKind in runtime/isa/access/reduction.hpp, and bytes.
+# For each type: its ElementKind (runtime/isa/access/reduction.hpp), and its bytes.
 _REDUCED = {
     "u32": (0, 4), "b32": (0, 4), "s32": (1, 4), "u64": (0, 8), "b64": (0, 8), "s64": (1, 8), "f16": (2, 2),
     "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8),
@@ -199,7 +199,7 @@ _IN_SHARED = {
 
 
 def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, int, int]:
-    """Return number (from 1), kind and element bytes of a reduction. Raises Unsupported."""
+    """Return the number of a reduction (from 1), and the kind and bytes of its elements. Raises Unsupported."""
     operation = next((q for q in i.qualifiers if q in _REDUCTIONS), "")
     kind = i.qualifiers[-1]
     if kind not in known.get(operation, ()):
@@ -246,7 +246,7 @@ def _rank(qualifiers: Sequence[str]) -> int:
 def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str, of_pixels: str) -> tuple[int, int, int]:
     """Return the number of dimensions, whether four rows of a matrix are copied, and whether it is im2col.
 
-    ``of_rows`` and ``of_pixels`` are the qualifiers that select the last two.
+    ``of_rows`` is the qualifier that selects four rows, ``of_pixels`` the one that selects im2col.
     """
     if any(q.startswith(("im2col", "tile::")) and q not in (of_rows, of_pixels) for q in qualifiers):
         raise Unsupported
@@ -285,7 +285,7 @@ def _st(i: Instruction) -> Form | None:
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
-        raise Unsupported  # st.async.mmio and its like, of sm_100
+        raise Unsupported  # other variants (sm_100), such as st.async.mmio
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     values = [SourceOperand(v, each) for v in values_of(i.operands[1])]
@@ -297,7 +297,7 @@ def _zeros(i: Instruction) -> Form:
     to = address_of(i.operands[0])
     if set(i.qualifiers) - {"bulk", "weak", "shared::cta"} or number(i.operands[2]) != 0:
         raise Unsupported
-    space = 2 if "shared::cta" in i.qualifiers else 0  # of SPACES
+    space = 2 if "shared::cta" in i.qualifiers else 0  # index in SPACES
     return Form("st.bulk", 0, (), [SourceOperand(to.base, 8), SourceOperand(i.operands[1], 8)], [to.offset, space])
 
 
@@ -342,7 +342,7 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 
 def _launch_control(i: Instruction) -> Form:
-    """Return the form of ``try_cancel [answer], [mbarrier]``, or of a query of its answer."""
+    """Return the form of ``try_cancel [response], [mbarrier]``, or of a query of the response."""
     action, *q = i.qualifiers
     if action == "try_cancel":
         to, barrier = (address_of(o) for o in i.operands)

@@ -1,4 +1,4 @@
-"""Forms that move matrices between shared memory and the registers of a warp, and within them (PTX ISA 9.7.14)."""
+"""Forms of ldmatrix, stmatrix and movmatrix (PTX ISA 9.7.14)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _load_or_store(i: Instruction) -> Form:
     return Form(i.opcode, 0, values if load else (), sources, immediates)
 
 
-# For matrices of bytes: rows, registers per matrix, possible numbers of matrices, whether they are transposed.
+# For matrices of bytes, by shape: rows, registers per matrix, possible numbers of matrices, and whether they are
+# transposed.
 _BYTE_MATRICES = {
     ("ldmatrix", "m16n16"): (16, 2, (1, 2), True), ("ldmatrix", "m8n16"): (8, 1, (1, 2, 4), False),
     ("stmatrix", "m16n8"): (8, 1, (1, 2, 4), True),

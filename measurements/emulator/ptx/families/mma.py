@@ -9,7 +9,7 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# By kind: (m, n, k), types of a and b, types of scales by their number per row of k, and the default number.
+# By kind: (m, n, k), types of a and b, types of scales by their number along k, and the default number.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
@@ -21,8 +21,8 @@ _ELEMENTS = _BYTES  # in the order of isa/matrix/block_scaled.cpp
 def block_scaled_form(i: Instruction) -> Form | None:
     """Return the form of mma with block scales; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 whole warp, k, types of a and b, scales per row, whether they are ue4m3, and for a and b the first
-    byte of the scales and which lanes of each four have them.
+    Immediates: 1 (whole warp); k; types of a and b; scales per row; whether scales are ue4m3; and, for a and then b,
+    the first byte of the scales, and which of each four lanes have the scales.
     """
     if i.opcode != "mma" or "block_scale" not in i.qualifiers:
         return None
@@ -58,7 +58,7 @@ def block_scaled_form(i: Instruction) -> Form | None:
     return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
-# By the type of a: its bits, the k of m16n8k, elements of A per 2 bits of metadata, and types of d.
+# By type of a: bits of the type, values of k in m16n8k, elements of A per 2-bit metadata field, and types of d.
 _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     "tf32": (32, (8, 16), 1, ("f32",)),
     "f16": (16, (16, 32), 2, ("f16", "f32")),
@@ -67,15 +67,15 @@ _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     **dict.fromkeys(("s8", "u8"), (8, (32, 64), 2, ("s32",))),
     **dict.fromkeys(("s4", "u4"), (4, (64, 128), 4, ("s32",))),
 }
-_FAMILIES = (("s8", "u8"), ("s4", "u4"), ("e4m3", "e5m2"))  # b may have another type than a within a family
+_FAMILIES = (("s8", "u8"), ("s4", "u4"), ("e4m3", "e5m2"))  # a and b may have different types of one family
 _VARIANTS = ("sp", "sp::ordered_metadata")
 
 
 def sparse_mma_form(i: Instruction) -> Form | None:
     """Return the form of sparse mma; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 whole warp, k, types of d, a, b and c, registers of d, a, b and c, the selector of the lanes that have
-    the metadata, and whether its indices must ascend.
+    Immediates: 1 (whole warp); k; types of d, a, b and c; numbers of registers of d, a, b and c; the selector of the
+    lanes that have the metadata; and whether the metadata's indices must ascend.
     """
     if i.opcode != "mma" or not set(_VARIANTS) & set(i.qualifiers):
         return None
@@ -105,7 +105,7 @@ def sparse_mma_form(i: Instruction) -> Form | None:
         num_registers,
     ]:
         raise Unsupported
-    selectors = 32 * of_field // k  # all lanes have metadata, or one or two lanes of each four
+    selectors = 32 * of_field // k  # depending on the type, all lanes have metadata, or one or two of each four lanes
     if not isinstance(selector, Number) or selector.kind != "i" or selector.bits >= selectors:
         raise Unsupported
     ordered = int(i.qualifiers[0] == "sp::ordered_metadata")
@@ -117,7 +117,7 @@ def sparse_mma_form(i: Instruction) -> Form | None:
 def quad_mma_form(i: Instruction) -> Form | None:
     """Return the form of mma.m8n8k4 of f16; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 whole warp, whether d and c are f32, whether a and b are row-major.
+    Immediates: 1 (whole warp); whether d, and whether c, is f32; whether a, and whether b, is row-major.
     """
     if i.opcode != "mma" or "m8n8k4" not in i.qualifiers or "f16" not in i.qualifiers:
         return None
@@ -140,7 +140,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _selector(operand: Operand, scales: int, lanes: int) -> tuple[int, int]:
-    """Return the first byte, and the group of lanes; both must be constants, the byte a multiple of ``scales``."""
+    """Return the first byte and the lanes of the scales. Both are constants, the byte a multiple of ``scales``."""
     items = _items(operand)
     if len(items) != 2 or not all(isinstance(item, Number) and item.kind == "i" for item in items):
         raise Unsupported

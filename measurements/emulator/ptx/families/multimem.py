@@ -1,6 +1,6 @@
-"""Forms of accesses to a multicast object (PTX ISA 9.7.9.14), which has one replica on a machine with one GPU.
+"""Forms of multimem instructions (PTX ISA 9.7.9.14). On a machine with one GPU, a multicast object has one replica.
 
-So each form is an access to global memory, and load-reductions have one operand.
+So each instruction is an access to global memory, and a load with a reduction reduces a single value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from measurements.emulator.ptx.forms import Form, Unsupported, form_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction
 
-# Equivalents in global memory with their semantics; the first one is the default.
+# Equivalent instructions for global memory, and the semantics that are allowed. The first one is the default.
 _ACCESSES = {
     "ld_reduce": ("ld", ("weak", "relaxed", "acquire")), "st": ("st", ("weak", "relaxed", "release")),
     "red": ("red", ("relaxed", "release")),

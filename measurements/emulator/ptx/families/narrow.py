@@ -24,7 +24,7 @@ def narrow_form(i: Instruction) -> Form | None:
 
 
 def _flags(i: Instruction, known: tuple[str, ...]) -> int:
-    """Return the flags before the two types. Raises Unsupported."""
+    """Return the flags for the qualifiers before the two types. Raises Unsupported."""
     flags = 0
     for q in i.qualifiers[:-2]:
         if q not in known:
@@ -51,7 +51,7 @@ def _conversion(i: Instruction) -> Form:
 
 
 def _mixed(i: Instruction) -> Form:
-    """Return the form of ``d, a, c`` or ``d, a, b, c``, where c and d are f32."""
+    """Return the form of arithmetic with the operands ``d, a, c`` or ``d, a, b, c``, where c and d are f32."""
     flags = _flags(i, ("rn", "rz", "rm", "rp", "sat"))
     *narrow, last = i.operands[1:]
     sources = [*(SourceOperand(o, 2) for o in narrow), SourceOperand(last, 4)]

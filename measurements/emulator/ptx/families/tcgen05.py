@@ -9,10 +9,10 @@ from measurements.emulator.ptx.syntax import Address, Instruction, Vector
 
 # In the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
-# Values of K that share a scale.
+# Number of values along k that share a scale, for each kind.
 _BLOCKS = {"mxf8f6f4": (32,), "mxf4": (32,), "mxf4nvf4": (16, 32)}
 _SCALE_VECTORS = {"mxf8f6f4": {"1X": 32}, "mxf4": {"2X": 32}, "mxf4nvf4": {"2X": 32, "4X": 16}}
-# Registers of a thread for .x1, in the order of Shape in runtime/isa/matrix/tcgen05.cpp.
+# Registers per thread for .x1, in the order of Shape in runtime/isa/matrix/tcgen05.cpp.
 _SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
 # In the order of Copied in runtime/isa/matrix/tcgen05.cpp.
 _COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4")
@@ -30,7 +30,7 @@ def tcgen05_form(i: Instruction) -> Form | None:
 
 
 def _group(qualifiers: list[str]) -> int:
-    """Return the number of blocks that work together: 1 or 2."""
+    """Return the number of blocks of cta_group: 1 or 2."""
     return 2 if "cta_group::2" in qualifiers else 1
 
 
@@ -52,7 +52,7 @@ def _relinquish(i: Instruction, q: list[str]) -> Form:
 def _move(i: Instruction, q: list[str]) -> Form:
     """Return the form of a load or store of tensor memory.
 
-    Immediates: 1 whole warp, offset, Shape, columns between the halves of 16x32bx2, whether 16-bit values are packed.
+    Immediates: 1 (whole warp); offset; Shape; columns between the halves of 16x32bx2; whether 16-bit values are packed.
     """
     loads = i.qualifiers[0] == "ld"
     if "red" in q or q[:2] != ["sync", "aligned"]:
@@ -92,7 +92,7 @@ def _commit(i: Instruction, q: list[str]) -> Form:
 
 
 def _cp(i: Instruction, q: list[str]) -> Form:
-    shape = ".".join(x for x in q if "cta_group" not in x)  # a format would unpack values
+    shape = ".".join(x for x in q if "cta_group" not in x)  # a source format would request that values are unpacked
     to = address_of(i.operands[0])
     sources = [SourceOperand(to.base, 4), SourceOperand(i.operands[1], 8)]
     return Form("tcgen05.cp", 0, (), sources, [to.offset, _group(q), _COPIES.index(shape)])
@@ -101,9 +101,9 @@ def _cp(i: Instruction, q: list[str]) -> Form:
 def _mma(i: Instruction, q: list[str]) -> Form:
     """Return the form of ``[d], a, b, descriptor, {scales,} {lanes,} accumulate {, scale of d}``.
 
-    a is a descriptor or ``[a]``. Immediates: blocks, Kind, values of K per scale (0: none), whether A is in tensor
-    memory, whether lanes are named, the power of two that divides d, and offsets of d, A and the scales. Sources: in
-    the order of the operands.
+    a is a descriptor or ``[a]``. Immediates: blocks; Kind; values along k per scale (0: no scales); whether A is in
+    tensor memory; whether there is a mask of disabled lanes; the power of two by which d is divided; and offsets of d,
+    A and the scales. Sources are in the order of the operands.
     """
     kind = next((x.removeprefix("kind::") for x in q if x.startswith("kind::")), "")
     if kind not in _KINDS or {"ws", "sp"} & set(q):

@@ -1,4 +1,4 @@
-"""Forms of textures and surfaces (PTX ISA 9.7.10 and 9.7.11) that are passed as objects: a 64-bit handle."""
+"""Forms of accesses to texture and surface objects (PTX ISA 9.7.10 and 9.7.11), which are 64-bit handles."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand
 
-# Coordinates that each geometry has, and whether the first one is a layer.
+# By geometry: number of coordinates, and whether the first operand is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
-_COORDINATES = ("s32", "f32")  # in the runtime's order
+_COORDINATES = ("s32", "f32")  # numbers are those of the runtime
 _RESULTS = ("f32", "s32", "u32")
 _QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
-_BORDERS = ("trap", "clamp", "zero")  # behaviour of surfaces out of bounds
+_BORDERS = ("trap", "clamp", "zero")  # behaviour of out-of-bounds surface accesses
 
 
 def texture_form(i: Instruction) -> Form | None:
@@ -34,7 +34,7 @@ def _geometry(i: Instruction) -> tuple[int, int]:
 
 
 def _tex(i: Instruction) -> Form:
-    """Return the form of ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` appends the level."""
+    """Return the form of ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; with ``.level``, the level follows."""
     *_, result, coordinate = i.qualifiers
     dimensions, layered = _geometry(i)
     at, coordinates = _handle_and_coordinates(i.operands[1])

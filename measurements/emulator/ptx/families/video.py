@@ -1,4 +1,4 @@
-"""Forms of video instructions (PTX ISA 9.7.17): on one part of each operand, or on two halves or four bytes at once."""
+"""Forms of video instructions (PTX ISA 9.7.17): scalar ones, and SIMD ones on two halves or four bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def video_form(i: Instruction) -> Form | None:
 
 
 def _common(i: Instruction, operation: str) -> tuple[list[int], list[str]]:
-    """Return operation, comparison, signedness of d, a and b, secondary operation; and the other qualifiers."""
+    """Return the immediates that all video instructions have, and the remaining qualifiers.
+
+    The immediates are operation, comparison, signedness of d, a and b, and secondary operation."""
     count = 2 if operation == "set" else 3  # the result of set is 0 or 1
     kinds, rest = i.qualifiers[:count], list(i.qualifiers[count:])
     if not set(kinds) <= {"u32", "s32"}:
@@ -51,7 +53,7 @@ def _selected(operand: Operand) -> tuple[Operand, str]:
 
 
 def _bits(part: str) -> tuple[int, int]:
-    """Return the first bit and the number of bits of a byte or a half."""
+    """Return the first bit and the number of bits of a selected byte or half."""
     if not part:
         return _WHOLE
     if part not in ("b0", "b1", "b2", "b3", "h0", "h1"):
@@ -61,9 +63,9 @@ def _bits(part: str) -> tuple[int, int]:
 
 
 def _scalar(i: Instruction, operation: str) -> Form:
-    """Return the form of ``d, a, b{, c}`` with parts of the first three.
+    """Return the form of a scalar instruction ``d, a, b{, c}``, where d, a and b may be bytes or halves of registers.
 
-    c is combined with the result, or provides the other parts.
+    c is the operand of the secondary operation, or provides the bytes of d that are not written.
     """
     common, rest = _common(i, operation)
     (d, to), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
@@ -79,7 +81,7 @@ def _scalar(i: Instruction, operation: str) -> Form:
 
 
 def _simd(i: Instruction, operation: str, parts: int) -> Form:
-    """Return the form of ``d, a, b, c``: masked parts of d are computed from parts of (b, a), the others are c's."""
+    """Return the form of a SIMD instruction ``d, a, b, c``."""
     common, rest = _common(i, operation)
     (d, mask), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
     adds = bool(common[-1])
@@ -93,14 +95,14 @@ def _simd(i: Instruction, operation: str, parts: int) -> Form:
     ]
     if any(len(numbers) != parts for numbers in of_parts):
         raise Unsupported
-    # c is unused if all parts are written.
+    # c provides the fields of d that are not written, so it is unused if all are written.
     third = Number(0) if len(chosen) == parts and not adds else i.operands[3]
     immediates = [*common, parts, sum(1 << n for n in chosen), *(n for numbers in of_parts for n in reversed(numbers))]
     return Form("video.simd", _saturation(i), [d], [SourceOperand(o, 4) for o in (a, b, third)], immediates)
 
 
 def _numbers(text: str, letter: str, count: int) -> list[int]:
-    """Return the parts in a selector such as ``b3210``, the highest first."""
+    """Return the indices in a selector such as ``b3210``, in the written order."""
     numbers = [int(c) for c in text[1:]]
     if text[0] != letter or not numbers or max(numbers) >= count:
         raise Unsupported
@@ -108,7 +110,7 @@ def _numbers(text: str, letter: str, count: int) -> list[int]:
 
 
 def _multiply_add(i: Instruction) -> Form:
-    """Return the form of ``d, {-}a, {-}b, {-}c`` with parts of a and b."""
+    """Return the form of vmad ``d, {-}a, {-}b, {-}c``, where a and b may be bytes or halves of registers."""
     d, *factors = i.operands
     kinds = i.qualifiers[:3]
     rest = [q for q in i.qualifiers[3:] if q not in ("sat", "po", *_SCALES)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOperand, Unsupported, number, values_of
 from measurements.emulator.ptx.syntax import Instruction, Vector
 
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # n for 8-bit integers and bits
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # possible n for 8-bit integers and single bits
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
-_ROW_BITS = 256  # bits per stored row of A; a sparse A stores half of its k elements
+_ROW_BITS = 256  # stored bits per row of A; of a sparse A, half of the k elements are stored
 _INTEGERS = ("s8", "u8", "b1")
 _MOST_PENDING = 7  # largest number of groups of wait_group
 
@@ -52,7 +52,7 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
         metadata, selector, rest = [SourceOperand(rest[0], 4)], number(rest[1]), rest[2:]
         if selector not in (
             (0,) if _BITS[a_type] == 8 else (0, 1)
-        ):  # all lanes have metadata, or two lanes of each four
+        ):  # depending on the type, all lanes have metadata, or two of each four lanes
             raise Unsupported
     accumulate, *scales = rest
     registers = values_of(d)

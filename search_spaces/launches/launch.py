@@ -171,9 +171,9 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays of this launch and those that follow, each once.
+        """The arrays of this launch and of the launches in ``then``, without duplicates.
 
-        They are passed as a pointer, described by a tensor map or a texture, copied to constant memory, or
+        An array is passed as a pointer, described by a tensor map or a texture, copied to constant memory, or
         ``unpassed``.
         """
         return tuple(dict.fromkeys(self._listed_operands()))
@@ -184,7 +184,10 @@ class Launch:
 
     @property
     def steps(self) -> tuple[Self, ...]:
-        """Every launch of a pipeline as a separate launch, with all that it shares with the first."""
+        """Every launch of a pipeline as a separate launch.
+
+        Attributes such as the source are those of the first launch.
+        """
         if not self.then:
             return (self,)
         own = [f.name for f in dataclasses.fields(Launch) if f.name not in ("symbols", "unpassed")]
@@ -192,7 +195,10 @@ class Launch:
         return (replace(self, then=()), *later)
 
     def with_entries(self, entries: Sequence[str]) -> Self:
-        """Return the same launches with these function names. Raises ValueError for another number of names."""
+        """Return the same launches with these function names.
+
+        Raises ValueError if the number of names does not match.
+        """
         first, *rest = entries
         then = tuple(replace(step, entry=name) for step, name in zip(self.then, rest, strict=True))
         return replace(self, entry=first, then=then)
@@ -200,8 +206,8 @@ class Launch:
     def launch_json(self) -> dict[str, Any]:
         """Return the launch as JSON, which ``launch_from_json`` reads.
 
-        ``grid_may_shrink``, ``cooperative``, ``dependent``, ``symbols`` and ``then`` appear only if set, so that
-        digests of older kernels stay the same.
+        ``grid_may_shrink``, ``cooperative``, ``dependent``, ``symbols`` and ``then`` are only present if they are set,
+        so that digests of older kernels do not change.
         """
         flags = ("grid_may_shrink", "cooperative", "dependent")
         shrinks: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
@@ -235,7 +241,7 @@ def operand_json(operand: Operand) -> dict[str, Any]:
 
 
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
-    """Return the operand of a JSON value. Raises KeyError or ValueError for anything else."""
+    """Read an operand from JSON. Raises KeyError or ValueError if the JSON is invalid."""
     shape = tuple(int(n) for n in data["shape"])
     dtype, columns = SCALAR_DTYPES[data["dtype"]], data.get("columns")
     return Operand(
@@ -244,12 +250,13 @@ def operand_from_json(data: Mapping[str, Any]) -> Operand:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return an argument as JSON, which ``argument_from_json`` reads; "kind" distinguishes the types."""
+    """Return an argument as JSON, which ``argument_from_json`` reads. The field "kind" is the type of argument."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
         case ScalarArgument(name, dtype, value, limits):
-            ends = {} if limits is None else {"limits": [str(end) for end in limits]}  # infinities are not JSON
+            # as text, because JSON has no infinities
+            ends = {} if limits is None else {"limits": [str(end) for end in limits]}
             return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value, **ends}
         case BytesArgument(name, content):
             return {"kind": "bytes", "name": name, "content": content.hex()}
@@ -263,7 +270,7 @@ def argument_json(argument: Argument) -> dict[str, Any]:
 
 
 def argument_from_json(data: Mapping[str, Any]) -> Argument:
-    """Return the argument of a JSON value. Raises KeyError, TypeError or ValueError for anything else."""
+    """Read an argument from JSON. Raises KeyError, TypeError or ValueError if the JSON is invalid."""
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     match data["kind"]:
         case "operand":
@@ -284,7 +291,7 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
-    """Return the launch of a JSON value. Raises KeyError, TypeError or ValueError for anything else."""
+    """Read a launch from JSON. Raises KeyError, TypeError or ValueError if the JSON is invalid."""
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),

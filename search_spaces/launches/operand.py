@@ -14,14 +14,14 @@ Role = Literal["input", "output", "inout", "workspace"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One dense array argument of a kernel, with ``shape`` in memory order (C order).
+    """One dense array argument of a kernel, with its ``shape`` in C order.
 
     Attributes:
-        role: An ``inout`` array holds its input before a verified launch and is compared after it. ``workspace`` arrays
-            belong to the kernel.
-        zeroed: True if a workspace must be zero before the first launch; every launch leaves it zero again.
-        columns: For an input with a gap between lines, the elements of each line of ``shape[-1]`` that belong to it;
-            the kernel reads no others.
+        role: An ``inout`` array contains an input before the launch and a result after it. A ``workspace`` array is
+            temporary memory of the kernel.
+        zeroed: True if a workspace must be zero before the first launch; every launch must leave it zero.
+        columns: Number of elements at the start of each line of ``shape[-1]`` elements that the kernel reads, if there
+            are gaps between lines; otherwise None.
     """
 
     name: str
@@ -43,16 +43,16 @@ class Operand:
 
 
 def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int) -> int:
-    """Return the number of elements from one row of an array to the next.
+    """Return the row stride of an array in elements.
 
     Args:
-        name: Name of the array, for the error.
+        name: Name of the array, for the error message.
         shape: Extents of the array.
-        strides: Strides of the array; those of extents of 1 are ignored.
-        unit: Stride of neighbouring elements: their bytes, or 1.
+        strides: Strides of the array; strides of axes with extent 1 are ignored.
+        unit: Stride of adjacent elements: the bytes of an element if strides are in bytes, or 1.
 
     Raises:
-        ValueError: If elements of a row are not adjacent, or matrices do not follow each other.
+        ValueError: Elements of a row are not adjacent, or there are gaps between matrices.
     """
     columns = shape[-1]
     stride = columns if shape[-2] == 1 else strides[-2] // unit
@@ -62,6 +62,6 @@ def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int
     fits = all(n == 1 or s == w for n, s, w in zip(reversed(shape), reversed(strides), wanted, strict=False))
     if not fits or stride < columns:
         raise ValueError(
-            f"{name} must have dense rows, and matrices without gaps between them: only its row stride may differ"
+            f"{name} must have contiguous rows, and matrices without gaps between them: only its row stride may differ"
         )
     return stride

@@ -1,7 +1,7 @@
-"""Tensor maps, the Tensor Memory Accelerator's descriptions of arrays, as data that is validated without a GPU.
+"""Tensor maps, which describe arrays to the Tensor Memory Accelerator (TMA), as data that is validated without a GPU.
 
-The fields are those of ``cuTensorMapEncodeTiled``, with its requirements (CUDA Driver API, Tensor Map Object
-Management; PTX ISA, Tensors). Dimension 0 is the contiguous one.
+Fields and requirements are those of ``cuTensorMapEncodeTiled`` (CUDA Driver API, Tensor Map Object Management; PTX ISA,
+Tensors). Dimension 0 is contiguous.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 _ELEMENT_OF = {
     "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "i32": "INT32", "u64": "UINT64", "i64": "INT64",
-    # Types without a name of their own are copied as bytes.
+    # Types that the driver does not know are copied as bytes.
     "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1x2": "UINT8",
     "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
 }  # fmt: skip
-INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # bytes per slice of channels
-SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # bytes of the widest inner box; 0: any
-_BOX_BYTES = 232_448  # largest shared memory of a block on sm_90
-MOST_BOX = 256  # elements of a box along one dimension
+INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # bytes per slice of channels, in an interleaved layout
+# maximum bytes of the box along dimension 0; 0 for no limit
+SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}
+_BOX_BYTES = 232_448  # maximum bytes of a box: the largest shared memory of a block on sm_90
+MOST_BOX = 256  # maximum elements of a box along one dimension
 _MOST_PIXELS = 1024
 
 
 @dataclass(frozen=True)
 class BoundingBox:
-    """The corners of the bounding box of a map in im2col mode.
+    """The corners of the bounding box of a tensor map in im2col mode.
 
-    They are the offsets of its first and last pixel from those of the tensor, in all dimensions except channels and
-    images, fastest first.
+    ``lower`` is the offset of the box's first pixel from the tensor's first pixel, and ``upper`` that of the last
+    pixels. Offsets have all dimensions except channels and images, fastest first.
     """
 
     lower: tuple[int, ...]
@@ -44,22 +45,23 @@ class BoundingBox:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
+    """A tensor map of ``operand``, passed as a ``const __grid_constant__`` parameter of 128 bytes.
 
     Attributes:
-        element: A key of ELEMENT_BYTES.
-        sizes: Elements per dimension.
-        strides: Bytes, for every dimension but the first.
-        box: Elements per dimension; in im2col mode, it begins with channels per pixel and pixels per column.
-        element_strides: Elements per dimension.
-        interleave: In the layouts NC/8HWC8 and NC/16HWC16 channels form slices of 16 or 32 bytes. ``sizes`` and ``box``
-            of the first dimension count adjacent slices; the dimension before the last one has slices with other
-            channels, of which a copy takes one, regardless of the box (undocumented behaviour of an H100).
+        element: Element type, a key of ELEMENT_BYTES.
+        sizes: Number of elements in each dimension.
+        strides: Strides in bytes of every dimension except dimension 0.
+        box: Elements of a box in each dimension. In im2col mode, the first two are channels per pixel and pixels per
+            column.
+        element_strides: Traversal stride in elements in each dimension.
+        interleave: "16B" or "32B" for the layouts NC/8HWC8 and NC/16HWC16, in which channels form slices of 16 or 32
+            bytes. ``sizes`` and ``box`` of dimension 0 count adjacent slices. The second last dimension has slices with
+            other channels. A copy reads only one of these, whatever the box (undocumented behaviour of an H100).
         fill: Value of reads outside of the tensor: zeros for "NONE".
 
     Raises:
-        ValueError: With the requirement, for anything the driver would refuse, and for a tensor larger than its
-            operand.
+        ValueError: The driver would reject the tensor map, or the tensor is larger than its operand. The message names
+            the violated requirement.
     """
 
     name: str
@@ -85,17 +87,17 @@ class TensorMap:
         swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
         l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE",
     ) -> TensorMap:
-        """Return the map of a whole operand, with the same dimensions.
+        """Return the tensor map of a whole operand, with the operand's dimensions.
 
         Args:
             name: Name of the kernel's parameter.
             operand: The array.
-            box: Extents in the order of ``operand.shape``: slowest first.
+            box: Extents of a box in the order of ``operand.shape``, slowest first.
             swizzle: Swizzle of a box in shared memory.
             l2_promotion: Granularity of L2 reads.
 
         Raises:
-            ValueError: As the class does, and for a type that tensor maps do not support.
+            ValueError: As for the class; or tensor maps do not support the operand's type.
         """
         element = _ELEMENT_OF.get(operand.dtype.name)
         if element is None:
@@ -115,30 +117,30 @@ class TensorMap:
         *,
         swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
     ) -> TensorMap:
-        """Return the map of an operand whose last axis is a slice of channels: (images, slices, ..., width, channels).
+        """Return the tensor map of an operand with an interleaved layout.
 
         Args:
             name: Name of the kernel's parameter.
-            operand: The array, of four to six axes.
-            box: Extents in the order of ``operand.shape`` without its last axis. Its width in bytes is a multiple of
-                16.
-            layout: Bytes per slice.
+            operand: The array, with four to six axes: (images, slices, ..., width, channels of a slice).
+            box: Extents of a box in the order of ``operand.shape``, without the last axis. Its width in bytes must be a
+                multiple of 16.
+            layout: "16B" or "32B", the bytes per slice.
             swizzle: Swizzle of a box in shared memory.
 
         Raises:
-            ValueError: As ``dense`` does, and if the last axis is not a slice of ``layout``.
+            ValueError: As for ``dense``; or the last axis is not a slice of ``layout``.
         """
         if layout not in INTERLEAVE_BYTES:
             raise ValueError(
                 f"tensor map {name}: interleave must be one of {', '.join(INTERLEAVE_BYTES)}, not {layout!r}"
             )
         if len(operand.shape) < 4:
-            raise ValueError(f"tensor map {name}: an interleaved layout has 3 to 5 dimensions, followed by channels")
+            raise ValueError(f"tensor map {name}: an interleaved layout needs 3 to 5 dimensions, followed by channels")
         *axes, channels = operand.shape
         if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
             raise ValueError(
                 f"tensor map {name}: an interleaved layout of {layout} needs a last axis of as many bytes, "
-                f"not {channels} elements of {operand.dtype.bytes}"
+                f"not {channels} elements of {operand.dtype.bytes} bytes"
             )
         element = _ELEMENT_OF.get(operand.dtype.name)
         if element is None:
@@ -151,16 +153,16 @@ class TensorMap:
     def matrices(
         cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
     ) -> TensorMap:
-        """Return the map of an operand as consecutive matrices: three dimensions, and boxes of one matrix.
+        """Return the tensor map of an operand as a stack of matrices: three dimensions, and boxes within one matrix.
 
         Args:
             name: Name of the kernel's parameter.
-            operand: The array; leading axes are joined.
-            box: (rows, columns).
+            operand: The array; its leading axes are merged into one.
+            box: Rows and columns of a box.
             swizzle: Swizzle of a box in shared memory.
 
         Raises:
-            ValueError: As ``dense`` does.
+            ValueError: As for ``dense``.
         """
         columns = operand.shape[-1]
         rows = operand.shape[-2] if len(operand.shape) > 1 else 1
@@ -195,43 +197,50 @@ class TensorMap:
         reach = self.sizes[0] * (slice_bytes or size) if rank else 0
         reach += sum((n - 1) * stride for n, stride in zip(self.sizes[1:], self.strides, strict=True))
         requirements = (
-            (1 <= rank <= 5, f"it has 1 to 5 dimensions, not {rank}"),
-            (self.interleave == "NONE" or rank >= 3, "an interleaved layout has 3 to 5 dimensions"),
-            (all(1 <= n <= 2**32 for n in self.sizes), f"sizes are 1 to 2^32, not {self.sizes}"),
+            (1 <= rank <= 5, f"a tensor map needs 1 to 5 dimensions, not {rank}"),
+            (self.interleave == "NONE" or rank >= 3, "an interleaved layout needs 3 to 5 dimensions"),
+            (all(1 <= n <= 2**32 for n in self.sizes), f"sizes must be 1 to 2^32, not {self.sizes}"),
             (
                 all(0 < s < 2**40 and s % unit == 0 for s in self.strides),
-                f"strides are multiples of {unit} bytes below 2^40, not {self.strides}",
+                f"strides must be multiples of {unit} bytes below 2^40, not {self.strides}",
             ),
             (
                 self.im2col is not None or all(1 <= n <= MOST_BOX for n in self.box),
-                f"box sizes are 1 to {MOST_BOX}, not {self.box}",
+                f"box sizes must be 1 to {MOST_BOX}, not {self.box}",
             ),
             *self._requirements_of_pixels(),
-            (all(1 <= n <= 8 for n in self.element_strides), f"element strides are 1 to 8, not {self.element_strides}"),
-            (inner % 16 == 0, f"the first side of the box is a multiple of 16 bytes, not {inner}"),
+            (
+                all(1 <= n <= 8 for n in self.element_strides),
+                f"element strides must be 1 to 8, not {self.element_strides}",
+            ),
+            (inner % 16 == 0, f"dimension 0 of the box must be a multiple of 16 bytes, not {inner}"),
             (
                 self.interleave != "NONE" or not widest or inner <= widest,
-                f"with swizzle {self.swizzle} the first side of the box is at most {widest} bytes, not {inner}",
+                f"with swizzle {self.swizzle}, dimension 0 of the box must have at most {widest} bytes, not {inner}",
             ),
             (
                 self.fill == "NONE" or "FLOAT" in self.element,
-                f"fill {self.fill} is for floating-point elements, not {self.element}",
+                f"fill {self.fill} needs floating-point elements, not {self.element}",
             ),
-            (size == self.operand.dtype.bytes, f"{self.element} has another size than {self.operand.dtype.name}"),
+            (
+                size == self.operand.dtype.bytes,
+                f"the sizes of {self.element} and {self.operand.dtype.name} differ",
+            ),
             (
                 self._box_bytes(size) <= _BOX_BYTES,
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
-                # Addresses wrap at 2^64: maps of ragged arrays reach that far and end where others begin.
+                # Addresses wrap at 2^64. Tensor maps of ragged arrays reach beyond 2^64, so that they end where the
+                # next array begins.
                 reach <= self.operand.bytes or reach >= 2**64,
-                f"it reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes}",
+                f"the tensor reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes} bytes",
             ),
         )
         return [reason for holds, reason in requirements if not holds]
 
     def _box_bytes(self, element: int) -> int:
-        """Return the bytes that a copy moves; for an interleaved layout one slice of channels."""
+        """Return the bytes that one copy moves. For an interleaved layout, a copy moves one slice of channels."""
         slice_bytes = INTERLEAVE_BYTES[self.interleave]
         if self.im2col is not None:
             return self.box[1] * (slice_bytes or self.box[0] * element)
@@ -247,13 +256,13 @@ class TensorMap:
         return (
             (
                 known,
-                f"im2col needs 3 to 5 dimensions, and corners of those of pixels, not {lower}",
+                f"im2col needs 3 to 5 dimensions, and corners for the dimensions of pixels, not {lower}",
             ),
-            (all(-reach <= n < reach for n in (*lower, *upper)), f"corners are -{reach} to {reach - 1}"),
+            (all(-reach <= n < reach for n in (*lower, *upper)), f"corners must be -{reach} to {reach - 1}"),
             (
                 not known or all(a < n + b for a, b, n in zip(lower, upper, between, strict=True)),
                 "the bounding box is empty",
             ),
-            (1 <= self.box[0] <= MOST_BOX, f"a pixel has 1 to {MOST_BOX} channels, not {self.box[0]}"),
-            (1 <= self.box[1] <= _MOST_PIXELS, f"a column has 1 to {_MOST_PIXELS} pixels, not {self.box[1]}"),
+            (1 <= self.box[0] <= MOST_BOX, f"a pixel must have 1 to {MOST_BOX} channels, not {self.box[0]}"),
+            (1 <= self.box[1] <= _MOST_PIXELS, f"a column must have 1 to {_MOST_PIXELS} pixels, not {self.box[1]}"),
         )

@@ -1,7 +1,7 @@
-"""Execute layout operations on numpy arrays: to_simt, to_simd and to_layout (IREE VectorExt dialect).
+"""Execute the layout operations to_simt, to_simd and to_layout (IREE VectorExt dialect) on numpy arrays.
 
-A *distributed* array is ``[subgroups, threads, *batch, *outer, *element]``: the registers of every thread. These
-operations execute a schedule's data movement in plain Python, for tests.
+A *distributed* array contains the registers of every thread, with the axes ``[subgroups, threads, *batch, *outer,
+*element]``. These operations execute a schedule's data movement in Python, for tests.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from search_spaces.arrays import IntArray
 from search_spaces.layouts.nested_layout import NestedLayout
 
 AnyArray = npt.NDArray[Any]
-SharedFunction = Callable[..., Any]  # (row, col, ...) index arrays of a tile -> element offsets into shared memory
+# function from arrays of coordinates in a tile (row, col, ...) to element offsets in shared memory
+SharedFunction = Callable[..., Any]
 
 
 class Exchange(Enum):
-    """The widest scope in which elements move in a conversion, smallest first."""
+    """The widest scope in which a conversion moves elements, from the smallest scope to the largest."""
 
     NONE = "none"  # every register keeps its element
     REGISTERS = "registers"  # elements move between registers of a thread
-    SUBGROUP = "subgroup"  # between the threads of a subgroup (shuffles can do it)
-    WORKGROUP = "workgroup"  # between subgroups: through shared memory
+    SUBGROUP = "subgroup"  # elements move between the threads of a subgroup, possibly by shuffles
+    WORKGROUP = "workgroup"  # elements move between subgroups, through shared memory
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A distributed array in its new layout, and the scope and memory of the conversion.
+    """Result of a conversion: the distributed array in its new layout, with the scope and memory of the conversion.
 
-    ``shared_elements`` is the number of elements of shared memory that it used (0 for registers only).
+    ``shared_elements`` is the number of elements of shared memory that the conversion used.
     """
 
     values: AnyArray
@@ -49,13 +50,13 @@ def to_simt(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> AnyArray:
-    """Distribute a whole tile over threads, like ``NestedLayout.distribute``.
+    """Distribute a tile over threads, like ``NestedLayout.distribute``.
 
     Args:
-        tile: Tile of the layout's shape.
+        tile: Tile with the shape of the layout.
         layout: Distribution over threads.
         subgroups: Number of subgroups; None for the ids that the layout uses.
-        subgroup_size: Threads of one.
+        subgroup_size: Number of threads of a subgroup.
         replicate_threads: True if surplus threads hold copies.
 
     Returns:
@@ -68,7 +69,7 @@ def to_simt(
 
 
 def to_simd(distributed: npt.ArrayLike, layout: NestedLayout, replicate_threads: bool = False) -> AnyArray:
-    """Return the tile of a distributed array (``NestedLayout.undistribute``)."""
+    """Assemble the tile of a distributed array, like ``NestedLayout.undistribute``."""
     return layout.undistribute(distributed, replicate_threads)
 
 
@@ -79,23 +80,23 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """Return the scope of element movement from ``source`` to ``target`` (exact, unlike IREE's conservative rule).
+    """Return the scope in which a conversion must move elements. Unlike IREE's conservative rule, it is exact.
 
-    A thread that already holds a copy of an element does not need another thread.
+    A thread that already holds a copy of an element does not need it from another thread.
 
     Args:
         source: Distribution before the conversion.
         target: Distribution after the conversion, of the same shape.
         subgroups: Number of subgroups.
-        subgroup_size: Threads of one.
+        subgroup_size: Number of threads of a subgroup.
         replicate_threads: True if surplus threads hold copies.
 
     Raises:
-        ValueError: The layouts are of different shapes or do not fit the threads.
+        ValueError: The layouts have different shapes, or do not fit the threads.
     """
     if source.shape != target.shape:
         raise ValueError(
-            f"the source distributes a tile of {list(source.shape)} but the target one of {list(target.shape)}"
+            f"the source distributes a tile of {list(source.shape)}, but the target a tile of {list(target.shape)}"
         )
     has, needs = (layout.numbers(subgroups, subgroup_size, replicate_threads) for layout in (source, target))
     if np.array_equal(has, needs):
@@ -119,19 +120,20 @@ def to_layout(
 ) -> Converted:
     """Convert a distributed array from ``source`` to ``target``.
 
-    If every thread already holds its elements, only registers are renamed, and ``shared`` is not used. Otherwise all
-    threads store to shared memory, wait at a barrier, and load their elements of the target.
+    If every thread already holds its elements of the target, only registers are renamed, and ``shared`` is not used.
+    Otherwise all threads store their elements to shared memory, wait at a barrier, and load their elements of the
+    target.
 
     Args:
-        distributed: [subgroups, threads, ...], as ``to_simt`` gives it.
+        distributed: Array with the axes [subgroups, threads, ...], as returned by ``to_simt``.
         source: Distribution before the conversion.
         target: Distribution after the conversion.
-        shared: Offsets in shared memory by (row, col): a SharedLayout, or any function of the tile's coordinates. None
-            if it is not needed.
+        shared: Function from coordinates in the tile to offsets in shared memory, such as a SharedLayout. None if
+            shared memory is not needed.
         replicate_threads: True if surplus threads hold copies.
 
     Raises:
-        ValueError: ``shared`` is needed and missing, gives two elements one offset, or the layouts do not fit.
+        ValueError: ``shared`` is needed but None, or maps two elements to one offset; or the layouts do not fit.
     """
     array = np.asarray(distributed)
     tile = source.undistribute(array, replicate_threads)
@@ -142,8 +144,7 @@ def to_layout(
         return Converted(values, distance, 0)
     if shared is None:
         raise ValueError(
-            "threads of the target need elements that other threads hold: give shared, the layout of the shared memory "
-            "for the exchange"
+            "threads need elements that other threads hold: give shared, the layout of shared memory for the exchange"
         )
     offsets = _offsets(shared, source.shape)
     memory = np.zeros(int(offsets.max()) + 1, dtype=array.dtype)
@@ -155,10 +156,10 @@ def to_layout(
 def _offsets(shared: SharedFunction, shape: tuple[int, ...]) -> IntArray:
     offsets = np.broadcast_to(np.asarray(shared(*np.indices(shape)), dtype=np.int64), shape)
     if (offsets < 0).any():
-        raise ValueError(f"shared gives an element the offset {int(offsets.min())}: offsets start at 0")
+        raise ValueError(f"shared maps an element to offset {int(offsets.min())}: offsets must be at least 0")
     unique, counts = np.unique(offsets, return_counts=True)
     if (counts > 1).any():
         raise ValueError(
-            f"shared puts {counts.max()} elements at offset {unique[counts.argmax()]}: it must be injective"
+            f"shared maps {counts.max()} elements to offset {unique[counts.argmax()]}: it must be injective"
         )
     return offsets

@@ -1,10 +1,10 @@
 """LoweringConfig: tiling and distribution of a reduction (IREE issue 22153, iree_gpu.lowering_config).
 
-The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field has one entry per
-dimension. A *parallel* dimension is tiled by ``workgroup``. A loop iterates over a *reduction* dimension in steps of
-``partial_reduction``, and the elements of a step accumulate separately until the loop ends. ``expand`` splits a
-reduction dimension k into (k / t, t), so that the t elements of a thread's vector are added inside the loop, which then
-has t times fewer accumulators.
+The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field of a LoweringConfig
+has one entry per dimension. A *parallel* dimension is tiled by ``workgroup``. A loop iterates over a *reduction*
+dimension in steps of ``partial_reduction``. The elements of a step accumulate separately until the loop ends.
+``expand`` splits a reduction dimension k into (k / t, t). The t elements of a thread's vector are then added inside the
+loop, which needs t times fewer accumulators.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _BASES = ("lane_basis", "subgroup_basis")
 class Basis:
     """Distribution of lanes or subgroups over the dimensions of an iteration space.
 
-    Ids are delinearised by ``counts``, the last fastest; dimension i takes digit ``mapping[i]``, so it gets
-    ``counts[mapping[i]]`` of them. (This is how IREE's code reads it; its documentation states the inverse permutation,
-    and the two differ once ``mapping`` contains a 3-cycle.) ``mapping`` contains each digit at most once; ids that only
-    differ in unmapped digits repeat the work. Raises ValueError that names the field.
+    The id of a lane or subgroup is split into mixed-radix digits with the radices ``counts``, of which the last varies
+    fastest. Dimension i is indexed by digit ``mapping[i]``, so ``counts[mapping[i]]`` lanes are along it. This is the
+    interpretation in IREE's code. IREE's documentation states the inverse permutation, which differs if ``mapping``
+    contains a 3-cycle. ``mapping`` contains each digit at most once. Ids that differ only in unmapped digits repeat the
+    same work. Raises ValueError that names the invalid field.
     """
 
     counts: tuple[int, ...]
@@ -43,12 +44,12 @@ class Basis:
         object.__setattr__(self, "mapping", integer_tuple("mapping", self.mapping, 0))
         if len(set(self.mapping)) != len(self.mapping) or any(d >= len(self.counts) for d in self.mapping):
             raise ValueError(
-                f"mapping is {list(self.mapping)}: it must name distinct entries of counts, 0 to {len(self.counts) - 1}"
+                f"mapping is {list(self.mapping)}: it must be distinct indices of counts, 0 to {len(self.counts) - 1}"
             )
 
     @classmethod
     def identity(cls, counts: Sequence[int]) -> Self:
-        """Dimension i gets ``counts[i]``."""
+        """Return the basis with ``counts[i]`` lanes (or subgroups) along dimension i."""
         return cls(tuple(counts), tuple(range(len(counts))))
 
     @property
@@ -63,7 +64,7 @@ class Basis:
 
     @property
     def tile(self) -> tuple[int, ...]:
-        """Lanes (or subgroups) along each dimension."""
+        """Number of lanes (or subgroups) along each dimension."""
         return tuple(self.counts[digit] for digit in self.mapping)
 
     @property
@@ -72,18 +73,18 @@ class Basis:
         return tuple(math.prod(self.counts[d + 1 :]) if self.counts[d] > 1 else 0 for d in self.mapping)
 
     def coordinates(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Digit of each dimension, ``[..., rank]`` for ids ``[...]``; ids wrap modulo the size."""
+        """Return the digit of each dimension, ``[..., rank]`` for ids ``[...]``. Ids wrap modulo the size."""
         linear = np.asarray(ids, dtype=np.int64) % self.size
         digits = np.stack(np.unravel_index(linear, self.counts), axis=-1)
         return digits[..., list(self.mapping)].astype(np.int64)
 
     def append(self, dimensions: int) -> Self:
-        """Return the basis with further dimensions at the end that have one lane (or subgroup) each."""
+        """Return the basis with ``dimensions`` further dimensions at the end, each with one lane (or subgroup)."""
         ones = (1,) * dimensions
         return type(self)(self.counts + ones, self.mapping + tuple(len(self.counts) + i for i in range(dimensions)))
 
     def to_lists(self) -> list[list[int]]:
-        """Return ``[counts, mapping]``, as in the attribute's text."""
+        """Return ``[counts, mapping]``, as in the text of the attribute."""
         return [list(self.counts), list(self.mapping)]
 
 
@@ -91,17 +92,17 @@ class Basis:
 class LoweringConfig:
     """Tile sizes and distribution of a reduction, one entry per dimension of the iteration space (0: not tiled).
 
-    - ``workgroup``: tile of a parallel dimension that one workgroup computes.
+    - ``workgroup``: size of the tile of a parallel dimension that one workgroup computes.
     - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
-    - ``thread``: contiguous elements that a thread loads at once (0 means 1).
+    - ``thread``: number of contiguous elements that a thread loads at once (0 means 1).
     - ``lane_basis``, ``subgroup_basis``: distribution of lanes and subgroups over the dimensions; empty for a single
-      one.
+    lane or subgroup.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
-    The longest field determines the number of dimensions; shorter ones are padded with zeros, as in the issue. Raises
-    ValueError unless a basis names every dimension; no dimension is in both ``workgroup`` and ``partial_reduction``; a
-    tile is a multiple of subgroups * lanes * thread along it; appended dimensions come last, lie within one thread and
-    are not tiled.
+    The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the issue. Raises
+    ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both ``workgroup``
+    and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread. Appended
+    dimensions are last, are within one thread, and are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()
@@ -131,7 +132,7 @@ class LoweringConfig:
             if self.workgroup[d] and self.partial_reduction[d]:
                 raise ValueError(
                     f"dimension {d} has workgroup {self.workgroup[d]} and partial_reduction "
-                    f"{self.partial_reduction[d]}: a dimension is parallel or reduced, one of them must be 0"
+                    f"{self.partial_reduction[d]}: a dimension is either parallel or reduced, so one of them must be 0"
                 )
             for name in ("workgroup", "partial_reduction", "expand_dims"):
                 values = getattr(self, name)
@@ -142,16 +143,18 @@ class LoweringConfig:
         first = next((d for d, size in enumerate(self.expand_dims) if size), None)
         if first is None:
             if self.expand_dims:
-                raise ValueError("expand_dims holds only zeros: leave it empty where no dimension is expanded")
+                raise ValueError("expand_dims has only zeros: leave it empty if no dimension is expanded")
             return
         for d in range(first, self.rank):
             size = self.expand_dims[d]
             if size < 2:
-                raise ValueError(f"expand_dims[{d}] is {size}: appended dimensions come last and have at least size 2")
+                raise ValueError(
+                    f"expand_dims[{d}] is {size}: appended dimensions must be last and have a size of at least 2"
+                )
             if self.thread[d] != size or self.workgroup[d] or self.partial_reduction[d]:
                 raise ValueError(
-                    f"expand_dims[{d}] is {size}: the appended dimension needs thread {size}, workgroup 0 and "
-                    "partial_reduction 0, so that one thread adds it up inside the loop"
+                    f"expand_dims[{d}] is {size}: the appended dimension needs thread {size}, workgroup 0 "
+                    "and partial_reduction 0, so that one thread sums over it inside the loop"
                 )
 
     def _check_divides(self, d: int, size: int, name: str) -> None:
@@ -169,18 +172,18 @@ class LoweringConfig:
 
     @property
     def appended(self) -> int:
-        """Dimensions that ``expand`` appended."""
+        """Number of dimensions that ``expand`` appended."""
         return sum(1 for size in self.expand_dims if size)
 
     # Expansion
 
     @property
     def expandable_dims(self) -> tuple[int, ...]:
-        """Reduction dimensions ``expand`` splits: those whose step and whose thread vector both exceed 1."""
+        """Reduction dimensions that ``expand`` splits: their step and their thread vector are both above 1."""
         return tuple(d for d in range(self.rank) if self.partial_reduction[d] > 1 and self.thread[d] > 1)
 
     def expand(self) -> Self:
-        """Return the config with each expandable dimension split in two.
+        """Return the config with each expandable dimension split into two.
 
         The dimension keeps its position, with step P / T and thread 1. A dimension of T elements, all in one thread, is
         appended (``512 -> 64, 8``). A config without expandable dimensions is returned unchanged.
@@ -189,7 +192,7 @@ class LoweringConfig:
         if not dims:
             return self
         if self.expand_dims:
-            raise ValueError("expand_dims is set already, and a config is expanded once: expand the original config")
+            raise ValueError("this config is already expanded (expand_dims is set): expand the original config")
         inner = tuple(self.thread[d] for d in dims)
         zeros = (0,) * len(inner)
         step = tuple(p // self.thread[d] if d in dims else p for d, p in enumerate(self.partial_reduction))
@@ -203,7 +206,7 @@ class LoweringConfig:
         )
 
     def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the iteration space of ``expand()`` for the iteration space ``shape`` of this config.
+        """Return the iteration space of the expanded config. ``shape`` is the iteration space of this config.
 
         16384 becomes 2048, 8, for example.
 
@@ -222,16 +225,16 @@ class LoweringConfig:
     def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return the shape of a workgroup's accumulators in the loop.
 
-        It is the workgroup's tile without the dimensions that ``expand`` appended, over which accumulators sum (2x1x512
-        becomes 2x1x64). ``shape`` is as for ``tile``.
+        This is the workgroup's tile without the dimensions that ``expand`` appended, over which accumulators sum. For
+        example, 2x1x512 becomes 2x1x64. ``shape`` is as for ``tile``.
         """
         return self.tile(shape)[: self.rank - sum(map(bool, self.expand_dims))]
 
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Elements of each dimension that a workgroup holds per iteration of the loop.
+        """Return the number of elements along each dimension that a workgroup processes per iteration of the loop.
 
-        A dimension that is neither tiled nor appended is held as a whole; its size is that of the iteration space
-        ``shape``, without which ValueError is raised.
+        A dimension that is neither tiled nor appended has its full size in the iteration space ``shape``. If ``shape``
+        is then None, ValueError is raised.
         """
         sizes = None if shape is None else self._shape(shape)
         result = []
@@ -248,7 +251,7 @@ class LoweringConfig:
         return tuple(result)
 
     def accumulators_per_thread(self, shape: Sequence[int] | None = None) -> int:
-        """Accumulator registers of a thread in the reduction loop (one per accumulator of 32 bits)."""
+        """Return the number of 32-bit accumulator registers per thread in the reduction loop."""
         layout = self.to_nested(shape=shape)
         return math.prod(layout.distributed_shape[: self.rank - self.appended])
 
@@ -269,10 +272,10 @@ class LoweringConfig:
     # Lowering
 
     def to_nested(self, dims: Sequence[int] | None = None, shape: Sequence[int] | None = None) -> NestedLayout:
-        """Return the layout of a workgroup's tile per iteration: subgroup counts, batches, lanes, thread vectors.
+        """Return the layout of a workgroup's tile per iteration: subgroups, batches, lanes and thread vectors.
 
-        ``dims`` selects the dimensions that index an operand ((0, 2) for ``a[m, k]``); by default all. ``shape`` is
-        needed if a dimension is not tiled. The lanes of a dropped dimension hold copies.
+        ``dims`` selects the dimensions that index an operand, such as (0, 2) for ``a[m, k]``; None selects all.
+        ``shape`` is needed if a dimension is not tiled. The lanes of an unselected dimension hold copies.
         """
         subgroups, lanes = self.subgroup_basis.tile, self.lane_basis.tile
         elements = tuple(max(1, t) for t in self.thread)
@@ -294,7 +297,7 @@ class LoweringConfig:
     # Text
 
     def __str__(self) -> str:
-        """Return ``#iree_gpu.lowering_config<{...}>`` with sorted keys, as MLIR prints it."""
+        """Return the text ``#iree_gpu.lowering_config<{...}>`` with sorted keys, as MLIR prints it."""
         fields: dict[str, Sequence[int] | list[list[int]]] = {name: getattr(self, name) for name in _TILES}
         if self.expand_dims:
             fields["expand_dims"] = self.expand_dims
@@ -308,7 +311,7 @@ class LoweringConfig:
         Keys may be in any order or missing; ``expand_dims`` may be called ``expand_iteration_space``.
 
         Raises:
-            LayoutSyntaxError: The syntax is wrong; the message has the position.
+            LayoutSyntaxError: The syntax is wrong. The message has the position.
             ValueError: The fields are not a valid config.
         """
         return parse_attribute(text, cls._read)
@@ -326,7 +329,7 @@ class LoweringConfig:
         reader.expect(">")
         if "expand_iteration_space" in fields:
             if "expand_dims" in fields:
-                raise ValueError("expand_dims and expand_iteration_space are one field: give one of them")
+                raise ValueError("expand_dims and expand_iteration_space are the same field: give only one of them")
             fields["expand_dims"] = fields.pop("expand_iteration_space")
         return cls(**fields)
 

@@ -1,4 +1,7 @@
-"""Storage orders for weights that are packed once, so that a thread of a matmul loads its elements in one access."""
+"""Storage orders for weights.
+
+Weights are packed once, so that a thread of a matmul loads its elements in one access.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from search_spaces.arrays import Array
 class MemoryOrder:
     """A matrix stored in tiles of ``rows`` x ``columns``, both powers of two.
 
-    Tiles are stored in row-major order. ``bits`` defines the order of elements in a tile: for each bit of an element's
-    offset, lowest first, the dimension (0: row, 1: column) and the bit of its index.
+    Tiles are stored in row-major order. ``bits`` defines the order of elements in a tile. It has one pair for each bit
+    of an element's offset, lowest bit first: the dimension (0: row, 1: column), and which bit of that index.
     """
 
     rows: int
@@ -23,16 +26,19 @@ class MemoryOrder:
     bits: tuple[tuple[int, int], ...]
 
     def shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the number of strips (rows of tiles) of a matrix of whole tiles, and the elements per strip."""
+        """Return the number of strips (rows of tiles) of a matrix, and the elements per strip.
+
+        Tiles must divide the matrix.
+        """
         return rows // self.rows, columns * self.rows
 
     def position(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """Return the strip of elements and their offsets in it, as numbers or arrays."""
+        """Return the strips of elements and their offsets in these strips, for indices that are numbers or arrays."""
         inner = sum(((row, column)[d] >> bit & 1) << at for at, (d, bit) in enumerate(self.bits))
         return row // self.rows, column // self.columns * (self.rows * self.columns) + inner
 
     def code(self, row: str, column: str) -> tuple[str, str]:
-        """Return ``position`` in CUDA C++, for the expressions of a row and a column."""
+        """Return the results of ``position`` in CUDA C++. ``row`` and ``column`` are the expressions of the indices."""
         terms, at = list[str](), 0
         while at < len(self.bits):
             d, first = self.bits[at]
@@ -45,13 +51,13 @@ class MemoryOrder:
         return f"({row}) / {self.rows}", " + ".join([before, *terms])
 
     def pack(self, matrix: Array) -> Array:
-        """Return a matrix of whole tiles in memory order: a row for each strip."""
+        """Return a matrix in memory order, with one row per strip. Tiles must divide the matrix."""
         packed = np.empty(self.shape(*matrix.shape), dtype=matrix.dtype)
         packed[self._positions(matrix.shape)] = matrix
         return packed
 
     def unpack(self, packed: Array, shape: tuple[int, int]) -> Array:
-        """Return the matrix of ``shape`` whose memory is ``packed``."""
+        """Return the matrix of ``shape`` from the result of ``pack``."""
         matrix: Array = packed.reshape(self.shape(*shape))[self._positions(shape)]
         return matrix
 
@@ -61,10 +67,11 @@ class MemoryOrder:
 
 
 # Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t
-# + 1, 2 t + 8 and 2 t + 9, with g = lane / 4 and t = lane % 4. Its 16 bytes of a fragment are contiguous. Words of
-# eight numbers of four bits, which have numbers of four fragments: a lane has words t and t + 4 of both rows.
+# + 1, 2 t + 8 and 2 t + 9, with g = lane / 4 and t = lane % 4. In this order, a lane's 16 bytes of a fragment are
+# contiguous. The elements are 32-bit words of eight 4-bit numbers each, which cover four fragments: a lane has words t
+# and t + 4 of both rows.
 FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))
-# Bytes, of two fragments.
+# The same for elements of one byte, which cover two fragments.
 FRAGMENT_BYTES = MemoryOrder(
     16, 32, ((1, 0), (0, 3), (1, 3), (1, 4), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2))
 )  # fmt: skip

@@ -1,17 +1,17 @@
 """NestedLayout: distribution of a tile's elements over subgroups and threads (IREE VectorExt NestedLayoutAttr).
 
-Dimension ``i`` of a tile is cut into five nested levels, outermost first: subgroups, batches, outers, threads,
+Dimension ``i`` of a tile is split into five nested levels, outermost first: subgroups, batches, outers, threads,
 elements. A coordinate is therefore
 
     (((subgroup * batch_tile + batch) * outer_tile + outer) * thread_tile + thread) * element_tile + element
 
-with one such line per dimension, where ``subgroup`` and ``thread`` are the *virtual* ids of that dimension,
+in each dimension, where ``subgroup`` and ``thread`` are the *virtual* ids of that dimension:
 
     virtual[i] = (id // stride[i]) % tile[i]            (0 where stride[i] is 0)
 
 A thread holds ``batch x outer x element`` values, in that order (the distributed order). If there are more subgroups or
-threads than a layout uses, ids wrap modulo, and the surplus ones hold copies. If there are fewer subgroups, subgroup s
-does the work of s, s + count, s + 2 * count, ... in as many *rounds*.
+threads than a layout uses, ids wrap modulo, and the surplus subgroups or threads hold copies. If there are fewer
+subgroups, subgroup s does the work of s, s + count, s + 2 * count, ... in as many *rounds*.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from search_spaces.layouts.text import TextReader, format_fields, integer_tuple,
 
 AnyArray = npt.NDArray[Any]
 
-_MOST_IDS = 2**16  # limit of a level whose ids are checked one by one; a workgroup has at most 2^10 threads
+_MOST_IDS = 2**16  # maximum ids of a level that are checked one by one; a workgroup has at most 2^10 threads
 
 
 @dataclass(frozen=True)
 class NestedLayout:
-    """The distribution of a tile of rank r over subgroups and threads; every field has r integers.
+    """Distribution of a tile over subgroups and threads. Every field has one integer per dimension of the tile.
 
-    A tile field counts the tiles of the next level; it is not a size in elements. Raises ValueError unless all fields
-    have the same rank, tiles are at least 1, a stride of 0 has a tile of 1, and the virtual ids can be computed from
-    the id sum(stride * virtual id). Ids may have gaps.
+    A tile field counts the tiles of the next level; it is not a size in elements. Raises ValueError unless all of these
+    conditions hold: All fields have the same length. Tiles are at least 1. A stride of 0 has a tile of 1. Different
+    virtual ids have different ids sum(stride * virtual id). Ids may have gaps.
     """
 
     subgroup_tile: tuple[int, ...]
@@ -79,22 +79,22 @@ class NestedLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The undistributed shape: the product of the five levels in each dimension."""
+        """Shape of the tile: the product of the five levels in each dimension."""
         return tuple(math.prod(levels) for levels in zip(*self.tiles, strict=True))
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """Subgroup, batch, outer, thread and element, ``rank`` numbers each (``getUndistributedPackedShape``)."""
+        """The five tiles in one tuple, ``rank`` numbers each (IREE's ``getUndistributedPackedShape``)."""
         return tuple(size for tile in self.tiles for size in tile)
 
     @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
-        """Shape of the elements that one thread holds: batch, outer and element, ``rank`` numbers each."""
+        """Shape of one thread's elements as (batch, outer, element), ``rank`` numbers each."""
         return self.batch_tile + self.outer_tile + self.element_tile
 
     @property
     def distributed_shape(self) -> tuple[int, ...]:
-        """Shape of one thread's elements as a tile of the original rank (2x16 in the document's 64x64 example)."""
+        """Shape of one thread's elements as a tile with ``rank`` dimensions (2x16 in IREE's 64x64 example)."""
         return tuple(
             math.prod(tiles) for tiles in zip(self.batch_tile, self.outer_tile, self.element_tile, strict=True)
         )
@@ -106,12 +106,12 @@ class NestedLayout:
 
     @property
     def subgroups(self) -> int:
-        """Period of virtual subgroup ids: ids that differ by it hold the same elements (1 without distribution)."""
+        """Number of subgroup ids after which the distribution repeats; 1 if nothing is distributed over subgroups."""
         return _span(self.subgroup_tile, self.subgroup_strides)
 
     @property
     def threads(self) -> int:
-        """Period of virtual thread ids within a subgroup."""
+        """Number of thread ids of a subgroup after which the distribution repeats."""
         return _span(self.thread_tile, self.thread_strides)
 
     # Verification
@@ -127,12 +127,12 @@ class NestedLayout:
 
         Args:
             shape: Shape of the tile; None to skip the check.
-            subgroup_size: Threads per subgroup; None to skip the check. By default it must equal the product of
-                ``thread_tile``, and thread ids must have no gaps.
-            subgroups: Number of subgroups; None to skip the check. If there are fewer than ids in use, each subgroup
-                does the work of several ids, as in ``rounds``. Surplus subgroups are allowed.
-            replicate_threads: If True, ``subgroup_size`` may be any multiple of ``threads``. The other threads then
-                hold copies. For example, several threads hold the scale of a row of a matrix fragment.
+            subgroup_size: Threads per subgroup; None to skip the check. Unless ``replicate_threads``, it must equal the
+                product of ``thread_tile``, and thread ids must have no gaps.
+            subgroups: Number of subgroups; None to skip the check. If there are fewer subgroups than the layout uses,
+                each does the work of several ids, as in ``rounds``. Surplus subgroups are allowed.
+            replicate_threads: If True, ``subgroup_size`` may be any multiple of ``threads``. Surplus threads then hold
+                copies. For example, several threads hold the scale of a row of a matrix fragment.
 
         Raises:
             ValueError: The layout does not fit.
@@ -154,9 +154,9 @@ class NestedLayout:
             self.rounds(subgroups)
 
     def rounds(self, subgroups: int) -> int:
-        """Return the number of virtual subgroups whose work each of ``subgroups`` does.
+        """Return the number of subgroup ids whose work each of ``subgroups`` subgroups does.
 
-        It is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its own modulo
+        It is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its id modulo
         ``subgroups``.
 
         Raises:
@@ -167,8 +167,8 @@ class NestedLayout:
             return 1
         if subgroups < 1 or self.subgroups % subgroups:
             raise ValueError(
-                f"the layout uses {self.subgroups} subgroup ids, which {subgroups} subgroups cannot share: "
-                "the ids in use must be a multiple of the hardware's"
+                f"{subgroups} subgroups cannot share the {self.subgroups} subgroup ids of the layout: the "
+                "number of ids must be a multiple of the number of subgroups"
             )
         return self.subgroups // subgroups
 
@@ -177,8 +177,8 @@ class NestedLayout:
         if replicate:
             if subgroup_size < self.threads or subgroup_size % self.threads:
                 raise ValueError(
-                    f"subgroup_size is {subgroup_size} but the layout repeats every {self.threads} threads: "
-                    "it must be a multiple"
+                    f"subgroup_size is {subgroup_size} but the layout repeats every {self.threads} "
+                    "threads: subgroup_size must be a multiple"
                 )
         elif product != subgroup_size:
             raise ValueError(
@@ -194,25 +194,28 @@ class NestedLayout:
     # Ids
 
     def virtual_subgroup_ids(self, subgroup_id: npt.ArrayLike) -> IntArray:
-        """Virtual ids of subgroups, ``[..., rank]`` for ids ``[...]``; any id >= 0, surplus ones wrap modulo."""
+        """Return the virtual ids of subgroups, ``[..., rank]`` for ids ``[...]``.
+
+        Ids are at least 0, and surplus ids wrap.
+        """
         return _virtual("subgroup_id", subgroup_id, self.subgroup_tile, self.subgroup_strides)
 
     def virtual_thread_ids(self, thread_id: npt.ArrayLike) -> IntArray:
-        """Virtual ids of threads of a subgroup, ``[..., rank]`` for ids ``[...]``."""
+        """Return the virtual ids of threads of a subgroup, ``[..., rank]`` for ids ``[...]``."""
         return _virtual("thread_id", thread_id, self.thread_tile, self.thread_strides)
 
     def virtual_ids(self, thread_of_workgroup: npt.ArrayLike, subgroup_size: int = 32) -> tuple[IntArray, IntArray]:
-        """Return the virtual subgroup and thread ids of threads numbered through a workgroup (``computeThreadIds``)."""
+        """Return the virtual subgroup and thread ids of threads of a workgroup (IREE's ``computeThreadIds``)."""
         linear = np.asarray(thread_of_workgroup, dtype=np.int64)
         return self.virtual_subgroup_ids(linear // subgroup_size), self.virtual_thread_ids(linear % subgroup_size)
 
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
         """Return the lowest subgroup id with these virtual ids ``[..., rank]`` (inverse of ``virtual_subgroup_ids``).
 
-        With fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo them (document example: ids 0, 4, 1,
-        5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3), and ValueError is raised as by ``rounds``. The
-        document also takes the sum modulo the product of the tiles. That has no effect without gaps, and would be wrong
-        with gaps, so it is omitted here.
+        If there are fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo their number, and ValueError
+        is raised as by ``rounds``. In the example of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups
+        are 0, 0, 1, 1, 2, 2, 3, 3. The documentation also computes the sum modulo the product of the tiles. That is
+        omitted here: it has no effect without gaps in the ids, and would be wrong with gaps.
         """
         ids = _inverse("virtual subgroup id", virtual, self.subgroup_tile, self.subgroup_strides)
         return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
@@ -230,20 +233,20 @@ class NestedLayout:
         subgroup_size: int = 32,
         replicate_threads: bool = False,
     ) -> AnyArray:
-        """Return the elements of an array that every thread holds.
+        """Return the elements of an array that each thread holds.
 
         Args:
-            array: Array of the layout's shape.
+            array: Array with the shape of the layout.
             subgroups: Number of subgroups; None for the ids that the layout uses.
-            subgroup_size: Threads of one.
+            subgroup_size: Number of threads of a subgroup.
             replicate_threads: True if surplus threads hold copies.
 
         Returns:
-            ``[subgroups, threads, *batch, *outer, *element]``, or ``[subgroups, threads, rounds, *batch, *outer,
-            *element]`` where subgroups work in several ``rounds``.
+            Array with the axes ``[subgroups, threads, *batch, *outer, *element]``. If subgroups work in several rounds,
+            the axes are ``[subgroups, threads, rounds, *batch, *outer, *element]``.
 
         Raises:
-            ValueError: As of ``verify``.
+            ValueError: As for ``verify``.
         """
         values = np.asarray(array)
         count = self.subgroups if subgroups is None else subgroups
@@ -256,7 +259,7 @@ class NestedLayout:
         return distributed if rounds > 1 else distributed[:, :, 0]
 
     def undistribute(self, distributed: npt.ArrayLike, replicate_threads: bool = False) -> AnyArray:
-        """Return the inverse of ``distribute``: the tile. Raises ValueError if two copies of one element differ."""
+        """Return the tile from the result of ``distribute``. Raises ValueError if two copies of an element differ."""
         array = np.asarray(distributed)
         count, threads = array.shape[:2] if array.ndim >= 2 else (1, 1)
         self.verify(None, threads, count, replicate_threads)
@@ -272,7 +275,7 @@ class NestedLayout:
         round_ = (subgroup // count if rounds > 1 else 0 * subgroup)[:, None]
         tile = self._unpack(by_round[subgroup[:, None] % count, thread[None, :], round_])
         again = self.distribute(tile, count, threads, replicate_threads)
-        differs = (again != array) & ((again == again) | (array == array))  # a NaN equals its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN is equal to its copy
         if differs.any():
             at = np.argwhere(differs)[0]
             raise ValueError(
@@ -284,10 +287,10 @@ class NestedLayout:
     def coordinates(
         self, subgroups: int | None = None, subgroup_size: int | None = None, replicate_threads: bool = False
     ) -> IntArray:
-        """Return the tile coordinates of every held element: ``[subgroups, threads, elements, rank]``.
+        """Return the tile coordinates of each thread's elements: ``[subgroups, threads, elements, rank]``.
 
-        Elements are in distributed order. ``subgroup_size`` defaults to the thread ids that the layout uses; ids
-        between them then hold copies.
+        Elements are in distributed order. ``subgroup_size`` defaults to the number of thread ids of the layout. If its
+        ids have gaps, threads in the gaps hold copies.
         """
         replicate = replicate_threads or subgroup_size is None
         numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
@@ -298,7 +301,7 @@ class NestedLayout:
     def numbers(
         self, subgroups: int | None = None, subgroup_size: int = 32, replicate_threads: bool = False
     ) -> IntArray:
-        """Return the row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
+        """Return the row-major index in the tile of each thread's elements: ``[subgroups, threads, elements]``."""
         tile = np.arange(math.prod(self.shape)).reshape(self.shape)
         distributed = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
         return distributed.reshape(*distributed.shape[:2], -1)
@@ -317,8 +320,8 @@ class NestedLayout:
         """Return the thread that holds each element of the tile.
 
         Returns:
-            Three arrays of the tile's shape: the lowest subgroup id and thread id that hold the element, and its
-            position in that thread's distributed order.
+            Three arrays with the shape of the tile: the lowest subgroup id and thread id that hold an element, and the
+            element's index in that thread's distributed order.
         """
         subgroup_ids, thread_ids = self._ids_of_slots()
         shape = self.distributed_packed_shape
@@ -334,11 +337,11 @@ class NestedLayout:
     # Comparing layouts
 
     def same_owners(self, other: NestedLayout) -> bool:
-        """Return True if every thread holds the same set of elements, in whatever order.
+        """Return True if every thread holds the same set of elements in both layouts, in any order.
 
-        Then a conversion between the layouts only renames registers.
+        A conversion between such layouts only renames registers.
         """
-        # After this many subgroups and threads, both layouts repeat.
+        # Both layouts repeat after these numbers of subgroups and threads.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
         mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
         return self.shape == other.shape and np.array_equal(mine, theirs)
@@ -346,8 +349,8 @@ class NestedLayout:
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """Return True if IREE's rule uses shared memory to convert this layout into ``target``.
 
-        The rule uses it if any field except batch and outer differs. It is conservative, whereas ``same_owners`` is
-        exact.
+        The rule uses shared memory if any field except ``batch_tile`` and ``outer_tile`` differs. The rule is
+        conservative, whereas ``same_owners`` is exact.
         """
         return any(
             getattr(self, field.name) != getattr(target, field.name)
@@ -367,19 +370,19 @@ class NestedLayout:
         subgroup_strides: Iterable[int],
         thread_strides: Iterable[int],
     ) -> Self:
-        """Return this layout with new leading dimensions: the document's second builder.
+        """Return this layout with additional leading dimensions, like the second builder in IREE's documentation.
 
         Args:
             subgroup_tile: Subgroups along each new dimension.
-            batch_tile: Batches along each.
-            outer_tile: Outer elements along each.
-            thread_tile: Threads along each.
-            element_tile: Neighbouring elements of a thread along each.
-            subgroup_strides: Strides of the subgroup's number along each dimension.
-            thread_strides: Strides of the thread's number along each dimension.
+            batch_tile: Batches along each new dimension.
+            outer_tile: Outer tiles along each new dimension.
+            thread_tile: Threads along each new dimension.
+            element_tile: Adjacent elements of a thread along each new dimension.
+            subgroup_strides: Strides of the subgroup id along each new dimension.
+            thread_strides: Strides of the thread id along each new dimension.
 
         Raises:
-            ValueError: They have different lengths, or are not a valid layout.
+            ValueError: The arguments differ in length, or the layout is invalid.
         """
         return type(self)(
             (*subgroup_tile, *self.subgroup_tile),
@@ -392,10 +395,10 @@ class NestedLayout:
         )
 
     def select(self, dimensions: Sequence[int]) -> Self:
-        """Return the layout of an operand indexed by these dimensions of this layout, in this order.
+        """Return the layout of an operand that is indexed by these dimensions of this layout, in this order.
 
-        It is a transpose if all dimensions are named, and a projection (a reduced or broadcast operand) if some are
-        dropped. A projected layout repeats over the threads and subgroups of the dropped dimensions.
+        If all dimensions are selected, the result is a transpose. Otherwise it is a projection, for a reduced or
+        broadcast operand: the layout repeats over the threads and subgroups of the other dimensions.
         """
         chosen = integer_tuple("dimensions", dimensions, 0)
         if len(set(chosen)) != len(chosen) or any(d >= self.rank for d in chosen):
@@ -403,14 +406,15 @@ class NestedLayout:
         return type(self)(*(tuple(getattr(self, f.name)[d] for d in chosen) for f in dataclasses.fields(self)))
 
     def fold_subgroups(self, hardware_subgroups: int) -> Self:
-        """Return the same distribution on fewer subgroups, with their rounds as batches.
+        """Return the same distribution on fewer subgroups, in which rounds become batches.
 
-        Id x becomes x mod ``hardware_subgroups``. A dimension that is distributed over several rounds is split in two,
-        rounds and the rest, so the returned layout distributes ``tile.reshape(folded.shape)``.
+        Id x becomes x mod ``hardware_subgroups``. A dimension that is distributed over several rounds is split into two
+        dimensions, of which the first counts the rounds. So the returned layout distributes
+        ``tile.reshape(folded.shape)``.
 
         Raises:
-            ValueError: The ids do not wrap evenly, or a round does not divide a dimension evenly; only ``distribute``
-                supports the latter.
+            ValueError: The ids do not wrap evenly, or a round does not divide a dimension evenly. ``distribute`` also
+                supports the second case.
         """
         if self.rounds(hardware_subgroups) == 1:
             return self
@@ -420,15 +424,15 @@ class NestedLayout:
             period = hardware_subgroups // math.gcd(hardware_subgroups, stride)
             if tile == 1 or hardware_subgroups % (stride * tile) == 0:
                 folded.append(levels[i])
-            elif stride % hardware_subgroups == 0:  # virtual ids along this dimension wrap to the same subgroup
+            elif stride % hardware_subgroups == 0:  # all virtual ids along this dimension wrap to the same subgroup
                 folded.append([1, tile * batch, *within, 0, thread_stride])
             elif hardware_subgroups % stride == 0 and tile % period == 0:
                 folded.append([1, tile // period, 1, 1, 1, 0, 0])
                 folded.append([period, batch, *within, stride, thread_stride])
             else:
                 raise ValueError(
-                    f"subgroup_tile[{i}] is {tile} with stride {stride}: {hardware_subgroups} subgroups would hold "
-                    "parts of this dimension that batches cannot express; use distribute, or other strides"
+                    f"subgroup_tile[{i}] is {tile} with stride {stride}: {hardware_subgroups} subgroups "
+                    "would hold tiles of this dimension that batches cannot express; use distribute, or other strides"
                 )
         return type(self)(*(tuple(level) for level in zip(*folded, strict=True)))
 
@@ -438,7 +442,7 @@ class NestedLayout:
         return f"NestedLayout<{self._fields_text()}>"
 
     def dialect_text(self) -> str:
-        """Return the attribute as MLIR prints it."""
+        """Return the text of the attribute as MLIR prints it."""
         return f"#iree_vector_ext.nested_layout<{self._fields_text()}>"
 
     @classmethod
@@ -459,7 +463,8 @@ class NestedLayout:
     def _fields_text(self) -> str:
         return format_fields({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
-    # The packed view: [subgroup slot, thread slot, *batch, *outer, *element]; a slot is the row-major virtual id.
+    # The packed view has the axes [subgroup slot, thread slot, *batch, *outer, *element]. A slot is the row-major index
+    # of virtual ids.
 
     def _pack(self, array: AnyArray) -> AnyArray:
         nested = array.reshape([level for levels in zip(*self.tiles, strict=True) for level in levels])
@@ -481,21 +486,24 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
     if spread and spread[0][0] == 0:
         _, n, i = spread[0]
         raise ValueError(
-            f"{level}_strides[{i}] is 0 but {level}_tile[{i}] is {n}: stride 0 means not distributed, "
-            f"so only one of the {n} tiles would belong to a thread or subgroup"
+            f"{level}_strides[{i}] is 0 but {level}_tile[{i}] is {n}: stride 0 means that the dimension is "
+            "not distributed, so the tile must be 1"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
-        return  # each stride spans the dimensions below it: digits of the id
+        return  # each stride is at least the span of all smaller strides, so virtual ids are digits of the id
     if math.prod(tile) > _MOST_IDS:
-        raise ValueError(f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride span those below it")
+        raise ValueError(
+            f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride at least the product of "
+            "stride and tile of the next smaller one"
+        )
     virtual = _all_virtual(tile)
     again = _virtual(level, _inverse(level, virtual, tile, strides), tile, strides)
     wrong = np.argwhere(again != virtual)
     if wrong.size:
         v = wrong[0][0]
         raise ValueError(
-            f"{level}_strides {list(strides)} with {level}_tile {list(tile)}: the {level}s of two dimensions overlap, "
-            f"virtual ids {virtual[v].tolist()} and {again[v].tolist()} have the same id"
+            f"{level}_strides {list(strides)} with {level}_tile {list(tile)}: the {level} ids of two "
+            f"dimensions overlap: virtual ids {virtual[v].tolist()} and {again[v].tolist()} have the same id"
         )
 
 
@@ -512,7 +520,7 @@ def _virtual(name: str, ids: npt.ArrayLike, tile: tuple[int, ...], strides: tupl
     linear = np.asarray(ids, dtype=np.int64)
     if (linear < 0).any():
         raise ValueError(f"{name} is {int(linear.min())}: ids start at 0")
-    # A stride of 0 has a tile of 1, and anything modulo 1 is 0.
+    # A stride of 0 is replaced by 1. Its tile is 1, so the virtual id is 0.
     divisors = np.maximum(np.array(strides, dtype=np.int64), 1)
     return (linear[..., None] // divisors) % np.array(tile, dtype=np.int64)
 
@@ -522,7 +530,7 @@ def _inverse(name: str, virtual: npt.ArrayLike, tile: tuple[int, ...], strides: 
     if ids.ndim == 0 or ids.shape[-1] != len(tile):
         raise ValueError(f"{name}s have shape {list(ids.shape)}: the last axis must have the rank {len(tile)}")
     if (ids < 0).any() or (ids >= np.array(tile, dtype=np.int64)).any():
-        raise ValueError(f"a {name} lies outside the tile {list(tile)}")
+        raise ValueError(f"a {name} is outside of the tile {list(tile)}")
     linear: IntArray = (ids * np.array(strides, dtype=np.int64)).sum(axis=-1, dtype=np.int64)
     return linear
 

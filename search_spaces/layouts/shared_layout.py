@@ -1,11 +1,11 @@
-"""Layouts of a shared-memory tile: injective functions (row, col) -> element offset.
+"""Layouts of a tile in shared memory: injective functions from (row, col) to an element offset.
 
 They generalise the layouts of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor). A
-tile is linearised by rows (by columns if transposed), then steps transform the linear offset, from left to right. A
-*line* is one contiguous run of the linearisation: a row of ``cols`` elements, or a column of ``rows`` if transposed.
+tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left to
+right. A *line* is a row of the tile, or a column if transposed.
 
-All properties of a layout are computed by evaluating the function. ``facts`` only evaluates one period: every layout
-has q lines and an increment d with f(line + q, position) = f(line, position) + d.
+All properties of a layout are computed by evaluating its function. ``facts`` only evaluates one period: for every
+layout, there are a number of lines q and an increment d with f(line + q, position) = f(line, position) + d.
 """
 
 import dataclasses
@@ -22,7 +22,8 @@ from search_spaces.layouts.text import TextReader
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
-_MOST_ELEMENTS = 2**26  # offsets and their sums fit into int32; shared memory has at most about 2^17 elements
+# limit with which offsets and their sums fit into int32; shared memory has at most about 2^17 elements
+_MOST_ELEMENTS = 2**26
 
 
 def _check_int(value: object, least: int, most: int, name: str) -> None:
@@ -34,7 +35,7 @@ def _check_int(value: object, least: int, most: int, name: str) -> None:
 class Pad:
     """``elements`` unused elements after every ``lines`` lines: x -> x + x // line // lines * elements.
 
-    Strictly increasing, hence injective.
+    The function is strictly increasing, and therefore injective.
     """
 
     elements: int
@@ -46,7 +47,7 @@ class Pad:
 
     @property
     def text(self) -> str:
-        """Text form of the step, which the parser reads."""
+        """Text of the step, which the parser reads."""
         return f"pad({self.elements},{self.lines})"
 
     @property
@@ -61,10 +62,10 @@ class Pad:
 
 @dataclass(frozen=True)
 class Swizzle:
-    """x -> x ^ ((x >> shift) & (((1 << bits) - 1) << base)): CuTe's Swizzle<bits, base, shift> with shift > 0.
+    """CuTe's Swizzle<bits, base, shift>: x -> x ^ ((x >> shift) & (((1 << bits) - 1) << base)), with shift > 0.
 
-    Units are elements, not bytes. CuTe requires shift >= bits, so that no bit is both read and written: the step is
-    its own inverse, hence injective.
+    Offsets are in elements, not bytes. CuTe requires shift >= bits, so that no bit is both read and written. The step
+    is then its own inverse, and therefore injective.
     """
 
     bits: int
@@ -83,13 +84,13 @@ class Swizzle:
 
         if self.base + self.bits > 31:
             raise ValueError(
-                "swizzle: base + bits must be at most 31, the bits of an offset; "
+                "swizzle: base + bits must be at most 31, the number of bits of an offset; "
                 f"base = {self.base}, bits = {self.bits}"
             )
 
     @property
     def text(self) -> str:
-        """Text form of the step, which the parser reads."""
+        """Text of the step, which the parser reads."""
         return f"swizzle({self.bits},{self.base},{self.shift})"
 
     @property
@@ -104,7 +105,7 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """swizzle(x + period) == swizzle(x) + period for every x."""
+        """Period of the step: swizzle(x + period) == swizzle(x) + period for every x."""
         return 1 << (self.base + self.shift + self.bits)
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
@@ -116,9 +117,12 @@ Step = Pad | Swizzle
 
 
 def xor(line: int) -> Swizzle:
-    """Return TVM's layout f(i, j) = (i, j ^ i mod line) as a swizzle. ``line`` must be a power of two (ValueError)."""
+    """Return TVM's layout f(i, j) = (i, j ^ i mod line) as a swizzle.
+
+    Raises ValueError if ``line`` is not a power of two.
+    """
     if line < 2 or line & (line - 1):
-        raise ValueError(f"xor needs lines of a power of two elements (at least 2); this tile's lines hold {line}")
+        raise ValueError(f"xor needs lines of a power of two elements (at least 2), but lines of this tile have {line}")
     bits = line.bit_length() - 1
     return Swizzle(bits, 0, bits)
 
@@ -126,20 +130,21 @@ def xor(line: int) -> Swizzle:
 def hardware_swizzle(bytes_: Literal[32, 64, 128], element_bytes: int) -> Swizzle:
     """Return the swizzle of TMA and wgmma.
 
-    It permutes the 16-byte chunks of a line of ``bytes_`` bytes: their index is xor-ed with the address bits from 7 on.
-    In bytes CuTe writes these swizzles Swizzle<1,4,3>, <2,4,3> and <3,4,3>; the result counts elements.
+    It permutes the 16-byte chunks of a line of ``bytes_`` bytes: the index of a chunk is xor-ed with the address bits
+    from bit 7 on. In CuTe, these swizzles are Swizzle<1,4,3>, <2,4,3> and <3,4,3> on byte addresses. The returned
+    swizzle applies to element offsets.
     """
     if bytes_ not in (32, 64, 128):
-        raise ValueError(f"a hardware swizzle spans 32, 64 or 128 bytes, not {bytes_}")
+        raise ValueError(f"a hardware swizzle has 32, 64 or 128 bytes, not {bytes_}")
     return Swizzle(bytes_.bit_length() - 5, 4 - _log2_bytes(element_bytes), 3)
 
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """A layout of a ``shape`` = (rows, cols) tile; ``layout(row, col)`` is an element offset.
+    """Layout of a tile with ``shape`` (rows, cols). ``layout(row, col)`` is an element offset.
 
-    The offset of (row, col) is row * cols + col, or col * rows + row when ``transposed``, taken through ``steps`` from
-    left to right. Raises ValueError for a shape that is not two positive sizes.
+    The linear offset of (row, col) is row * cols + col, or col * rows + row if ``transposed``. ``steps`` transform it
+    from left to right. Raises ValueError if the shape is not two positive sizes.
     """
 
     shape: tuple[int, int]
@@ -154,17 +159,17 @@ class SharedLayout:
         if not isinstance(self.steps, tuple) or not all(isinstance(s, Pad | Swizzle) for s in self.steps):
             raise ValueError(f"layout: steps must be a tuple of Pad and Swizzle, not {self.steps!r}")
         if self.extent > _MOST_ELEMENTS:
-            raise ValueError(f"layout: a padded tile holds at most {_MOST_ELEMENTS} elements, not {self.extent}")
+            raise ValueError(f"layout: a padded tile must have at most {_MOST_ELEMENTS} elements, not {self.extent}")
 
     # text -----------------------------------------------------------------------------------------------------------
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, int]) -> Self:
-        """Return the layout with this ``text`` for a tile of ``shape``.
+        """Parse the text of a layout for a tile of ``shape``.
 
         The text is ``identity``, or terms joined by ``+``: ``transpose`` (first), ``xor`` (before any pad or swizzle),
-        ``pad(m,n)``, ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor``
-        on lines whose length is not a power of two.
+        ``pad(m,n)``, ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError if the text is malformed, and ValueError
+        for ``xor`` if the length of lines is not a power of two.
         """
         transposed, terms = _parse_terms(text)
         line = shape[0] if transposed else shape[1]
@@ -178,7 +183,7 @@ class SharedLayout:
 
     @property
     def c_name(self) -> str:
-        """The C++ type, see autosched/common/shared_layout.cuh."""
+        """C++ type of the layout, see autosched/common/shared_layout.cuh."""
         fields = [*map(str, self.shape), str(self.transposed).lower(), *(step.c_name for step in self.steps)]
         return f"autosched::SharedLayout<{', '.join(fields)}>"
 
@@ -186,17 +191,17 @@ class SharedLayout:
 
     @property
     def line_axis(self) -> Axis:
-        """Index that changes along a line: "cols", or "rows" if transposed."""
+        """Axis along which a line extends: "cols", or "rows" if transposed."""
         return "rows" if self.transposed else "cols"
 
     @property
     def line(self) -> int:
-        """Elements of a line."""
+        """Number of elements of a line."""
         return self.shape[0] if self.transposed else self.shape[1]
 
     @property
     def lines(self) -> int:
-        """Number of contiguous lines: rows, or columns of a transposed tile."""
+        """Number of lines: rows, or columns if transposed."""
         return self.shape[1] if self.transposed else self.shape[0]
 
     @overload
@@ -204,11 +209,14 @@ class SharedLayout:
     @overload
     def __call__(self, row: npt.NDArray[np.integer], col: npt.NDArray[np.integer]) -> OffsetArray: ...
     def __call__(self, row: int | npt.NDArray[np.integer], col: int | npt.NDArray[np.integer]) -> int | OffsetArray:
-        """Offsets in elements; arrays broadcast. Raises ValueError for a position outside the tile."""
+        """Return offsets in elements. Arguments are numbers or broadcastable arrays.
+
+        Raises ValueError outside of the tile.
+        """
         r, c = np.asarray(row), np.asarray(col)
         for name, index, size in (("row", r, self.shape[0]), ("col", c, self.shape[1])):
             if index.size and (index.min() < 0 or index.max() >= size):
-                raise ValueError(f"layout: {name} lies outside the tile of {self.shape[0]} x {self.shape[1]} elements")
+                raise ValueError(f"layout: {name} is outside of the tile of {self.shape[0]} x {self.shape[1]} elements")
         major, minor = (c, r) if self.transposed else (r, c)
         offset = self.apply_steps((major * self.line + minor).astype(np.int32))
         return int(offset) if offset.ndim == 0 and isinstance(row, int) else offset
@@ -220,11 +228,14 @@ class SharedLayout:
         return linear
 
     def offsets(self) -> OffsetArray:
-        """Return the offset of every element, shape (rows, cols); a shared read-only array."""
+        """Return the offset of every element, as a cached read-only array of shape (rows, cols)."""
         return _offsets(self)
 
     def inverse(self) -> tuple[OffsetArray, OffsetArray]:
-        """Return (row, col) of every offset in [0, size), -1 for unused offsets. Raises ValueError if not injective."""
+        """Return (row, col) of every offset below ``size``; -1 for unused offsets.
+
+        Raises ValueError if not injective.
+        """
         if not self.is_injective:
             raise ValueError(f"layout {self.text} has no inverse: it is not injective")
         table = np.full(self.size, -1, dtype=np.int32)
@@ -235,14 +246,17 @@ class SharedLayout:
         return row, col
 
     def then(self, *steps: Step) -> "SharedLayout":
-        """Return the composition: this layout, then ``steps`` on its offsets."""
+        """Return this layout followed by further ``steps``."""
         return SharedLayout(self.shape, self.transposed, self.steps + steps)
 
     # derived facts --------------------------------------------------------------------------------------------------
 
     @property
     def extent(self) -> int:
-        """Elements of the tile and its pads, including the pad after the last lines. Swizzles do not affect it."""
+        """Number of elements of the tile with its pads, including a pad at the end.
+
+        Swizzles do not affect the extent.
+        """
         end = self.shape[0] * self.shape[1]
         for step in self.steps:
             if isinstance(step, Pad):
@@ -251,7 +265,7 @@ class SharedLayout:
 
     @property
     def size(self) -> int:
-        """Elements to reserve: the largest offset + 1."""
+        """Number of elements to reserve: the largest offset + 1."""
         return facts(self).size
 
     @property
@@ -261,28 +275,31 @@ class SharedLayout:
 
     @property
     def inside(self) -> bool:
-        """True if every offset is below ``extent``. A swizzle may exceed it if its period does not divide the tile."""
+        """True if every offset is below ``extent``.
+
+        A swizzle whose period does not divide the tile may exceed the extent.
+        """
         return facts(self).inside
 
     @property
     def period(self) -> tuple[int, int]:
-        """(q, d): offsets increase by ``d`` every ``q`` lines; q may exceed the number of lines."""
+        """Period (q, d): offsets increase by ``d`` every ``q`` lines. q may exceed the number of lines."""
         known = facts(self)
         return known.period, known.period_extent
 
     def first_lines(self, lines: int) -> "SharedLayout":
-        """Return the same layout for the first ``lines`` lines of the tile."""
+        """Return the same layout for a tile of only the first ``lines`` lines."""
         if lines == self.lines:
             return self
         shape = (self.line, lines) if self.transposed else (lines, self.line)
         return SharedLayout(shape, self.transposed, self.steps)
 
     def contiguity(self, axis: Axis) -> int:
-        """Return the elements of the widest vector in which all elements along ``axis`` can be moved.
+        """Return the width in elements of the widest vectors into which the tile can be divided along ``axis``.
 
-        It is the largest power of two v that divides the tile along ``axis`` such that every aligned group of v
-        elements has consecutive ascending offsets from a multiple of v. "cols" groups neighbours in a row, "rows" in a
-        column.
+        The width is the largest power of two v that divides the tile along ``axis``, such that every aligned group of v
+        elements has consecutive ascending offsets, which start at a multiple of v. With "cols", a group is in a row of
+        the tile; with "rows", in a column.
         """
         known = facts(self)
         return known.contiguity_rows if axis == "rows" else known.contiguity_cols
@@ -292,17 +309,20 @@ class SharedLayout:
         known = facts(self)
         rows, cols = self.shape
         if not known.injective:
-            return f"layout {self.text} puts two elements of the {rows}x{cols} tile at one offset"
+            return f"layout {self.text} maps two elements of the {rows}x{cols} tile to one offset"
         if not known.inside:
             return (
-                f"layout {self.text} leaves the {rows}x{cols} tile: its largest offset is {known.size - 1}, "
-                f"but tile and pads end at {self.extent}"
+                f"layout {self.text} exceeds the {rows}x{cols} tile: the largest offset is "
+                f"{known.size - 1}, but the tile with its pads ends at {self.extent}"
             )
         return None
 
 
 class LayoutFacts(NamedTuple):
-    """Properties of a layout, found by evaluating it. Counts are elements; SharedLayout documents each property."""
+    """Properties of a layout, computed by evaluating it. Counts are in elements.
+
+    SharedLayout documents each property.
+    """
 
     size: int
     injective: bool
@@ -316,7 +336,7 @@ class LayoutFacts(NamedTuple):
 
 @lru_cache(maxsize=2**16)
 def facts(layout: SharedLayout) -> LayoutFacts:
-    """Evaluate ``layout`` over one period (see ``_period``), and derive the properties of the whole tile."""
+    """Evaluate ``layout`` for one period (see ``_period``), and derive the properties of the whole tile."""
     line, lines = layout.line, layout.lines
     lasting, increment = _period(layout)
     period = min(lasting, lines)
@@ -335,7 +355,8 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         across = _contiguity(offsets if layout.transposed else offsets.T)
     injective = head.injective
     if repeats and head.largest - head.smallest >= increment:
-        injective = _is_injective(layout.offsets())  # the offsets of periods overlap: check all of them
+        # the offsets of different periods overlap, so all periods are checked
+        injective = _is_injective(layout.offsets())
     return LayoutFacts(
         size=largest + 1,
         injective=injective,
@@ -349,7 +370,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
 
 
 class _FactsOfLines(NamedTuple):
-    """Properties of some lines. ``first_line`` and ``second_line`` are the offsets of the lines' first elements."""
+    """Properties of some lines of a layout."""
 
     smallest: int
     largest: int
@@ -361,7 +382,7 @@ class _FactsOfLines(NamedTuple):
 
 @lru_cache(maxsize=2**13)
 def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfLines:
-    """Return properties of the first ``lines`` lines of a layout; tiles of different sizes share them."""
+    """Return properties of the first ``lines`` lines of a layout. Tiles of different sizes share the cached result."""
     layout = SharedLayout((lines, line), False, steps)
     head = layout.apply_steps(np.arange(lines * line, dtype=np.int32)).reshape(lines, line)
     return _FactsOfLines(
@@ -377,8 +398,8 @@ def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfL
 def _period(layout: SharedLayout) -> tuple[int, int]:
     """Return (q, d) with f(line + q, position) == f(line, position) + d for all lines and positions.
 
-    The input period p = q * line and the increment d are extended step by step: a pad repeats if d is a multiple of its
-    unit, a swizzle if d is a multiple of its period.
+    Steps are processed in order, and q and d are multiplied until each step repeats. A pad repeats if d is a multiple
+    of its unit, a swizzle if d is a multiple of its period.
     """
     period = increment = layout.line
     for step in layout.steps:
@@ -392,7 +413,7 @@ def _period(layout: SharedLayout) -> tuple[int, int]:
 
 
 def _contiguity(offsets: OffsetArray) -> int:
-    """Return the contiguity along the last axis; the width doubles while neighbouring groups fit together."""
+    """Return the contiguity along the last axis. The width is doubled while adjacent groups are contiguous."""
     width, starts = 1, offsets
     while starts.shape[-1] % 2 == 0:
         left, right = starts[..., 0::2], starts[..., 1::2]
@@ -425,7 +446,7 @@ _STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
-    """Return whether the text is transposed, and its steps; ``xor`` is not resolved, because it depends on the tile."""
+    """Return True if the text has ``transpose``, and the steps. ``xor`` stays text, as it depends on the tile."""
     reader = TextReader(text)
     if reader.accept("identity"):
         reader.end()
@@ -459,7 +480,7 @@ def _read_step(reader: TextReader, step: type[Pad] | type[Swizzle]) -> Step:
 
 @lru_cache(maxsize=2**16)
 def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
-    """Return the layout with this ``text`` for a tile; or, in one sentence, why no kernel may use it."""
+    """Parse the text of a layout for a tile. If no kernel may use the layout, return the reason in one sentence."""
     try:
         layout = SharedLayout.parse(text, (rows, cols))
     except ValueError as error:
@@ -478,11 +499,11 @@ def _log2_bytes(element_bytes: int) -> int:
 
 @lru_cache(maxsize=8)
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
-    """Return the texts of the layouts from which a search samples: untransposed, then transposed ones.
+    """Return the texts of the layouts from which a search samples: first untransposed, then transposed layouts.
 
-    Pads are one bank (4 bytes; from there on one element), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit
-    of ldmatrix and cp.async), a few move single elements, which only CUDA-core loads can use. Raises ValueError unless
-    elements have 1, 2, 4, 8 or 16 bytes.
+    Pads have 4 bytes (one bank; at least one element), 8, 16 and 32 bytes. Most swizzles move 16-byte chunks, the unit
+    of ldmatrix and cp.async. A few swizzles move single elements, which only loads for CUDA cores can use. Raises
+    ValueError unless elements have 1, 2, 4, 8 or 16 bytes.
     """
     chunk = 16 // (1 << _log2_bytes(element_bytes))
     base = chunk.bit_length() - 1

@@ -1,9 +1,9 @@
-"""Parse and format the texts of layouts, with the position of syntax errors.
+"""Parse and format the texts of layouts. Syntax errors have a position.
 
-Attributes have MLIR's syntax as in the IREE VectorExt and XeTile documents: a name, and in angle brackets ``field =
+Attributes have MLIR's syntax, as in the IREE VectorExt and XeTile documents: a name, and in angle brackets ``field =
 value`` separated by commas. ``#alias = attribute`` defines an alias. Shared layouts are sums of terms, such as
 ``transpose+pad(8,1)``. Whitespace is ignored, and ``//`` starts a comment. NestedLayout, WgMap, LoweringConfig and
-SharedLayout build their ``parse`` and ``str`` from these parts.
+SharedLayout use these functions to parse and format their texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LayoutSyntaxError(ValueError):
-    """A text that is not a layout. At the character ``position`` (from 0), ``expected`` was expected."""
+    """A text is not a layout. At the character ``position`` (from 0), ``expected`` was expected."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         following = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
@@ -31,10 +31,10 @@ class LayoutSyntaxError(ValueError):
 
 
 class TextReader:
-    """Reads a text from left to right.
+    """Reader of a text, from left to right.
 
-    Every method first skips whitespace and comments. It raises LayoutSyntaxError with the position if the expected text
-    is missing.
+    Every method first skips whitespace and comments. If the expected text is missing, it raises LayoutSyntaxError with
+    the position.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,11 +50,14 @@ class TextReader:
         return self._position
 
     def fail(self, expected: str, position: int | None = None) -> LayoutSyntaxError:
-        """Return the error for ``position``, by default the current one, to be raised by the caller."""
+        """Return the error for ``position`` (default: the current position), which the caller raises."""
         return LayoutSyntaxError(self.text, self.position if position is None else position, expected)
 
     def accept(self, token: str) -> bool:
-        """Skip ``token`` and return True if it is next. A token that ends in a letter must end a word, too."""
+        """If ``token`` is next, skip it and return True.
+
+        A token that ends in a letter must be followed by the end of a word.
+        """
         end = self.position + len(token)
         if not self.text.startswith(token, self.position):
             return False
@@ -90,13 +93,13 @@ class TextReader:
         return tuple(values)
 
     def fields(self, known: Mapping[str, Callable[[], Any]], closing: str, optional: Collection[str] = ()) -> Any:
-        """Read ``name = value, ...`` up to and including ``closing``, as a dict.
+        """Read ``name = value, ...`` up to and including ``closing``. Return a dict.
 
-        Each field may occur once, in any order.
+        Fields may be in any order. Each field may occur once.
 
         Args:
-            known: Reader of the value of each field; at least one field must occur.
-            closing: Text after the last field.
+            known: Function that reads the value, for each field. At least one field must occur.
+            closing: Text that follows the last field.
             optional: Fields that may be missing.
         """
         fields: dict[str, Any] = {}
@@ -115,19 +118,19 @@ class TextReader:
                 return fields
 
     def alias(self) -> str:
-        """Skip ``#name =`` and return ``#name``; "" if there is none. A name may be defined once."""
+        """If an alias definition ``#name =`` is next, skip it and return ``#name``; otherwise return ""."""
         match = _ALIAS.match(self.text, start := self.position)
         if match is not None:
             self._position = match.end()
             if self.accept("="):
                 if match.group() in self.aliases:
-                    raise self.fail(f"a new name: {match.group()} is defined already", start)
+                    raise self.fail(f"a new name, because {match.group()} is already defined", start)
                 return match.group()
         self._position = start
         return ""
 
     def reference(self, expected: str) -> Any:
-        """Return the attribute of an alias. ``expected`` describes the alternatives, for the error."""
+        """Read an alias and return its attribute. ``expected`` describes the alternatives, for the error message."""
         start = self.position
         name = self._match(_ALIAS, expected)
         if name not in self.aliases:
@@ -146,7 +149,7 @@ def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]
     """Return the attributes of ``text`` by name, in order.
 
     The text is a sequence of ``#name = attribute``, optionally followed by an attribute without a name (""). ``read``
-    reads one attribute, which may refer to earlier ones by name.
+    reads one attribute, which may refer to earlier attributes by name.
     """
     reader = TextReader(text)
     while True:
@@ -159,12 +162,12 @@ def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]
 
 
 def parse_attribute(text: str, read: Callable[[TextReader], T]) -> T:
-    """Return the last attribute of ``parse_attributes``."""
+    """Return the last attribute of a text; see ``parse_attributes``."""
     return list(parse_attributes(text, read).values())[-1]
 
 
 def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> str:
-    """Return ``a = [1, 2], b = [3]``."""
+    """Format fields as MLIR does, for example ``a = [1, 2], b = [3]``."""
     return ", ".join(f"{name} = {list(values)}" for name, values in fields.items())
 
 

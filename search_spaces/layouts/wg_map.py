@@ -1,8 +1,8 @@
 """WgMap: distribution of a workgroup's tile over subgroups (Intel XeTile RFC, xetile.wg_map).
 
-Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is cut into n = tile / sg_data
-sub-tiles, which are distributed round-robin: subgroup s of the L subgroups along that dimension owns sub-tiles s, s +
-L, s + 2L, ... If n < L, the distribution wraps around, and L / n subgroups share each sub-tile.
+Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is divided into n = tile / sg_data
+sub-tiles, which are distributed round-robin. If there are L subgroups along that dimension, subgroup s owns sub-tiles
+s, s + L, s + 2L, ... If n < L, the distribution wraps around, and L / n subgroups share each sub-tile.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ ROW_MAJOR = (1, 0)
 
 @dataclass(frozen=True)
 class WgMap:
-    """``sg_layout`` and ``sg_data`` are (rows, columns) of the subgroup grid and of one subgroup's sub-tile.
+    """Distribution of a tile over a grid of shape ``sg_layout`` of subgroups, in sub-tiles of shape ``sg_data``.
 
     ``order`` lists the tile's dimensions in memory, fastest-changing first: (1, 0) is row-major, (0, 1) column-major.
-    It does not affect ownership: subgroup ids are always row-major over ``sg_layout``. Derived maps describe vectors,
-    which have no memory order, and have the default. Raises ValueError that names the field.
+    It does not affect ownership, because subgroup ids are always row-major over ``sg_layout``. Derived maps have the
+    default order, because they describe vectors, which have no memory order. Raises ValueError that names the invalid
+    field.
     """
 
     sg_layout: tuple[int, int]
@@ -41,7 +42,7 @@ class WgMap:
         for name, minimum in (("sg_layout", 1), ("sg_data", 1), ("order", 0)):
             values = integer_tuple(name, getattr(self, name), minimum)
             if len(values) != 2:
-                raise ValueError(f"{name} has {len(values)} entries: a wg_map is two-dimensional, give 2")
+                raise ValueError(f"{name} has {len(values)} entries: give 2, because a wg_map is two-dimensional")
             object.__setattr__(self, name, values)
         if sorted(self.order) != [0, 1]:
             raise ValueError(f"order is {list(self.order)}: it must be [1, 0] (row-major) or [0, 1] (column-major)")
@@ -54,9 +55,9 @@ class WgMap:
     # Distribution
 
     def verify_memory(self, strides: Sequence[int]) -> None:
-        """Check that ``order`` agrees with the (row, column) strides of the base matrix, in elements (RFC, appendix 1).
+        """Check ``order`` against the strides of the base matrix, in elements per row and per column (RFC, appendix 1).
 
-        Raises ValueError for another order, or if no dimension is contiguous.
+        Raises ValueError if the order does not match, or if no dimension is contiguous.
         """
         row, column = integer_tuple("strides", strides, 1)
         if column == 1 and row > 1 and self.order != (1, 0):
@@ -70,8 +71,8 @@ class WgMap:
         """Check that a tile of ``shape`` can be distributed.
 
         Raises:
-            ValueError: In some dimension sg_data does not divide the tile, or neither of sg_layout * sg_data and the
-                tile divides the other.
+            ValueError: In some dimension, sg_data does not divide the tile; or the tile is neither a multiple nor a
+                divisor of sg_layout * sg_data.
         """
         sizes = integer_tuple("shape", shape, 1)
         if len(sizes) != 2:
@@ -86,29 +87,35 @@ class WgMap:
                 )
 
     def subgroup_coordinates(self, subgroup_id: npt.ArrayLike) -> IntArray:
-        """(row, column) of subgroups in the grid, ``[..., 2]``. Raises ValueError for ids outside it."""
+        """Return the row and column of subgroups in the grid, ``[..., 2]``.
+
+        Raises ValueError for an id outside of the grid.
+        """
         ids = np.asarray(subgroup_id, dtype=np.int64)
         if (ids < 0).any() or (ids >= self.subgroups).any():
             raise ValueError(f"subgroup ids of sg_layout {list(self.sg_layout)} run from 0 to {self.subgroups - 1}")
         return np.stack([ids // self.sg_layout[1], ids % self.sg_layout[1]], axis=-1)
 
     def sub_tiles(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Sub-tiles along each dimension of a tile of ``shape``."""
+        """Return the number of sub-tiles along each dimension of a tile of ``shape``."""
         self.verify(shape)
         return shape[0] // self.sg_data[0], shape[1] // self.sg_data[1]
 
     def rounds(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Number of sub-tiles that a subgroup owns along each dimension. In total it owns their product."""
+        """Return the number of sub-tiles along each dimension that a subgroup owns. In total it owns the product."""
         n = self.sub_tiles(shape)
         return max(1, n[0] // self.sg_layout[0]), max(1, n[1] // self.sg_layout[1])
 
     def sharers(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Number of subgroups along each dimension that own the same sub-tile. In total their product owns it."""
+        """Return the number of subgroups along each dimension that own the same sub-tile.
+
+        In total, the product owns it.
+        """
         n = self.sub_tiles(shape)
         return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
 
     def wraps(self, shape: Sequence[int]) -> tuple[bool, bool]:
-        """Return for each dimension whether the distribution wraps around, so that subgroups share data."""
+        """Return, for each dimension, True if the distribution wraps around, so that subgroups share data."""
         shared = self.sharers(shape)
         return shared[0] > 1, shared[1] > 1
 
@@ -117,11 +124,11 @@ class WgMap:
         return [(row, column) for row, column in self._offsets(shape, np.array([subgroup_id]))[0].tolist()]
 
     def all_offsets(self, shape: Sequence[int]) -> IntArray:
-        """``offsets`` of every subgroup: ``[subgroups, sub-tiles owned, 2]``."""
+        """Return the result of ``offsets`` for every subgroup: ``[subgroups, sub-tiles owned, 2]``."""
         return self._offsets(shape, np.arange(self.subgroups))
 
     def owners(self, shape: Sequence[int]) -> IntArray:
-        """Subgroup ids that own each sub-tile: ``[sub-tile rows, sub-tile columns, sharers]``, ids ascending."""
+        """Return the ids of the subgroups that own each sub-tile: ``[sub-tile rows, sub-tile columns, sharers]``."""
         n = self.sub_tiles(shape)
         share = self.sharers(shape)
         rows, columns = (
@@ -131,7 +138,7 @@ class WgMap:
         return np.sort(ids.reshape(*n, -1), axis=-1).astype(np.int64)
 
     def distribute(self, array: npt.ArrayLike) -> AnyArray:
-        """Return the elements of a tile that every subgroup owns: ``[subgroups, sub-tiles owned, *sg_data]``.
+        """Return the elements of a tile that each subgroup owns: ``[subgroups, sub-tiles owned, *sg_data]``.
 
         Sub-tiles are in the order of ``offsets``.
         """
@@ -143,7 +150,10 @@ class WgMap:
         return owned
 
     def undistribute(self, distributed: npt.ArrayLike, shape: Sequence[int]) -> AnyArray:
-        """Return the inverse of ``distribute`` for a tile of ``shape``. Raises ValueError if shared copies differ."""
+        """Return the tile of ``shape`` from the result of ``distribute``.
+
+        Raises ValueError if copies of an element differ.
+        """
         array = np.asarray(distributed)
         rounds = self.rounds(shape)
         expected = (self.subgroups, rounds[0] * rounds[1], *self.sg_data)
@@ -154,7 +164,7 @@ class WgMap:
         cut = np.empty((*n, *self.sg_data), dtype=array.dtype)
         cut[origins[..., 0], origins[..., 1]] = array
         again = cut[origins[..., 0], origins[..., 1]]
-        differs = (again != array) & ((again == again) | (array == array))  # a NaN equals its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN is equal to its copy
         if differs.any():
             raise ValueError(
                 f"subgroup {np.argwhere(differs)[0][0]} holds a copy that differs from another's: "
@@ -171,20 +181,21 @@ class WgMap:
         pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
         return np.stack(pairs, axis=-1).reshape(len(subgroup_ids), -1, 2).astype(np.int64)
 
-    # Maps of operands, derived from the map of the result (this one)
+    # Maps of operands. This map is the map of the result, from which they are derived.
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
-        """Return the maps of A [m, k] and B [k, n] for this map of C [m, n] (or D).
+        """Return the maps of A [m, k] and B [k, n] if this is the map of C or D [m, n].
 
-        They have the same sg_layout, sg_data m and n of C, and ``sg_data_k`` along k.
+        They have the sg_layout of C, the sg_data of C along m and n, and ``sg_data_k`` along k.
         """
         m, n = self.sg_data
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
-        """Return the map of the input of a reduction along ``dim`` whose result has this map.
+        """Return the map of the input of a reduction along ``dim``, if this is the map of the result.
 
-        Each ``size`` contiguous elements are reduced to one: the whole dimension, or ``reduction_size``.
+        Groups of ``size`` contiguous elements are reduced to one element each. ``size`` is the whole dimension, or
+        ``reduction_size``.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -192,10 +203,10 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
-        """Return the map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``.
+        """Return the map of the input of a broadcast along ``dim``, if this is the map of the result.
 
-        With ``size`` (``broadcast_size``), each element fills that many, and sg_data along ``dim`` is divided by it.
-        Raises ValueError if it does not divide.
+        By default, sg_data of the input is 1 along ``dim``. With ``size`` (``broadcast_size``), each element is copied
+        ``size`` times, and sg_data along ``dim`` is divided by ``size``. Raises ValueError if it is not divisible.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -206,16 +217,16 @@ class WgMap:
             if data[dim] % factor:
                 raise ValueError(
                     f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
-                    "it must divide, or a subgroup would need only some copies of an element"
+                    "it must divide, because otherwise a subgroup would need only some copies of an element"
                 )
             data[dim] //= factor
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def transpose_input(self) -> Self:
-        """Return the map of the input of a transpose whose result has this map: both dimensions swapped.
+        """Return the map of the input of a transpose if this is the map of the result: the dimensions are swapped.
 
-        Subgroup ids are row-major in both, so unless the grid is a single row or column the data changes subgroup (the
-        RFC, appendix 2.3, avoids that with another map; see ``check_transpose``).
+        Subgroup ids are row-major in both maps. So data move to other subgroups, unless the grid is a single row or
+        column. The RFC avoids this with another map (appendix 2.3); see ``check_transpose``.
         """
         return self._derived(self.sg_layout[::-1], self.sg_data[::-1])
 
@@ -225,14 +236,14 @@ class WgMap:
     # Lowering
 
     def to_nested(self, shape: Sequence[int], fragment: NestedLayout) -> NestedLayout:
-        """Return the layout of the whole tile if each subgroup processes its data fragment by fragment.
+        """Return the layout of the whole tile if each subgroup processes its data in fragments.
 
-        It adds subgroup and batch levels to an intrinsic's ``fragment`` layout.
+        The layout adds subgroup and batch levels to the layout ``fragment`` of an intrinsic.
 
         Raises:
-            ValueError: The fragment distributes over subgroups or does not divide sg_data, or sub-tiles are distributed
-                round-robin (more than one round over more than one subgroup). In the last case a subgroup's data is not
-                a nested tile, and each slab of sg_layout * sg_data has its own layout.
+            ValueError: The fragment is distributed over subgroups, or does not divide sg_data; or several subgroups
+                share a dimension in more than one round. In the last case, a subgroup's data are not a nested tile, and
+                each slab of sg_layout * sg_data needs a separate layout.
         """
         rounds, sharers = self.rounds(shape), self.sharers(shape)
         if fragment.rank != 2 or any(n != 1 for n in fragment.subgroup_tile):
@@ -250,7 +261,7 @@ class WgMap:
                 )
             tile[d] = layout // sharers[d]
             batch[d] = rounds[d] * (data // piece) * fragment.batch_tile[d]
-            # Ids are taken modulo the tile, so subgroups that share a part along d get the same virtual id.
+            # Ids wrap modulo the tile, so subgroups that share a sub-tile along d have the same virtual id.
             strides[d] = 0 if tile[d] == 1 else (self.sg_layout[1], 1)[d]
         return dataclasses.replace(
             fragment, subgroup_tile=tuple(tile), batch_tile=tuple(batch), subgroup_strides=tuple(strides)
@@ -259,7 +270,7 @@ class WgMap:
     # Text
 
     def __str__(self) -> str:
-        """Return ``#xetile.wg_map<...>``, or ``#xetile.tile_attr<wg = ..., order = ...>`` for another order."""
+        """Return ``#xetile.wg_map<...>``, or ``#xetile.tile_attr<wg = ..., order = ...>`` for a non-default order."""
         text = f"#xetile.wg_map<{format_fields({'sg_layout': self.sg_layout, 'sg_data': self.sg_data})}>"
         if self.order == ROW_MAJOR:
             return text
@@ -269,12 +280,12 @@ class WgMap:
     def parse(text: str) -> WgMap:
         """Parse ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``.
 
-        If ``text`` defines several as ``#alias = ...``, the last one is returned. ``wg`` is a map or the alias of one.
-        ``xetile.`` may be omitted, as in the RFC's appendices. A ``tile_attr`` without ``wg`` is a tile of one
-        subgroup, with the map ([1, 1], [1, 1]).
+        If ``text`` defines several maps as ``#alias = ...``, the last map is returned. ``wg`` is a map or an alias.
+        ``xetile.`` may be omitted, as in the RFC's appendices. A ``tile_attr`` without ``wg`` belongs to one subgroup,
+        with the map ([1, 1], [1, 1]).
 
         Raises:
-            LayoutSyntaxError: The syntax is wrong; the message has the position.
+            LayoutSyntaxError: The syntax is wrong. The message has the position.
             ValueError: The numbers are not a valid map.
         """
         return parse_attribute(text, _read)

@@ -1,8 +1,8 @@
 """Check that the maps of operands and results agree (Intel XeTile RFC, workgroup-level extension).
 
-Each check returns one sentence per disagreement, which names the map and the rule; an empty tuple means that the maps
-agree. A check derives the operands' maps from the result's (``WgMap.mma_operands`` and similar methods), and compares
-them with the given maps and with the shapes. ``order`` is not compared, as it describes memory.
+Each check returns one sentence per disagreement, which names the map and the rule. An empty tuple means that the maps
+agree. A check derives the operands' maps from the result's map (by ``WgMap.mma_operands`` and similar methods), and
+compares them with the given maps and the shapes. ``order`` is not compared, because it describes memory.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from search_spaces.layouts.wg_map import WgMap
 def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
     """Return the reasons why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` disagree.
 
-    All must have the same sg_layout, and the same sg_data along m, n and k. Every subgroup must hold all of k for the
-    rows and columns that it computes.
+    All maps must have the same sg_layout, and the same sg_data along m, n and k. Every subgroup must hold all of k for
+    the rows and columns that it computes.
 
     Args:
         a: Map of A.
         b: Map of B.
         c: Map of C.
-        m: Rows of C.
-        n: Columns of C.
-        k: Columns of A.
+        m: Number of rows of C.
+        n: Number of columns of C.
+        k: Number of columns of A.
 
     Returns:
         A sentence for each disagreement; empty where there is none.
@@ -48,8 +48,8 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
             extent = operand.rounds(shape)[d] * operand.sg_data[d]
             if extent < k:
                 findings.append(
-                    f"{name} gives a subgroup {extent} of the {k} elements along k: subgroups with the same rows or "
-                    "columns of C must share all of k"
+                    f"{name} assigns {extent} of the {k} elements along k to a subgroup: subgroups with "
+                    "the same rows or columns of C must share all of k"
                 )
     return tuple(findings)
 
@@ -57,14 +57,14 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
 def check_reduction(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return the reasons why the maps of a reduction disagree: the source's map must follow from the result's.
+    """Return the reasons why the maps of a reduction disagree.
 
     Args:
-        source: Map of the vector that is reduced.
+        source: Map of the vector that is reduced. It must be the map that follows from ``result``.
         result: Map of the result.
         shape: Shape of the vector.
         dim: Reduced dimension, 0 or 1.
-        size: ``reduction_size``, the number of neighbours that are combined; None for all of ``dim``.
+        size: ``reduction_size``, the number of adjacent elements that are combined; None for all of ``dim``.
 
     Returns:
         A sentence for each disagreement; empty where there is none.
@@ -79,14 +79,14 @@ def check_reduction(
 def check_broadcast(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return the reasons why the maps of a broadcast disagree: the source's map must follow from the result's.
+    """Return the reasons why the maps of a broadcast disagree.
 
     Args:
-        source: Map of the vector that is broadcast.
+        source: Map of the vector that is broadcast. It must be the map that follows from ``result``.
         result: Map of the result.
         shape: Shape of the result.
         dim: Broadcast dimension, 0 or 1.
-        size: ``broadcast_size``, the number of neighbours that an element fills; None for all of ``dim``.
+        size: ``broadcast_size``, the number of copies of each element; None for all of ``dim``.
 
     Returns:
         A sentence for each disagreement; empty where there is none.
@@ -105,8 +105,8 @@ def check_broadcast(
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the reasons why the maps of a transpose to a vector of ``shape`` disagree.
 
-    The source's map must be the transposed one, or any other for which every subgroup already holds its elements of the
-    result (the RFC's appendix 2.3).
+    The source's map must be the transposed map, or any map with which every subgroup already holds its elements of the
+    result (RFC, appendix 2.3).
     """
     findings = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if findings or transposes_in_place(source, result, shape):
@@ -115,12 +115,15 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
 
 
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the reasons why the maps of a conversion disagree: both must fit ``shape`` and have the same subgroups."""
+    """Return the reasons why the maps of a conversion disagree.
+
+    They must fit ``shape`` and have equally many subgroups.
+    """
     findings = _check_shapes(("the source", source, shape), ("the result", result, shape))
     if source.subgroups != result.subgroups:
         findings.append(
             f"the source has {source.subgroups} subgroups but the result has {result.subgroups}: "
-            "a workgroup has one number of subgroups"
+            "the numbers must be equal"
         )
     return tuple(findings)
 
@@ -143,7 +146,7 @@ def owners_along(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolAr
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Return True if a transpose to a vector of ``shape`` stays within each subgroup's registers.
 
-    It does if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
+    This is the case if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
     """
     return source.subgroups == result.subgroups and _holds(
         owners_along(source, shape[::-1])[::-1], owners_along(result, shape)
@@ -153,7 +156,7 @@ def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> b
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Return True if a conversion of a vector of ``shape`` stays within each subgroup's registers.
 
-    It does if every subgroup already holds all elements that ``result`` assigns to it.
+    This is the case if every subgroup already holds all elements that ``result`` assigns to it.
     """
     return source.subgroups == result.subgroups and _holds(owners_along(source, shape), owners_along(result, shape))
 

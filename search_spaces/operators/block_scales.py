@@ -1,6 +1,6 @@
-"""Layout of the scales of a block-scaled factor: in rows, or in the tiles of sm_100's tensor cores.
+"""Layouts of the scales of a block-scaled factor: in rows ("row"), or in tiles for sm_100's tensor cores ("tiled").
 
-A factor has ``lines`` (rows of a, columns of b), and each line has one scale per block along k.
+The ``lines`` of a factor are the rows of a or the columns of b. Each line has one scale per block along k.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 SCALE_ORDERS = ("row", "tiled")
-TILE_LINES, TILE_BLOCKS = 128, 4  # size of a tile of 512 bytes (cuBLAS, "1D block scaling factors layout")
-_LANES = 32  # consecutive lines are 16 bytes apart; lines 32 apart are 4 bytes apart
+TILE_LINES, TILE_BLOCKS = 128, 4  # size of a tile, which has 512 bytes (cuBLAS, "1D block scaling factors layout")
+_LANES = 32  # lines per group: lines of a group are 16 bytes apart, and line i is 4 bytes from line i + 32
 
 Indices = npt.NDArray[np.int64]
 
@@ -27,8 +27,8 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
         blocks: Blocks along each line.
 
     Returns:
-        (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of blocks, 32, 4, 4), where a line
-        is tile * 128 + third last + 32 * second last index.
+        (batch, lines, blocks) for "row", and (batch, tiles of lines, tiles of blocks, 32, 4, 4) for "tiled". In the
+        tiled shape, the line of a scale is tile * 128 + third last index + 32 * second last index.
     """
     if order == "row":
         return batch, lines, blocks
@@ -37,7 +37,7 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
 
 
 def scale_positions(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
-    """Return the positions in one matrix's scales of every line of ``lines`` with every block of ``blocks``.
+    """Return the offsets of the scales of ``lines`` and ``blocks`` among the scales of one matrix.
 
     Args:
         order: "row" or "tiled".
@@ -47,7 +47,7 @@ def scale_positions(order: str, lines: Indices, blocks: Indices, of_lines: int, 
         of_blocks: Number of blocks of each line.
 
     Returns:
-        [lines, blocks], indices of elements.
+        Offsets in elements, with the axes [lines, blocks].
     """
     line, block = lines[:, None], blocks[None, :]
     if order == "row":
@@ -59,28 +59,28 @@ def scale_positions(order: str, lines: Indices, blocks: Indices, of_lines: int, 
 
 
 def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> npt.NDArray[Any]:
-    """Return stored scales by line and block, without the padding of tiles.
+    """Return stored scales in the order of lines and blocks, without the padding of tiles.
 
     Args:
         order: "row" or "tiled".
-        stored: [batch, ...], of the shape ``scales_shape``.
+        stored: Array with the shape ``scales_shape``.
         lines: Lines of each matrix.
         blocks: Blocks along each line.
 
     Returns:
-        [batch, lines, blocks].
+        Array with the axes [batch, lines, blocks].
     """
     at = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
     return stored.reshape(stored.shape[0], -1)[:, at]
 
 
 def in_order(order: str, scales: npt.NDArray[Any], filling: int) -> npt.NDArray[Any]:
-    """Return scales (batch, lines, blocks) as they are stored.
+    """Return scales in their storage order, with the shape ``scales_shape``.
 
     Args:
         order: "row" or "tiled".
-        scales: [batch, lines, blocks].
-        filling: Value of the padding of tiles.
+        scales: Array with the axes [batch, lines, blocks].
+        filling: Value for the padding of tiles.
     """
     batch, lines, blocks = scales.shape
     stored = np.full(scales_shape(order, batch, lines, blocks), filling, dtype=scales.dtype)

@@ -1,4 +1,4 @@
-"""``out = x``: a reference for memory bandwidth, and a conversion between layouts with equal addresses."""
+"""The operator ``out = x``, for measuring memory bandwidth and for conversions that keep all addresses."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Copy(ArrayMove):
 
     @property
     def bytes(self) -> int:
-        """Bytes of x."""
+        """Number of bytes of x."""
         return self.elements * self.element_bytes
 
     def source_of(self, elements: Indices) -> Indices:
-        """Return the same positions."""
+        """Return ``positions`` unchanged, because out has the order of x."""
         return elements
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:

@@ -1,11 +1,11 @@
-"""Distance of a recorded problem and device from the requested ones; infinite unless they are interchangeable.
+"""Distances between requested and recorded problems, and between devices; infinite unless interchangeable.
 
 Two problems are interchangeable if they have the same operator and differ only in integer sizes: types, storage orders,
 epilogues, kinds and all other texts must be equal. Their distance is the sum over the sizes of |log2(requested /
 recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so dynamic sizes add almost no distance:
-they only rank trials that are otherwise equal, first by divisor (16, 8, or none), then by doublings. Devices are
-interchangeable if code is compiled for the same architecture ("sm_90a"). Another device adds |log2| of the ratios of SM
-counts and of DRAM bandwidths, and at least OTHER_DEVICE.
+this distance only ranks trials that are otherwise equal, first by divisor (16, 8, or none), then by doublings. Devices
+are interchangeable if code for them is compiled for the same architecture ("sm_90a"). The distance of different devices
+is the sum of |log2| of the ratios of their SM counts and their DRAM bandwidths, and at least OTHER_DEVICE.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import Any
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, divisor_of
 
-MAX_DOUBLINGS = 4.0  # total doublings beyond which a schedule carries no information
+MAX_DOUBLINGS = 4.0  # distance in doublings above which a recorded schedule is not useful
 OTHER_DEVICE = 0.25
-DYNAMIC_DOUBLING = 2.0**-7  # distance per doubling of a dynamic size; 31 doublings count less than a different divisor
+# distance per doubling of a dynamic size, such that 31 doublings are less than a different divisor
+DYNAMIC_DOUBLING = 2.0**-7
 OTHER_DIVISOR = 0.25
-UNKNOWN_DEVICE = 1.0  # same family, but no known row
+UNKNOWN_DEVICE = 1.0  # distance of a device without a row
 
 
 @dataclass(frozen=True)
 class ProblemDistance:
     """Distance in ``doublings``, infinite if the problems are not interchangeable.
 
-    ``differences`` lists the requested and recorded value of each differing field.
+    ``differences`` has one text per differing field, with the requested and the recorded value.
     """
 
     doublings: float
@@ -38,12 +39,12 @@ class ProblemDistance:
 
     @property
     def usable(self) -> bool:
-        """True if the problems are near enough to use a schedule of one for the other."""
+        """True if the problems are similar enough to use a schedule of one for the other."""
         return self.doublings <= MAX_DOUBLINGS
 
 
 def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDistance:
-    """Return the distance from the requested problem to a recorded one, given as its JSON."""
+    """Return the distance from the requested problem to a recorded problem, which is given as JSON."""
     wanted = problem.to_json()
     sizes = {f.name for f in dataclasses.fields(problem) if f.type in ("int", int)}
     total, differences = 0.0, []
@@ -59,13 +60,13 @@ def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDi
         differences.append(f"{name} is {ours}, recorded {theirs}")
         if is_size:
             total += abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
-        elif not isinstance(ours, float) or not isinstance(theirs, (int, float)):  # eps does not affect the schedule
-            total = math.inf
+        elif not isinstance(ours, float) or not isinstance(theirs, (int, float)):
+            total = math.inf  # floats such as eps are ignored, because they do not affect the schedule
     return ProblemDistance(total, tuple(differences))
 
 
 def device_distance(device: Device, recorded: str, row: Device | None) -> ProblemDistance:
-    """Return the distance from the requested device to the recorded one, whose row is ``row`` (None if unknown)."""
+    """Return the distance from the requested device to the recorded device. ``row`` is its row, None if unknown."""
     if device.name == recorded:
         return ProblemDistance(0.0, ())
     difference = (f"device is {device.name}, recorded {recorded}",)

@@ -1,8 +1,9 @@
 """Edge-case inputs that expose errors, each with its reason.
 
 Random inputs are near zero, finite, of both signs and all different. They do not expose a wrong initial value of a
-maximum, a lost NaN, or cancellation in a variance. Each case here is one kind of *line*: the elements of one reduction,
-such as a row of a softmax or of the left matrix of a product. Operators list the cases that they must support.
+maximum, a lost NaN, or cancellation in a variance. A case generates *lines*. A line has the elements of one reduction,
+such as a row of a softmax or of the left matrix of a product. Each operator lists the cases that its kernels must
+support.
 """
 
 from __future__ import annotations
@@ -16,48 +17,26 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import SMALLEST, DType
 
-Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # quoted, because importing numpy.random is slow
+# a type in quotes, because importing numpy.random is slow
+Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]
 
-ALL_LARGEST = "all largest"  # both factors of a product, so that its sums are as large as possible
-PATTERNS = "every bit pattern"  # of 8-bit types
-EXACT = 2.0**24  # f32 represents all integers up to here, so sums of integers below it are exact in any order
-_EDGES = (
-    0,
-    1,
-    3,
-    4,
-    7,
-    8,
-    15,
-    16,
-    31,
-    32,
-    63,
-    64,
-    127,
-    128,
-    255,
-    256,
-    1023,
-    1024,
-)  # of vectors, lanes, warps and tiles
+# case in which both factors of a product are largest, so that sums are as large as possible
+ALL_LARGEST = "all largest"
+PATTERNS = "every bit pattern"  # case with every bit pattern of an 8-bit type
+EXACT = 2.0**24  # f32 represents all integers up to this value, so smaller sums of integers are exact in any order
+# edges of vectors, lanes, warps and tiles
+_EDGES = (0, 1, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 1023, 1024)
 _LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"), "i8": 128.0}
-_HUGE = {
-    "f16": 60000.0,
-    "bf16": 2.0**50,
-    "f32": 2.0**50,
-    "e4m3": 448.0,
-    "e5m2": 57344.0,
-    "e2m1x2": 6.0,
-}  # the sum of squares still fits f32
+# large values whose sum of squares still fits f32
+_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2": 57344.0, "e2m1x2": 6.0}
 
 
 class InputCase(NamedTuple):
     """Inputs that expose a certain kind of error.
 
     ``lines(rng, count, length, dtype)`` returns ``count`` lines of real values, which are then rounded to ``dtype``.
-    ``reason`` describes the error. With ``everywhere`` all lines of a set are of this case, because a line affects its
-    neighbours.
+    ``reason`` describes the error. If ``everywhere``, all lines of a set are of this case, because one line affects
+    other lines.
     """
 
     name: str
@@ -77,7 +56,7 @@ class StressInputs(NamedTuple):
 
 
 def positions(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.int64]:
-    """Return ``count`` positions along a line: its ends, and both sides of edges of vectors, lanes, warps and tiles."""
+    """Return ``count`` positions along a line, at its ends and at edges of vectors, lanes, warps and tiles."""
     near = [p for edge in _EDGES for p in (edge, length - 1 - edge) if 0 <= p < length]
     chosen = np.array(list(dict.fromkeys(near)), dtype=np.int64)
     return np.resize(rng.permutation(chosen), count)
@@ -86,17 +65,17 @@ def positions(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Yield sets of mixed lines until each case has occurred, then one set for each case that requires all lines.
+    """Yield sets of lines until each case has occurred. Most sets combine several cases.
 
     Args:
-        cases: Cases of lines.
-        rng: Distributes the cases.
-        count: Lines of a set.
-        length: Elements of a line.
+        cases: Cases to cover. A case with ``everywhere`` gets a set of lines without other cases.
+        rng: Random generator, which distributes cases to lines.
+        count: Number of lines of a set.
+        length: Number of elements of a line.
         dtype: Storage type of the elements.
 
     Yields:
-        The names of a set's cases, and its lines, [count, length].
+        The names of a set's cases, and its lines with the axes [count, length].
     """
     shared = [case for case in cases if not case.everywhere]
     for first in range(0, len(shared), count):
@@ -113,9 +92,9 @@ def mixed(
 
 
 def whole_lines(lines: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which lines (along the last axis) contain only integers.
+    """Return a mask of the lines (along the last axis) that contain only integers.
 
-    If products and sums are at most EXACT, reductions of these lines are exact in any order.
+    Reductions of such lines are exact in any order, if products and sums are at most EXACT.
     """
     with np.errstate(invalid="ignore"):
         whole: npt.NDArray[np.bool_] = (np.isfinite(lines) & (lines == np.rint(lines))).all(-1)
@@ -167,7 +146,7 @@ def _infinity(rng: np.random.Generator, count: int, length: int, dtype: DType) -
 
 def _ties(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
     lines = rng.integers(0, 2, (count, length)).astype(np.float64)
-    lines[::3] = 1.0  # all elements of some lines are equal
+    lines[::3] = 1.0  # in every third line, all elements are equal
     return lines
 
 
@@ -191,7 +170,7 @@ def _subnormal(rng: np.random.Generator, count: int, length: int, dtype: DType) 
 
 
 def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    # One unit in the last place above the base, in few elements: the mean is thousands of deviations from zero.
+    # A few elements are one unit in the last place above the others, so the mean is thousands of deviations from zero.
     base = 2.0 ** (dtype.mantissa_bits + 1) if dtype.bits == 16 else 2.0**14
     above = rng.random((count, length)) < 0.03
     lines = np.asarray(base + 2.0 * above, dtype=np.float64)
@@ -202,7 +181,8 @@ def _shifted(rng: np.random.Generator, count: int, length: int, dtype: DType) ->
     sign = np.where(_alternating(rng, count), 1.0, -1.0)[:, None]
     near = rng.standard_normal((count, length))
     if dtype.bits == 16:
-        near = np.round(2.0 * near)  # not for f32, where roundings of equal terms would all have one sign
+        # not for f32, where the rounding errors of equal terms would all have the same sign
+        near = np.round(2.0 * near)
     return np.asarray(sign * 200.0 + near, dtype=np.float64)
 
 
@@ -213,7 +193,7 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # e^89 overflows f32, and e^-104 is zero, so levels that differ by 200 expose a missing subtraction of the
+    # e^89 overflows f32, and e^-104 is zero. So lines whose levels differ by 200 expose a missing subtraction of the
     # maximum.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
@@ -254,7 +234,7 @@ APART = InputCase(
 
 
 def around_eps(eps: float) -> InputCase:
-    """Return lines whose mean square is about ``eps``."""
+    """Return the case of lines whose mean square is about ``eps``."""
     return InputCase(
         "around eps",
         "eps is half of the sum, so the result changes if it is missing or added elsewhere",

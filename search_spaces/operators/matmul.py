@@ -1,4 +1,4 @@
-"""Definition of the batched product ``C = epilogue(A @ B)``, and the accuracy that a kernel must have."""
+"""Definition of the batched product ``C = epilogue(A @ B)``, and the required accuracy of kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
 PRECISIONS = ("tf32", "ieee")
 SCALES = ("none", "tensor", "row_column", "block")
 SCALE_BLOCK = (
-    128  # elements along k, and columns of b, that share a scale: DeepSeek-V3, arXiv 2412.19437, section 3.3.2
+    # number of elements along k, and of columns of b, that share a scale (DeepSeek-V3, arXiv 2412.19437, section 3.3.2)
+    128
 )
 RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
 FP8 = ("e4m3", "e5m2")
@@ -43,13 +44,16 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 # Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
 # 2412.19437, section 3.3.2), and on Ada (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
-FP8_PRODUCTS = 32  # products along k of one instruction
-MOST_I8_K = 2**17  # limit of k: so many products (-128)^2 overflow 32 signed bits
-ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types only have f32
+FP8_PRODUCTS = 32  # number of products along k of one instruction
+MOST_I8_K = 2**17  # limit of k, because this number of products (-128)^2 overflows 32 signed bits
+# accumulator types by the type of a; all other types only have f32
+ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity
-_PART_ELEMENTS = 2**20  # limit of an operand of one part of the reduction
-F16_PRODUCTS = 8  # products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); later more
+_PART_ELEMENTS = 2**20  # maximum elements of an operand of one part of the reduction
+# number of products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); later ones add
+# more
+F16_PRODUCTS = 8
 
 
 @dataclass(frozen=True)
@@ -57,33 +61,35 @@ class Matmul(Problem):
     """A batch of matmuls: ``out[b] = activation(scales * (a[b] @ b[b]) + bias)`` for each of ``batch`` matrices.
 
     a is m x k, b is k x n, out is m x n. ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row"
-    is row-major, "col" column-major; out is row-major. For 8-bit types ``order_b`` is "col" by default, contiguous
-    along k, as tensor cores read them. ``b`` has the type of ``a``, and so has ``out`` by default, except that 8-bit
-    floats give bf16, and i8 gives i32, its exact sums. ``acc`` is the type in which tensor cores accumulate: f32; i32
-    for i8; for f16 also f16, which overflows beyond 65504. The bias has n elements of the output's type and is added to
-    every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores round them to tf32, "ieee" does not. gelu is
-    the exact one, with erf.
+    is row-major, "col" column-major; out is row-major. For 8-bit types, ``order_b`` is "col" by default, so that b is
+    contiguous along k, as tensor cores read it. ``b`` must have the type of ``a``. ``out`` has this type by default,
+    with two exceptions: 8-bit floats have a bf16 output, and i8 has an i32 output with exact sums. ``acc`` is the type
+    in which tensor cores accumulate: i32 for i8, otherwise f32; f16 can also be accumulated in f16, which overflows
+    above 65504. The bias has n elements of the output's type and is added to every row. ``precision`` only affects f32
+    inputs: with "tf32", tensor cores may round them to tf32; with "ieee" they may not. gelu is the exact function with
+    erf.
 
-    ``scale`` selects the scales of 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
-    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n); for 8-bit floats also
-    "block", one for each row and 128 elements of k (batch, m, k / 128) and one for each 128 columns and 128 elements of
-    k (batch, n / 128, k / 128), rounded up. Block scales multiply the sums of 128 products before these are accumulated
-    in f32. With scales, i8 gives bf16 by default.
+    ``scale`` selects f32 scales for 8-bit types. "none": no scales. "tensor": one scale for a, and one for b.
+    "row_column": one scale for each row of a (batch, m), and for each column of b (batch, n). "block", only for 8-bit
+    floats: one scale for each row and 128 elements along k of a (batch, m, k / 128), and for each 128 columns and 128
+    elements along k of b (batch, n / 128, k / 128), rounded up. Block scales multiply sums of 128 products before these
+    sums are accumulated in f32. With scales, the output of i8 is bf16 by default.
 
-    The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for every block of 32, or
-    16, numbers along k: ``block_scale_a`` for each row of a, ``block_scale_b`` for each column of b. ``scale_order`` is
-    their layout: "row", (batch, lines, k / block), or "tiled", as cuBLAS and torch._scaled_mm take them
-    (``operators.block_scales``). They need ``order_a`` "row", ``order_b`` "col" and whole blocks along k. Two 4-bit
-    numbers are stored in a byte. ``scale`` adds f32 scales to them, such as the tensor-wide one of nvf4.
+    The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for every block of 32 or
+    16 numbers along k. The operand ``block_scale_a`` has the scales for the rows of a, and ``block_scale_b`` those for
+    the columns of b. ``scale_order`` is the layout of scales: "row" for (batch, lines, k / block), or "tiled" for the
+    layout of cuBLAS and torch._scaled_mm (``operators.block_scales``). Block-scaled types need ``order_a`` "row",
+    ``order_b`` "col" and a multiple of the block size as k. A byte stores two 4-bit numbers. ``scale`` selects
+    additional f32 scales, such as nvf4's scale of a whole tensor.
 
-    With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
-    of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2). NaN
-    wins every maximum, as in numpy.
+    A ``reduction`` adds a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or column
+    (batch, n) of the result, before the result is rounded to the output's type (XeTile RFC, appendix 2.2). As in numpy,
+    a maximum with a NaN is NaN.
 
-    ``dtype`` is another name of ``a`` for the constructor.
+    The constructor accepts ``dtype`` as another name of ``a``.
 
     Raises:
-        ValueError: A size is below 1, a name is unknown, or no kernel computes the combination.
+        ValueError: A size is below 1, a name is unknown, or the combination is not supported.
     """
 
     operator: ClassVar[str] = "matmul"
@@ -134,10 +140,14 @@ class Matmul(Problem):
             raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
         accumulators = ACCUMULATORS.get(self.a, ("f32",))
         if self.acc not in accumulators:
-            why = "only f16 products can be accumulated in f16" if self.acc == "f16" else "it has no other accumulator"
+            why = (
+                "only f16 products can be accumulated in f16"
+                if self.acc == "f16"
+                else f"{self.a} has no other accumulator"
+            )
             raise ValueError(f"acc must be {' or '.join(accumulators)} for {self.a}, not {self.acc!r}: {why}")
         if self.a == "i8" and self.k >= MOST_I8_K:
-            raise ValueError(f"k must be under 2^17 for i8, not {self.k}: i32 would not hold the sums")
+            raise ValueError(f"k must be under 2^17 for i8, not {self.k}: sums could overflow i32")
         for name in ("order_a", "order_b"):
             if getattr(self, name) not in ORDERS:
                 raise ValueError(f"{name} must be row or col, not {getattr(self, name)!r}")
@@ -149,16 +159,16 @@ class Matmul(Problem):
             raise ValueError(f"unknown scale {self.scale!r}: use one of {', '.join(SCALES)}")
         if self.scale != "none" and self.a not in (*EIGHT_BIT_DTYPES, *BLOCK_FORMATS):
             known = ", ".join((*EIGHT_BIT_DTYPES, *BLOCK_FORMATS))
-            raise ValueError(f"scale {self.scale} is for types of at most 8 bits, {known}, not for {self.a}")
+            raise ValueError(f"scale {self.scale} needs a type of at most 8 bits ({known}), not {self.a}")
         self._check_blocks()
         if self.scale == "block" and self.a not in FP8:
-            raise ValueError(f"scale block is for {' and '.join(FP8)}, not for {self.a}")
+            raise ValueError(f"scale block needs {' or '.join(FP8)}, not {self.a}")
         if self.out == "i32":
             self._check_whole_numbers()
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision must be tf32 or ieee, not {self.precision!r}")
         if self.precision == "ieee" and self.a != "f32":
-            raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
+            raise ValueError(f"precision ieee only affects f32 inputs: omit it for {self.a}")
 
     def _check_blocks(self) -> None:
         """Raise ValueError for an unsupported combination of block scales."""
@@ -166,7 +176,7 @@ class Matmul(Problem):
         if blocks is None:
             if self.scale_order:
                 known = ", ".join(BLOCK_FORMATS)
-                raise ValueError(f"scale_order is for block-scaled types, {known}; leave it out for {self.a}")
+                raise ValueError(f"scale_order needs a block-scaled type ({known}): omit it for {self.a}")
             return
         self._take_defaults(scale_order="row")
         if self.scale_order not in SCALE_ORDERS:
@@ -179,13 +189,16 @@ class Matmul(Problem):
     def _check_whole_numbers(self) -> None:
         if self.a != "i8":
             floats = ", ".join(FLOAT_DTYPES)
-            raise ValueError(f"out i32 holds the sums of i8, not those of {self.a}: use one of {floats}")
+            raise ValueError(f"out i32 needs i8 inputs, not {self.a}: use one of {floats}")
         for name in ("scale", "epilogue", "reduction"):
             if getattr(self, name) != "none":
                 raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields. Unused ``scale`` and ``scale_order`` are omitted: existing databases lack them."""
+        """Return the fields.
+
+        Unused ``scale`` and ``scale_order`` are omitted, because older databases do not have them.
+        """
         fields = super().to_json()
         if self.scale == "none":
             del fields["scale"]
@@ -195,7 +208,7 @@ class Matmul(Problem):
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """Block format of factors with block scales along k; None for other types."""
+        """Block format if the factors are block-scaled along k; otherwise None."""
         return BLOCK_FORMATS.get(self.a)
 
     @property
@@ -205,7 +218,7 @@ class Matmul(Problem):
 
     @property
     def scale_blocks(self) -> int:
-        """Number of blocks along k with a scale each; 0 without block scales."""
+        """Number of blocks along k, each of which has a scale; 0 without block scales."""
         return self.k // self.blocks.block if self.blocks else 0
 
     @property
@@ -221,7 +234,7 @@ class Matmul(Problem):
 
     @property
     def reduced_axis(self) -> int | None:
-        """Axis of out that the reduction removes: -1 for rows, -2 for columns, None without a reduction."""
+        """Axis of out over which the reduction runs: -1 for rows, -2 for columns; None without a reduction."""
         return {"row": -1, "column": -2}.get(self.reduction.partition("_")[0])
 
     @property
@@ -231,7 +244,7 @@ class Matmul(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """True unless scales may be negative: sums begin at +0, so none of them is -0."""
+        """True unless scales may be negative. Sums begin at +0, so without negative scales no result is -0."""
         return self.scale == "none"
 
     @property
@@ -255,7 +268,7 @@ class Matmul(Problem):
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return a, b, the scales and the bias if present, and out.
+        """Return the operands: a, b, scales and bias if present, and the outputs.
 
         Shapes are in memory order: a column-major a is (batch, k, m).
         """
@@ -297,7 +310,7 @@ class Matmul(Problem):
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal inputs; uniformly distributed integers for i8, and scales from 1/2 to 2."""
+        """Return random inputs: standard normal values, uniformly distributed integers for i8, scales from 1/2 to 2."""
         inputs, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
         if self.a == "i8":
             for operand in self.operands()[:2]:
@@ -308,7 +321,7 @@ class Matmul(Problem):
         return inputs | self._random_block_scales(lambda shape: np.exp2(rng.uniform(-2, 2, shape)))
 
     def _random_block_scales(self, draw: Callable[[tuple[int, ...]], FloatArray]) -> dict[str, Array]:
-        """Return block scales, which ``draw`` makes in the shape (batch, lines, blocks).
+        """Return block scales in their storage order. ``draw`` generates them with the shape (batch, lines, blocks).
 
         The padding of tiles is NaN, which must not reach any output.
         """
@@ -322,11 +335,10 @@ class Matmul(Problem):
         return arrays
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return cases of lines of a, or of b for a reduction of columns.
+        """Return the edge cases for lines of a, or for lines of b if columns are reduced.
 
-        The other matrix consists of positive integers, so that each line affects a whole row, or column, of out. Sums
-        in f16 must overflow only where it is intended ("huge"); in the other cases these integers are scaled down by
-        the power of two that this takes.
+        The other matrix has positive integers, so that each line affects a whole row, or column, of out. In f16, only
+        the sums of the case "huge" may overflow. For the other cases, the integers are scaled down by a power of two.
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
@@ -335,11 +347,11 @@ class Matmul(Problem):
         if self.input_dtype.name == "e4m3":  # e4m3 has no infinity
             return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
-        rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
+        rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # rounded to multiples of 2^-136
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield products in which one operand has the input cases and the other one small integers."""
+        """Yield inputs in which one factor has the input cases, and the other has small integers."""
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
         extent, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -347,9 +359,10 @@ class Matmul(Problem):
             lines = lines.reshape(self.batch, extent, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
-            if at.shape[1] > 1 and dtype.holds_nan:  # NaN at the end: an out-of-bounds read must not contribute
+            # NaN after the end of k exposes an out-of-bounds read that contributes to a result
+            if at.shape[1] > 1 and dtype.holds_nan:
                 at[:, 0, 0] = np.nan
-            a, b = (counts, lines) if columns else (lines, counts)  # both with k last
+            a, b = (counts, lines) if columns else (lines, counts)  # both factors with k as the last axis
             stored = {
                 "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),
                 "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
@@ -365,7 +378,10 @@ class Matmul(Problem):
             yield self._scale_patterns(rng)
 
     def _scale_patterns(self, rng: np.random.Generator) -> cases.StressInputs:
-        """Return scales of very different sizes along k, NaN in one block of every second line, factors of 1 and 2."""
+        """Return inputs with scales of very different sizes along k, and a NaN scale in every second line.
+
+        Factors are 1 or 2.
+        """
         assert self.blocks is not None
         dtype, shapes = self.input_dtype, {o.name: o.shape for o in self.operands()[:2]}
 
@@ -385,7 +401,7 @@ class Matmul(Problem):
     def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
     ) -> cases.StressInputs:
-        """Return ``factors`` with a bias of integers and scales of powers of two."""
+        """Add a bias of integers, and scales that are powers of two, to ``factors``."""
         stored = dict(factors)
         if self.has_bias:
             stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
@@ -395,10 +411,10 @@ class Matmul(Problem):
         return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
-        """Return inputs with every 8-bit pattern in a, or in b for a reduction of columns.
+        """Return inputs with every bit pattern of an 8-bit type in a, or in b if columns are reduced.
 
-        The finite patterns follow each other along k; every line, or every second one of several, also has one infinity
-        or NaN. The other factor consists of ones and twos.
+        Lines run through the finite patterns along k. Every second line (or a single line) also has an infinity or NaN.
+        The other factor has ones and twos.
         """
         dtype = self.input_dtype
         extent, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -422,13 +438,13 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return the scale of stress inputs, so that k products of at most 24 have a sum below 2^15 in f16."""
+        """Return a factor for stress inputs. With it, the sum of k products of at most 24 is below 2^15, to fit f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Return rectangles of out, one matrix at a time, without the reduction.
+        """Yield problems for rectangles of out, each in one matrix, without the reduction.
 
-        With block scales, each has only columns that share a scale.
+        With block scales, the columns of a rectangle share a scale.
         """
         for rows, columns in rectangles(positions, self.n):
             for batch in np.unique(rows // self.m):
@@ -440,7 +456,7 @@ class Matmul(Problem):
                     yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield parts of the reduction: whole reduced rows, or columns, of out, some at a time."""
+        """Yield problems for elements of ``reduced``. Each problem computes some whole rows, or columns, of out."""
         if name != "reduced":
             return
         extent, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
@@ -455,7 +471,7 @@ class Matmul(Problem):
                     yield ProblemPart(problem, part.inputs, {**part.outputs, name: reduced})
 
     def _part(self, batch: int, here: Indices, columns: Indices) -> ProblemPart:
-        """Return the rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
+        """Return the problem for the rows ``here`` and ``columns`` of one matrix, without the reduction."""
         depth = np.arange(self.depth)
         a, b, out = (batch * size for size in (self.m * self.depth, self.depth * self.n, self.m * self.n))
         of_a = [(here, self.depth), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
@@ -483,7 +499,7 @@ class Matmul(Problem):
         return ProblemPart(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return a, b, the bias, and the scale of each element of their product (which broadcasts).
+        """Return a, b, the bias, and the broadcastable scale of each element of the product.
 
         Block scales are already applied to a and b.
         """
@@ -520,9 +536,9 @@ class Matmul(Problem):
             return self._results(product, bias, scale), self._tolerance(a, b, bias, scale, product)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the scaled and activated product in float64."""
+        """Return the outputs in float64: the product after scales, bias and activation, and its reduction."""
         a, b, bias, scale = self._values(inputs)
-        with np.errstate(invalid="ignore"):  # infinities of both signs add up to NaN
+        with np.errstate(invalid="ignore"):  # no warning: the sum of infinities of opposite signs is NaN
             return self._results(a @ b, bias, scale)
 
     def _results(self, product: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
@@ -533,42 +549,46 @@ class Matmul(Problem):
         return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def _saturated(self, sums: FloatArray) -> FloatArray:
-        """Return sums as accumulators represent them, except for rounding: in f16 large sums are infinite."""
+        """Replace sums that overflow the accumulator by infinities, which f16 accumulators do."""
         if self.acc != "f16":
             return sums
         saturated: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)
         return saturated
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the rounding-error bound per element of each output.
+        """Return a bound of the rounding error for each element of each output.
 
-        With s = sqrt(sum_k a^2 b^2), the size of the sum's random walk, no partial sum of random inputs exceeds P = 6 s
-        + 2 |a @ b|. Each of k additions in f32 adds at most 2^-24 P (round to nearest) or, on tensor cores, which
-        truncate but add 8 or more products at a time, 2^-23 P per step: together (k / 2 + 16) 2^-23 P. tf32 inputs are
-        off by at most 2^-11 each, at random, or, where wgmma drops the bits that tf32 lacks, by up to 2^-10 towards
-        zero: 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are exact.
+        Let s = sqrt(sum_k a^2 b^2), the size of the sum's random walk. No partial sum of random inputs exceeds P = 6 s
+        + 2 |a @ b|. An addition in f32 has an error of at most 2^-24 P (round to nearest). Tensor cores truncate, with
+        an error of 2^-23 P, but add 8 or more products at a time. In total, the bound is (k / 2 + 16) 2^-23 P. Rounding
+        inputs to tf32 has a random error of at most 2^-11 each. wgmma instead truncates inputs to tf32, with an error
+        of up to 2^-10 towards zero. The bound for both is 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are
+        exact.
 
-        Tensor cores keep FP8_SUM_BITS of sums of 8-bit floats: once every 32 products they truncate a partial sum,
-        which has the size s during the sum and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of
-        integers up to 2^13 are exact. Sums of i8 are always exact, and rounded once if out is a float. Scales multiply
-        these errors, and add two roundings of 2^-24 of the scaled sum, and one of the sum with the bias. With block
-        scales, the sum of each block is truncated. Its error is at most 6 * 2^-13 * 6 times its own s (a sum rarely
-        exceeds 2 s), and has the sign of the sum. As these signs are random, the squares add up: 6 * 2^-13 * 6 s.
+        For 8-bit floats, tensor cores keep FP8_SUM_BITS of a sum. They truncate the partial sum once every 32 products.
+        The partial sum has the size s during the summation, and |a @ b| at its end. The bound is (k / 32 + 2) 2^-13 (2
+        s + 2 |a @ b|). Sums of integers up to 2^13 are exact. Sums of i8 are always exact, and are rounded once if out
+        is a float. Scales multiply these errors. They add two rounding errors of 2^-24 of the scaled sum, and one of
+        the sum with the bias. With block scales, the sum of each block is truncated. The error of a block is at most 6
+        * 2^-13 * 6 times the s of the block (a sum rarely exceeds 2 s), and has the sign of the sum. Because these
+        signs are random, the squares of the errors add up, and the bound is 6 * 2^-13 * 6 s.
 
-        Sums in f16 are rounded to nearest once for at least F16_PRODUCTS products, and when splits of k are added up: n
-        = k / 8 + 16 times, by at most 2^-11 of a partial sum and 2^-25. Such errors are random, and n of them add up to
-        sqrt(n) as much (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019): for random inputs with a standard deviation
-        of 0.41 sqrt(n) 2^-11 s, for inputs of one sign of 0.33 sqrt(n) 2^-11 |a @ b|. Allowed is sqrt(n) 2^-11 (3 s + 2
-        |a @ b|). The worst case, with n instead of sqrt(n), is far larger. Sums of integers up to 2^11 are exact.
+        Sums in f16 are rounded to nearest once per F16_PRODUCTS or more products, and when splits of k are added. This
+        happens n = k / 8 + 16 times, with an error of at most 2^-11 of a partial sum and 2^-25. Such errors are random,
+        so the sum of n errors grows with sqrt(n) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The standard
+        deviation of the error is 0.41 sqrt(n) 2^-11 s for random inputs, and 0.33 sqrt(n) 2^-11 |a @ b| for inputs of
+        one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case, with n instead of sqrt(n), is far
+        larger. Sums of integers up to 2^11 are exact.
 
-        The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
-        where its exponential overflows; half of a subnormal number may lose its last bit. Rounding to the output adds
-        its unit roundoff.
+        The activation amplifies errors by at most 1.13. It adds errors of its own: 1 + erf has an error of 2^-22 where
+        erf is near -1, silu becomes 0 where its exponential overflows, and half of a subnormal number may lose its last
+        bit. Rounding to the output type adds its unit roundoff.
 
-        A maximum is off by at most the largest of these errors. Most errors of a sum are random, 4 sqrt(sum e^2);
-        truncation has the sign of its element: with one k / 8 truncations of 2^-24 of a partial sum of about s / 2,
-        under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for random
-        terms do not exceed 4 sqrt(sum x^2) + |sum x|. Losses of activations at tiny results are the same for all.
+        For a reduction, let e be the bound of an element x of the result. The error of a maximum is at most the largest
+        e. Most errors in a sum are random, with the bound 4 sqrt(sum e^2). Truncation errors have the sign of their
+        element: k / 8 truncations of 2^-24 of a partial sum of about s / 2 are below e / 24 for each element. The
+        summation adds ``sum_growth`` rounding errors of partial sums, which for random terms do not exceed 4 sqrt(sum
+        x^2) + |sum x|. The errors of activations of tiny results have the same sign for all elements.
         """
         return self.expected(inputs)[1]
 
@@ -576,7 +596,7 @@ class Matmul(Problem):
         self, a: FloatArray, b: FloatArray, bias: FloatArray, scale: FloatArray, product: FloatArray
     ) -> dict[str, FloatArray]:
         exact = self._exact(a, b, bias)
-        # If all sums are exact, their random-walk error is irrelevant.
+        # If all sums are exact, there is no random-walk error.
         s = np.zeros_like(product) if exact.all() else np.sqrt(np.square(a) @ np.square(b))
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
@@ -601,7 +621,7 @@ class Matmul(Problem):
         result = np.abs(finished)
         lost = {"gelu": SMALLEST["f32"], "silu": 2.0**-120}.get(self.activation, 0.0)
         if self.activation in ("gelu", "silu"):
-            bound = 1.13 * bound + 2.0**-20 * result  # f32 arithmetic of the activation itself
+            bound = 1.13 * bound + 2.0**-20 * result  # rounding errors of the activation's arithmetic in f32
             bound += 2.0**-22 * np.abs(product + bias) if self.activation == "gelu" else 0.0
         else:
             bound = bound + 2.0**-20 * np.where(exact, 0.0, result)
@@ -622,9 +642,10 @@ class Matmul(Problem):
         return allowed
 
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
-        """Return which elements of out are exact.
+        """Return a mask of the elements of out that must be exact.
 
-        These are sums of integers that are exact in the accumulator, with factors that are exact in tf32.
+        An element is exact if it is a sum of integers that the accumulator represents exactly, and its factors are
+        exact in tf32.
         """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))

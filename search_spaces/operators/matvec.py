@@ -1,4 +1,4 @@
-"""Definition of ``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m, and the accuracy that a kernel must have."""
+"""Definition of ``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m, and the required accuracy of kernels."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MOST_ROWS = 16
 
 @dataclass(frozen=True)
 class Matvec(Problem):
-    """``out = x @ w.T`` with x of m x k, w of n x k, out of m x n, all row-major; m is at most 16.
+    """``out = x @ w.T`` with row-major x (m x k), w (n x k) and out (m x n), where m is at most 16.
 
-    ``x`` is the type of x and of w, ``out`` that of out; sums are f32 (IREE issue 22153, "a typical matvec").
-    ``dtype`` is another name of ``x`` in the constructor. Raises ValueError for sizes below 1, more than 16 rows, and
-    unknown types.
+    The field ``x`` is the type of x and of w, and the field ``out`` that of out. Sums are f32 (IREE issue 22153, "a
+    typical matvec"). The constructor accepts ``dtype`` as another name of ``x``. Raises ValueError if a size is below
+    1, there are more than 16 rows, or a type is unknown.
     """
 
     operator: ClassVar[str] = "matvec"
@@ -59,7 +59,7 @@ class Matvec(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """True: sums begin at +0, so none of them is -0."""
+        """Always True: sums begin at +0, so no result is -0."""
         return True
 
     @property
@@ -86,22 +86,22 @@ class Matvec(Problem):
         )
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return the cases of lines of w. x has positive integers, so that each line affects all rows of out."""
+        """Return the edge cases for lines of w. x has positive integers, so that each line affects all rows of out."""
         lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
         return (*lines, cases.SUBNORMAL)
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield weights with the input cases, and small integers in x."""
+        """Yield inputs with the input cases in w, and small integers in x."""
         rng = np.random.default_rng((seed, 1))
         for names, lines in cases.mixed(self.input_cases(), rng, self.n, self.k, self.input_dtype):
             x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
-            if self.m > 1:  # out-of-bounds elements must not contribute
+            if self.m > 1:  # NaN after the end of k exposes an out-of-bounds read that contributes to a result
                 x[0, 0] = np.nan
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
             yield cases.StressInputs(names, stored)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield rectangles of out."""
+        """Yield problems for rectangles of out."""
         depth = np.arange(self.k)
         for rows, columns in rectangles(positions, self.n):
             inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}
@@ -114,18 +114,18 @@ class Matvec(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return ``x @ w.T`` in float64."""
         x, w = self._values(inputs)
-        with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
+        with np.errstate(invalid="ignore"):  # no warning: the sum of infinities of opposite signs is NaN
             return {"out": x @ w.T}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the rounding-error bound per element of out.
+        """Return a bound of the rounding error for each element of out.
 
-        Products of two 16-bit floats are exact in f32. With s = sqrt(sum_k x^2 w^2), the size of the sum's random
-        walk, no partial sum of random inputs exceeds P = 6 s + 2 |x @ w|, so each addition rounds by at most 2^-24 P;
-        k of them, in whatever order, by at most k 2^-24 P, and, their signs being random, by no more than
-        10 sqrt(k) 2^-24 P (Higham and Mary, 2019, theorem 2.4: exceeded with probability e^-50). Sums of splits and
-        subgroups are a few additions more. Sums of integers up to 2^24 are exact. Rounding to the output adds its unit
-        roundoff.
+        Products of two 16-bit floats are exact in f32. Let s = sqrt(sum_k x^2 w^2), the size of the sum's random walk.
+        No partial sum of random inputs exceeds P = 6 s + 2 |x @ w|, so each addition has an error of at most 2^-24 P.
+        The error of k additions, in any order, is at most k 2^-24 P. Because the signs of the errors are random, it is
+        also at most 10 sqrt(k) 2^-24 P (Higham and Mary, 2019, theorem 2.4: exceeded with probability e^-50). Splits
+        and subgroups add a few additions. Sums of integers up to 2^24 are exact. Rounding to the output type adds its
+        unit roundoff.
         """
         x, w = self._values(inputs)
         with np.errstate(invalid="ignore"):

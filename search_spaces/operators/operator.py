@@ -1,4 +1,4 @@
-"""An operator: its name, and how its problems are created from options and from JSON."""
+"""Operators: how problems of an operator are created from options and from JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Self, get_type_hints
 
 from search_spaces.operators.problem import Problem
 
-_KINDS: dict[object, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str}  # as annotations
+# the types as objects, and their names in annotations
+_KINDS: dict[object, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str}
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a problem, with ``flags`` such as ("-m",) or ("--dtype",). ``field`` is the field that it sets.
+    """One command-line option of a problem. It sets ``field`` of the problem, and has ``flags`` such as ("-m",).
 
-    ``default`` is None if the option is required, and "" if it is derived from other options.
+    ``default`` is None if the option is required, and "" if the default is derived from other options.
     """
 
     field: str
@@ -34,10 +35,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Operator:
-    """Factory of an operator's problems, from options and from JSON.
+    """Name of an operator, and functions that create its problems.
 
-    ``make`` builds a problem from values for the fields of ``options``, ``from_json`` builds one from the result of
-    ``to_json()``. Both raise ValueError for invalid values.
+    ``make`` creates a problem from values for the fields of ``options``. ``from_json`` creates a problem from a result
+    of ``to_json()``. Each raises ValueError for invalid values.
     """
 
     name: str
@@ -48,9 +49,9 @@ class Operator:
 
     @classmethod
     def of(cls, problem: type[Problem]) -> Self:
-        """Return the operator of a problem type: its options are the fields made by ``problem.option``.
+        """Return the operator of a problem type. Its options are the fields that ``problem.option`` returned.
 
-        Raises ValueError for an option that is neither int, float nor str.
+        Raises ValueError if an option is not an int, float or str.
         """
         options = []
         for field in dataclasses.fields(problem):

@@ -1,4 +1,4 @@
-"""Positions of elements in memory: grids of indices, and rectangles of a matrix."""
+"""Compute indices of elements in memory: of grids, and of rectangles of a matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Indices = npt.NDArray[np.int64]
 
 
 def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
-    """Return ``base`` plus index * stride for every combination of the ``axes``, the last one fastest."""
+    """Return ``base`` + sum(index * stride) for all combinations of indices of the ``axes``.
+
+    The last axis is fastest.
+    """
     indices = np.asarray(base, dtype=np.int64)
     for index, stride in axes:
         indices = indices[..., None] + index.astype(np.int64) * stride

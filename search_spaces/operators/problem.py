@@ -1,4 +1,4 @@
-"""Interface of every operator's problem: operands, reference, tolerance, and name in a database."""
+"""Interface of problems: operands, reference, tolerance, and key in databases."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ DRAWN = 4_194_301  # the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
-    """Return random values with a normal distribution; beyond DRAWN elements they repeat.
+    """Return random values with a normal distribution. They repeat after DRAWN elements.
 
-    Generating hundreds of millions would take longer than measuring a kernel. The period is prime, so it does not
-    divide the stride of a tile or a row, and an element at a wrong position still has a different value.
+    Generating hundreds of millions of values would take longer than measuring a kernel. The period is prime, so it does
+    not divide the stride of a tile or a row. An element at a wrong position therefore still has a different value.
 
     Args:
         rng: Random generator.
         shape: Shape of the array.
         dtype: Storage type of the values.
-        scale: Their standard deviation.
+        scale: Standard deviation of the values.
 
     Returns:
         The array.
@@ -44,7 +44,7 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTy
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """Return ``value`` as an int, from any integer type. Raises ValueError for other types and below ``least``."""
+    """Convert a value of any integer type to an int. Raises ValueError for other types, and values below ``least``."""
     try:
         number = least - 1 if isinstance(value, bool | np.bool) else operator.index(value)
     except TypeError:
@@ -55,14 +55,14 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 
 def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """Return a field of a problem that the command line sets.
+    """Return a dataclass field of a problem, which the command line can set.
 
     Args:
         help: Help text.
-        default: Default value. Without it the field is required; "" stands for a value that ``__post_init__`` derives
-            from other fields.
+        default: Default value. Without a default, the field is required. "" means that ``__post_init__`` derives the
+            value from other fields.
         flag: Name of the option; "" for the field's name.
-        choices: Allowed values; empty for any.
+        choices: Allowed values; empty if any value is allowed.
 
     Returns:
         The dataclass field.
@@ -71,22 +71,22 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
 
 
 class EarlierReference(ValueError):
-    """The JSON describes a problem of a user's file that has been edited since."""
+    """The JSON describes a problem of a user's kernel file that has been edited since."""
 
 
-DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; sizes divisible by the first two allow wider accesses
+DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; the first two allow wider memory accesses
 
 
 def divisor_of(size: int) -> int:
-    """Return the first of DIVISORS that divides a dynamic size; it selects the kernel."""
+    """Return the first of DIVISORS that divides a dynamic size. The divisor selects the kernel."""
     return next(n for n in DIVISORS if size % n == 0)
 
 
 @dataclass(frozen=True)
 class Problem(ABC):
-    """A computation with its sizes and types.
+    """Base class of problems. A problem is a computation with its sizes and types.
 
-    Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``.
+    Subclasses are frozen dataclasses, whose fields are JSON scalars. Equal problems have equal results of ``key()``.
     """
 
     operator: ClassVar[str]
@@ -94,15 +94,15 @@ class Problem(ABC):
 
     @abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """Return inputs, then outputs: the arrays a caller passes."""
+        """Return the arrays that a caller passes: inputs, then outputs."""
 
     @abstractmethod
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the outputs in float64 for stored inputs, without rounding to the output type; shapes as in memory."""
+        """Compute the expected outputs in float64, without rounding to the output type. Shapes are those in memory."""
 
     @abstractmethod
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the largest absolute error allowed for each element of each output (a rounding-error bound)."""
+        """Return the maximum absolute error of each element of each output, which is a bound of rounding errors."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return ``reference`` and ``tolerance``, without computing the reference twice."""
@@ -110,21 +110,24 @@ class Problem(ABC):
 
     @property
     def described(self) -> str:
-        """Readable name, if a user's file gives more information than the JSON; else ""."""
+        """Readable name if a user's kernel file has more information than the JSON; otherwise ""."""
         return ""
 
     @property
     def defined_at(self) -> tuple[str, int]:
-        """File and line of the user's kernel, line 0 if unknown; ("", 0) for an operator without a file."""
+        """File and line of the user's kernel.
+
+        The line is 0 if unknown; the result is ("", 0) for operators without a file.
+        """
         return "", 0
 
     @property
     def checks_outputs(self) -> bool:
-        """True if outputs are not compared element by element with ``reference``."""
+        """True if ``check_outputs`` checks the outputs, instead of a comparison with ``reference``."""
         return False
 
     def reference_dtype(self, output: str) -> DType | None:
-        """Return the type to which the reference of an output is rounded; None for exact values."""
+        """Return the type to which the reference of an output is rounded; None if the reference is not rounded."""
         return None
 
     @property
@@ -133,94 +136,95 @@ class Problem(ABC):
         return ()
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Check stored outputs, if the problem has such a function.
+        """Check stored outputs with the problem's check function, if it has one.
 
         Args:
             inputs: Stored inputs.
             outputs: Stored outputs.
 
         Returns:
-            An error message, "" for correct outputs, or None for a problem whose outputs are compared with
-            ``reference``.
+            An error message, or "" if the outputs are correct. None if the problem has no check function, so that
+            outputs are compared with ``reference``.
         """
         return None
 
     def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
-        """Return masks of the elements of ``inout`` arrays that must keep every bit, by array name."""
+        """Return masks of the elements of ``inout`` arrays that must be unchanged, by array name."""
         return {}
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sizes along which rows are independent, each with a large typical value; empty if there are none.
+        """Sizes along which rows are independent, with a large typical value of each; empty if there are none.
 
-        Every array either has one row per index of the size along one axis, or is the same for all of them.
+        Along one axis, an array has one row per index of such a size; or the array is the same for all indices.
         """
         return {}
 
     def of_batch(self, size: int) -> Self:
-        """Return the problem with another number of rows along its first batch size. Raises ValueError without one."""
+        """Return the problem with another value of its first batch size. Raises ValueError if it has no batch size."""
         if not self.batch_sizes:
-            raise ValueError(f"{self.operator} has no size along which rows are batched")
+            raise ValueError(f"{self.operator} has no batch size, along which rows are independent")
         return dataclasses.replace(self, **{next(iter(self.batch_sizes)): size})
 
     @property
     def dynamic_sizes(self) -> tuple[str, ...]:
-        """Names of the fields that a launch passes, so that one kernel serves all their values."""
+        """Names of the size fields that a launch passes to the kernel, so that one kernel serves all their values."""
         return ()
 
     @property
     def scalar_fields(self) -> tuple[str, ...]:
-        """Names of the fields that a launch passes by value; one kernel serves all values, without specialisation."""
+        """Names of the scalar fields that a launch passes to the kernel. One kernel serves all their values."""
         return ()
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
         """Return further problems that the kernel of a schedule with these ``values`` must compute correctly.
 
-        They have dynamic sizes at and around the edges of its tiles, and scalars at the ends of their ranges.
+        Their dynamic sizes are at and around the edges of the kernel's tiles, and their scalars at the ends of the
+        ranges.
         """
         return ()
 
     def _take_defaults(self, **values: str) -> None:
-        """Set these fields if they are empty."""
+        """Set each of these fields to its default if it is empty."""
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
 
     def _take_types(self, *names: str) -> None:
-        """Normalise the spelling of types in these fields; unknown names are unchanged."""
+        """Normalise the spelling of types in these fields. Unknown names are unchanged."""
         for name in names:
             object.__setattr__(self, name, canonical(getattr(self, name)))
 
     def _take_dtype(self, name: str, dtype: str) -> None:
-        """Set the field called ``name`` to ``dtype`` if that is given.
+        """Set the field ``name`` to ``dtype`` if ``dtype`` is given.
 
         Raises:
-            ValueError: Both are given and differ.
+            ValueError: The field is also given, and the two differ.
         """
         value, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
         if dtype and value not in (default, canonical(dtype)):
-            raise ValueError(f"{name} is {value!r} and dtype {canonical(dtype)!r}: give one of them")
+            raise ValueError(f"{name} is {value!r}, but dtype is {canonical(dtype)!r}: give only one of them")
         object.__setattr__(self, name, canonical(dtype) if dtype else value)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
-        """Convert these fields to ints. Raises ValueError for one that is not an integer or is too small."""
+        """Convert these fields to ints. Raises ValueError if a value is not an integer or is too small."""
         for name in names:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
     def _take_extents(self, *names: str) -> None:
-        """Convert sizes of matrices, which kernels index by 32 bits. Also raises ValueError from 2^30 on."""
+        """Convert sizes of matrices to ints. Raises ValueError from 2^30 on, because kernels use 32-bit indices."""
         self._take_sizes(*names)
         for name in names:
             if getattr(self, name) >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Return ``parts`` of another output called ``name``; empty if an element depends on too many inputs."""
+        """Return smaller problems for an output ``name`` other than the first, like ``parts``."""
         return iter(())
 
     @property
     def signed_zeros(self) -> bool:
-        """True if a kernel must not return -0 if the reference is +0."""
+        """True if a result of -0 is wrong where the reference is +0."""
         return False
 
     @property
@@ -230,13 +234,13 @@ class Problem(ABC):
 
     @cached_property
     def min_bytes(self) -> int:
-        """Bytes that any kernel must move between DRAM and the chip: each operand once."""
+        """Minimum number of bytes that a kernel moves between DRAM and the chip: each operand once."""
         return sum(o.bytes for o in self.operands())
 
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
-        """Return further metrics of a launch, by name and unit ("GB/s").
+        """Return additional metrics of a launch, by name and unit ("GB/s").
 
-        FLOP/s or bytes per second are always shown.
+        FLOP/s or bytes per second are always reported, and are not among them.
 
         Args:
             config: Parameters of the schedule, and possibly attributes.
@@ -251,17 +255,17 @@ class Problem(ABC):
 
     @property
     def reduction_is_inferred(self) -> bool:
-        """True if the reduced problem for the emulator is inferred, rather than declared."""
+        """True if the reduced problem for the emulator is inferred instead of declared."""
         return False
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return a remedy for a kernel that reads the array ``name`` before it is written; "" for autosched's."""
+        """Return the remedy for a kernel that reads the unwritten array ``name``; "" for autosched's kernels."""
         return ""
 
     def under(self, values: Mapping[str, int | str]) -> Problem:
-        """Return the problem that a schedule with these values solves.
+        """Return the problem that a schedule with the given values solves.
 
-        It differs from this one if the schedule chooses types of arrays, which are then part of its key.
+        It differs from this problem if the schedule chooses types of arrays, which are part of a problem's key.
         """
         return self
 
@@ -271,34 +275,35 @@ class Problem(ABC):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def input_cases(self) -> tuple[InputCase, ...]:
-        """Return the edge cases that a kernel must support; cases that reveal faults most often come first."""
+        """Return the edge cases that a kernel must support. Cases that most often reveal faults are first."""
         return ()
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield inputs that cover each of ``input_cases``, several of them at a time."""
+        """Yield inputs that together cover all ``input_cases``. Each combines several cases."""
         return iter(())
 
     def drawn_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield the random inputs of a seed, then ``stress_inputs``."""
+        """Yield random inputs for a seed, then ``stress_inputs``."""
         yield StressInputs((RANDOM,), self.random_inputs(seed))
         yield from self.stress_inputs(seed)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Return smaller problems that together compute the elements of the first output at ``positions``.
 
-        ``positions`` are ascending, in memory order. The result is empty if an element depends on too many inputs.
+        ``positions`` are ascending indices in memory order. The result is empty if an element depends on too many
+        inputs.
         """
         return iter(())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the operator's name and the fields, for ``from_json``."""
+        """Return the operator's name and the fields, which ``from_json`` reads."""
         return {"operator": self.operator, **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the problem whose ``to_json()`` was ``data``.
+        """Read a problem from a result of ``to_json``.
 
-        Raises ValueError for missing, unknown or wrong fields.
+        Raises ValueError if a field is missing, unknown or invalid.
         """
         fields_given = {k: v for k, v in data.items() if k != "operator"}
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
@@ -306,11 +311,11 @@ class Problem(ABC):
         missing = [name for name in needed if name not in fields_given]
         for complaint, names in (("needs", missing), ("has no", [name for name in fields_given if name not in fields])):
             if names:
-                raise ValueError(f"this is not the JSON of a {cls.operator} problem: it {complaint} {', '.join(names)}")
+                raise ValueError(f"invalid JSON of a {cls.operator} problem: it {complaint} {', '.join(names)}")
         try:
             return cls(**fields_given)
         except TypeError as error:
-            raise ValueError(f"this is not the JSON of a {cls.operator} problem: {error}") from error
+            raise ValueError(f"invalid JSON of a {cls.operator} problem: {error}") from error
 
     @staticmethod
     def check(value: object) -> Problem:
@@ -320,15 +325,16 @@ class Problem(ABC):
         return value
 
     def key(self) -> str:
-        """Canonical text of the problem, used as its identity in databases."""
+        """Return the canonical text of the problem, which identifies it in databases."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
 class ProblemPart(NamedTuple):
-    """A smaller problem, and the positions of its operands in those of the large one.
+    """A smaller problem that computes some outputs of a large problem, and where its operands are in the large arrays.
 
-    ``problem`` computes ``outputs`` of the large problem from its ``inputs``. For each operand of ``problem``, and in
-    its shape, they contain indices into the large array, in memory order.
+    ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. For each operand of
+    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. It contains indices into the array of
+    the large problem, in memory order.
     """
 
     problem: Problem
@@ -337,9 +343,9 @@ class ProblemPart(NamedTuple):
 
 
 def sum_growth(count: int) -> float:
-    """Return the number of roundings of 2^-24 that a sum of ``count`` terms accumulates.
+    """Return the error of a sum of ``count`` terms, as a multiple of the rounding error 2^-24.
 
-    It is at most one per addition. Because their signs are random, the total rarely exceeds 6 sqrt(count) (Higham and
-    Mary 2019). 16 are added for the last steps of the reduction tree.
+    There is at most one rounding error per addition. Because their signs are random, the total rarely exceeds 6
+    sqrt(count) (Higham and Mary 2019). 16 are added for the last steps of the reduction tree.
     """
     return min(count, 6.0 * math.sqrt(count)) + 16.0

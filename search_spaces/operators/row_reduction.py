@@ -1,7 +1,7 @@
-"""Row reductions and normalisations: their definitions, and the accuracy that a kernel must have.
+"""Definitions of row reductions and normalisations, and the required accuracy of kernels.
 
-Every problem has one row-major input ``x`` of rows x columns. A kernel treats it as outer x length x inner: ``length``
-elements are reduced to one, or normalised together.
+Every problem has a row-major input ``x`` of rows x columns. A kernel treats x as outer x length x inner, where
+``length`` elements are reduced to one, or normalised together.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
 PASSES = ("one", "two")
 
-_LEAST_EPS = 2.0**-126  # smallest normal f32, because kernels add eps in f32
+_LEAST_EPS = 2.0**-126  # minimum of eps: the smallest normal f32, because kernels add eps in f32
 _PART_ELEMENTS = 2**16
-_UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
-_LARGEST_F16_SUM = 2.0**14  # random inputs are scaled such that a sum of squares has this value if f16 could overflow
+_UNIT = 2.0**-24  # unit roundoff of f32, the type of all arithmetic
+_LARGEST_F16_SUM = 2.0**14  # if f16 could overflow, random inputs are scaled such that a sum of squares has this value
 
 
 @dataclass(frozen=True)
 class RowProblem(Problem):
-    """Base of these operators' problems.
+    """Base class of the problems of these operators.
 
-    Raises ValueError for sizes below 1 or beyond 2^30, arrays of 2^40 elements and more, and unknown types.
+    Raises ValueError if a size is below 1 or too large (2^30), an array has 2^40 or more elements, or a type is
+    unknown.
     """
 
     rows: int = option("rows of x")
@@ -62,14 +63,14 @@ class RowProblem(Problem):
 
     # Kernel's view
 
-    normalizes: ClassVar[bool] = True  # True if the kernel writes every element, False if one per row
+    normalizes: ClassVar[bool] = True  # True if the kernel writes every element, False if it writes one element per row
     has_weight: ClassVar[bool] = False
     has_bias: ClassVar[bool] = False
     passes: ClassVar[tuple[str, ...]] = ("one",)
 
     @property
     def outer(self) -> int:
-        """Number of groups of rows that are reduced separately, if columns are reduced; else 1."""
+        """Number of groups of rows that are reduced separately if columns are reduced; otherwise 1."""
         return 1
 
     @property
@@ -79,7 +80,7 @@ class RowProblem(Problem):
 
     @property
     def inner(self) -> int:
-        """Number of columns, if columns are reduced; else 1."""
+        """Number of columns if columns are reduced; otherwise 1."""
         return 1
 
     @property
@@ -89,12 +90,12 @@ class RowProblem(Problem):
 
     @property
     def parallel_extent(self) -> int:
-        """Number of separate reductions for every outer index: rows, or columns."""
+        """Number of separate reductions per outer index: rows, or columns."""
         return self.rows
 
     @property
     def contiguous(self) -> int:
-        """Contiguous elements that belong to one reduction, or to neighbouring ones."""
+        """Number of contiguous elements that belong to one reduction, or to adjacent reductions."""
         return self.length if self.reduces_contiguous else self.inner
 
     @abstractmethod
@@ -112,7 +113,7 @@ class RowProblem(Problem):
 
     @property
     def epsilon(self) -> float:
-        """Number added to the variance, or to the mean of squares; 0 for operators without one."""
+        """Number added to the variance, or to the mean of squares; 0 for operators without eps."""
         return 0.0
 
     # Common to all row problems
@@ -129,11 +130,11 @@ class RowProblem(Problem):
 
     @property
     def flops(self) -> float:
-        """``flops_per_element`` for each element of x."""
+        """Number of floating-point operations: ``flops_per_element`` times the elements of x."""
         return self.flops_per_element * self.rows * self.columns
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and the optional weight and bias, then out of x's shape."""
+        """Return x, the optional weight and bias, and out, which has the shape of x."""
         extra = tuple(
             Operand(name, "input", self.input_dtype, (self.columns,))
             for name, exists in (("weight", self.has_weight), ("bias", self.has_bias))
@@ -146,7 +147,7 @@ class RowProblem(Problem):
         )
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield x with the input cases in each reduction, and standard normal weights and biases."""
+        """Yield inputs with the input cases in the reductions of x, and standard normal weights and biases."""
         rng = np.random.default_rng((seed, 1))
         count = self.rows * self.columns // self.length
         other_operands = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
@@ -158,7 +159,7 @@ class RowProblem(Problem):
             yield cases.StressInputs(names, stored)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the rows that contain ``positions``, in groups that fit into a cache."""
+        """Yield problems for the rows that contain ``positions``, in groups that fit into the CPU's cache."""
         of_position = positions // self.columns
         rows = np.concatenate((of_position[:1], of_position[1:][of_position[1:] != of_position[:-1]]))
         columns = np.arange(self.columns)
@@ -169,11 +170,11 @@ class RowProblem(Problem):
             yield ProblemPart(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the error bound, which needs the reference."""
+        """Return the error bound, after computing the reference."""
         return self.expected(inputs)[1]
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the reference, and the error bound computed from it."""
+        """Return the reference, and the error bound, which is computed from the reference."""
         reference = self.reference(inputs)
         return reference, {"out": self._allowed(inputs, reference["out"])}
 
@@ -185,7 +186,7 @@ class RowProblem(Problem):
         return self.input_dtype.load(inputs[name])
 
     def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
-        """Return ``bound`` of the f32 result plus the error of rounding to the output type."""
+        """Add the error of rounding to the output type to ``bound``, the error of the f32 result."""
         added: FloatArray = np.abs(result) + bound
         added *= self.out_dtype.unit_roundoff
         added += bound
@@ -198,11 +199,11 @@ class Reduce(RowProblem):
     """One value for every row (``axis`` "row") or every column ("column") of x.
 
     ``kind`` is sum, max, mean, sumsq (sum of squares) or argmax (index of the first maximum, u32). With
-    ``reduction_size`` r (XeTile ``reduction``), each r consecutive elements of the axis become one value, and out is
-    rows x columns / r or rows / r x columns; 0 means the whole axis. NaN wins every maximum, as in numpy.
+    ``reduction_size`` r (XeTile ``reduction``), r consecutive elements of the axis are reduced to one value, and out is
+    rows x columns / r or rows / r x columns. 0 means the whole axis. As in numpy, a maximum with a NaN is NaN.
 
     Raises:
-        ValueError: As for RowProblem, and for unknown names and an r that does not divide its axis.
+        ValueError: As for RowProblem; or a name is unknown, or r does not divide the axis.
     """
 
     operator: ClassVar[str] = "reduce"
@@ -232,13 +233,13 @@ class Reduce(RowProblem):
     def _check_out(self) -> None:
         if self.kind == "argmax":
             if self.out != "u32":
-                raise ValueError(f"out must be u32 for argmax, not {self.out!r}: it is an index")
+                raise ValueError(f"out must be u32 for argmax, not {self.out!r}, because it is an index")
         else:
             dtype(self.out)
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """The number of rows if rows are reduced, else the number of columns."""
+        """The number of rows if rows are reduced, otherwise the number of columns."""
         return {"rows": 4096} if self.axis == "row" else {"columns": 4096}
 
     @property
@@ -262,7 +263,7 @@ class Reduce(RowProblem):
 
     @property
     def inner(self) -> int:
-        """Number of columns if columns are reduced, else 1."""
+        """Number of columns if columns are reduced; otherwise 1."""
         return 1 if self.reduces_contiguous else self.columns
 
     @property
@@ -272,7 +273,7 @@ class Reduce(RowProblem):
 
     @property
     def out_dtype(self) -> DType:
-        """u32 for argmax, else the type ``out``."""
+        """Type of out: u32 for argmax, otherwise the field ``out``."""
         return U32 if self.kind == "argmax" else FLOAT_DTYPES[self.out]
 
     def functor(self, passes: str) -> str:
@@ -286,12 +287,12 @@ class Reduce(RowProblem):
         }[self.kind]
 
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """Return two words for argmax (value and index), else one."""
+        """Return two words for argmax (value and index), otherwise one word."""
         return (2 if self.kind == "argmax" else 1,)
 
     @property
     def flops_per_element(self) -> float:
-        """Two for sums of squares and argmax, else one."""
+        """Two for sums of squares and argmax, otherwise one."""
         return 2.0 if self.kind in ("sumsq", "argmax") else 1.0
 
     @property
@@ -302,42 +303,45 @@ class Reduce(RowProblem):
         return (self.rows, parts) if self.reduces_contiguous else (parts, self.columns)
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and out: one value per row or column, or several with ``reduction_size``."""
+        """Return x and out. out has one value per row or column, or several values with ``reduction_size``."""
         return (
             Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
             Operand("out", "output", self.out_dtype, self._out_shape),
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal numbers, scaled down if a sum of squares would overflow f16."""
+        """Return standard normal values, which are scaled down if a sum of squares would overflow f16."""
         overflows = self.kind == "sumsq" and self.out == "f16"
         scale = min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length)) if overflows else 1.0
         rng = np.random.default_rng(seed)
         return {"x": standard_normal(rng, (self.rows, self.columns), self.input_dtype, scale)}
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return cases for comparisons (max, argmax) or sums, the likeliest faults first."""
+        """Return edge cases for comparisons (max, argmax) or for sums.
+
+        Cases that most often reveal faults are first.
+        """
         if self.kind in ("max", "argmax"):
             first = (cases.NEGATIVE, cases.TIES, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.NAN, cases.LARGEST)
             return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the line of x for each of ``positions``, as a row of a smaller problem."""
+        """Yield smaller problems, whose rows are the reduced elements of x for each of ``positions``."""
         along = (np.arange(self.length), self.inner)
         x = grid(positions // self.inner * self.length * self.inner + positions % self.inner, along)
         rows = replace(self, rows=positions.size, columns=self.length, axis="row", reduction_size=0)
         yield ProblemPart(rows, {"x": x}, {"out": positions})
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
-        """Return x in float64, (outer, length, inner) with the reduced axis moved to the end."""
+        """Return x in float64, with the reduced axis last."""
         x = self._load(inputs, "x")
         if self.reduces_contiguous:
             return x.reshape(self.parallel_extent, self.length)
         return x.reshape(self.outer, self.length, self.inner).swapaxes(1, 2)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the reduction in float64, for argmax the position."""
+        """Return the reduction in float64. For argmax, this is the index."""
         x = self._view(inputs)
         with np.errstate(invalid="ignore"):
             result = {
@@ -352,9 +356,9 @@ class Reduce(RowProblem):
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
-        Maxima are exact but for rounding to the output type, argmax is exact. With s = sqrt(sum x^2), no partial sum of
-        random inputs exceeds P = 4 s + |sum x|; ``sum_growth`` roundings of 2^-24 P add up (of the sum itself for a
-        sum of squares, whose partial sums never exceed it). Sums of integers up to 2^24 are exact.
+        A maximum only has the error of rounding to the output type, and argmax is exact. Let s = sqrt(sum x^2). No
+        partial sum of random inputs exceeds P = 4 s + |sum x|. The bound is ``sum_growth`` times 2^-24 P. For a sum of
+        squares, whose partial sums never exceed the result, P is the result. Sums of integers up to 2^24 are exact.
         """
         if self.kind == "argmax":
             return np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)
@@ -372,7 +376,7 @@ class Reduce(RowProblem):
                 allowed = self._rounded(np.where(exact, 0.0, growth * squares), result)
             else:
                 exact = cases.whole_lines(x) & (np.abs(x).sum(-1) <= cases.EXACT)
-                least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # rounding of the division
+                least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # rounding error of the division
                 bound = np.where(exact, least, growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1))))
                 allowed = self._rounded(bound / (self.length if self.kind == "mean" else 1.0), result)
         return allowed.reshape(self._out_shape)
@@ -380,10 +384,10 @@ class Reduce(RowProblem):
 
 @dataclass(frozen=True)
 class Softmax(RowProblem):
-    """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows.
+    """``out = exp(x - max) / sum(exp(x - max))`` for each row, computed in f32. No finite input overflows.
 
-    A row of -infinity, and a row with +infinity or NaN, gives NaN, like this formula in numpy. Raises ValueError as
-    RowProblem does.
+    If all elements of a row are -infinity, or one is +infinity or NaN, the result is NaN, as for this formula in numpy.
+    Raises ValueError as RowProblem does.
     """
 
     operator: ClassVar[str] = "softmax"
@@ -395,17 +399,17 @@ class Softmax(RowProblem):
         return "SoftmaxOnePass" if passes == "one" else "SoftmaxTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """Return the words of maximum and sum, together or in two passes."""
+        """Return the number of words for maximum and sum, together in one pass or separately in two."""
         return (2,) if passes == "one" else (1, 1)
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return cases for shifts, infinities and overflow of the exponential."""
+        """Return edge cases for shifts, infinities and overflow of the exponential."""
         first = (cases.SHIFTED, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.RISING, cases.NAN, cases.LARGEST)
         return (*first, cases.INFINITY, cases.HUGE, cases.ZERO, cases.APART)
 
     @property
     def flops_per_element(self) -> float:
-        """Operations of maximum, difference, exponential, sum and quotient."""
+        """Number of operations for maximum, difference, exponential, sum and quotient."""
         return 5.0  # maximum; difference, exponential, sum; quotient
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -418,9 +422,10 @@ class Softmax(RowProblem):
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Rounding-error bound per element of out.
 
-        Each exponential is off by 2^-22 relative and, as the exponent is rounded twice, 2^-23 for each unit of
-        max - x; in one pass the sum is rescaled at most some tens of times: 2^-17 for all of that. The sum adds
-        ``sum_growth`` roundings. Subnormal exponentials are zero: 2^-125 absolute.
+        Each exponential has a relative error of 2^-22. Because the exponent is rounded twice, it has a further error of
+        2^-23 for each unit of max - x. In one pass, the sum is rescaled at most some tens of times. 2^-17 is allowed
+        for all of these. The sum adds ``sum_growth`` rounding errors. Subnormal exponentials may be flushed to zero,
+        with an absolute error of 2^-125.
         """
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore"):
@@ -451,32 +456,32 @@ class _Norm(RowProblem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         first = (cases.FAR, cases.NAN, cases.HUGE, cases.INTEGERS, cases.INFINITY)
-        if self.eps == 0.0:  # a constant line would be divided by 0
+        if self.eps == 0.0:  # without eps, a constant line would be divided by 0
             return first
         return (cases.around_eps(self.eps), *first, cases.ZERO, cases.SUBNORMAL)
 
 
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
-    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type per column.
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row. ``weight`` has one element of x's type per column.
 
-    Raises ValueError as RowProblem does, and for an eps that is negative or not a number.
+    Raises ValueError as RowProblem does, and if eps is negative or NaN.
     """
 
     operator: ClassVar[str] = "rmsnorm"
     summary: ClassVar[str] = "rows over their root mean square, times a weight"
 
     def functor(self, passes: str) -> str:
-        """Return the C++ type, which has one pass."""
+        """Return the C++ type of the operator, which has one pass."""
         return "RmsNorm"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """Return one word, the sum of squares."""
+        """Return 1: the state is the sum of squares."""
         return (1,)
 
     @property
     def flops_per_element(self) -> float:
-        """Operations of square, sum and two products."""
+        """Number of operations for square, sum and two products."""
         return 4.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -491,9 +496,10 @@ class RmsNorm(_Norm):
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Return the allowed errors.
 
-        Relative to the result, they are half of the ``sum_growth`` roundings of the sum of squares (the square root
-        halves them) and 16 more for the reciprocal square root and the products. A subnormal x * scale is rounded by up
-        to 2^-149, which the weight multiplies. Rounding to the output type is added.
+        Relative to the result, the bound is half of the ``sum_growth`` rounding errors of the sum of squares, because
+        the square root halves them. 16 rounding errors are added for the reciprocal square root and the products. If x
+        * scale is subnormal, its rounding error of up to 2^-149 is multiplied by the weight. The error of rounding to
+        the output type is added.
         """
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
@@ -506,7 +512,7 @@ class RmsNorm(_Norm):
 class _Moments(NamedTuple):
     """Statistics of rows in float64.
 
-    They are the means, the centred rows, the reciprocal of the deviation, and the root of the sum of squares.
+    The fields are the means, the centred rows, the reciprocals of the deviations, and the roots of the sums of squares.
     """
 
     mean: FloatArray
@@ -519,12 +525,11 @@ class _Moments(NamedTuple):
 class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row.
 
-    The variance is that of the row (divided by its length). Weight and bias have one element of x's type for each
-    column.
+    The variance of a row is the mean of squared deviations. Weight and bias have one element of x's type per column.
 
     Raises:
-        ValueError: As for RowProblem; also for an eps that is negative or NaN, and for an eps of 0 with a single
-            column, whose variance is 0.
+        ValueError: As for RowProblem; or eps is negative or NaN; or eps is 0 and there is a single column, whose
+            variance is 0.
     """
 
     operator: ClassVar[str] = "layernorm"
@@ -535,19 +540,19 @@ class LayerNorm(_Norm):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.columns == 1 and self.eps == 0.0:
-            raise ValueError("eps must be positive where a row has one column: its variance is 0")
+            raise ValueError("eps must be positive if a row has one column, because the variance is 0")
 
     def functor(self, passes: str) -> str:
         """Return the C++ type for one or two passes."""
         return "LayerNormOnePass" if passes == "one" else "LayerNormTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """Return three words in one pass (count, mean, squared deviations), else one word for each of two passes."""
+        """Return three words for one pass (count, mean, squared deviations), or one word for each of two passes."""
         return (3,) if passes == "one" else (1, 1)
 
     @property
     def flops_per_element(self) -> float:
-        """Operations of mean, variance, scale and shift."""
+        """Number of operations for mean, variance, scale and shift."""
         return 7.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -581,11 +586,11 @@ class LayerNorm(_Norm):
     ) -> FloatArray:
         """Return the rounding-error bound per element of out.
 
-        The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
-        of its own. This changes x - mean, and the variance by its square. The variance, a sum of squares, is off by up
-        to twice ``sum_growth`` roundings, because one-pass sums also merge parts; the square root halves this. Another
-        16 roundings are allowed for the rest. If means are subnormal, each of their roundings, and that of
-        (x - mean) * scale, is up to 2^-149 regardless of their size.
+        Let s = sqrt(sum x^2). The error of the mean is m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns, plus one
+        rounding. This error changes x - mean, and its square changes the variance. The variance, a sum of squares, has
+        up to twice ``sum_growth`` rounding errors, because one-pass sums also merge partial results; the square root
+        halves them. 16 rounding errors are allowed for all other operations. If means are subnormal, each of their
+        rounding errors, and that of (x - mean) * scale, is up to 2^-149, whatever their size.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
         mean, _, scale, norm = moments or self._moments(inputs)

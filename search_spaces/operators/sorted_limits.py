@@ -8,14 +8,15 @@ from search_spaces.arrays import FloatArray
 
 
 def sorted_limits(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return limits of a vector's elements after sorting, with NaN last.
+    """Return limits of a vector's elements after sorting. NaN is sorted last.
 
     Args:
         values: Expected elements.
-        bounds: Largest error of each element; it may be infinite.
+        bounds: Maximum error of each element, which may be infinite.
 
     Returns:
-        The lower and the upper limit of each position: if each element is within its bound, so are the sorted ones.
+        The lower and the upper limit for each position of the sorted vector. If each element is within its bound, each
+        sorted element is within these limits.
     """
     bounded = np.isfinite(bounds)
     error = np.where(bounded, bounds, 0.0)

@@ -1,4 +1,4 @@
-"""Operators that move elements without changing their bits, such as ``out[b, j, i] = x[b, i, j]``."""
+"""Operators that move elements without changing them, such as the transpose ``out[b, j, i] = x[b, i, j]``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
 
 @dataclass(frozen=True)
 class ArrayMove(Problem):
-    """A move of ``batch`` dense, row-major matrices of ``rows`` x ``columns`` elements.
+    """Base class of operators that move ``batch`` dense, row-major matrices of ``rows`` x ``columns`` elements.
 
-    ``dtype`` is only a size: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any type (an f32 is moved as a
-    u32, a complex128 as a u128). Elements of 8 and 16 bytes are 2 and 4 adjacent u32 words along a last axis of the
-    operands, because float64 represents words exactly, but not wider integers, and results are compared bit for bit.
-    Raises ValueError for sizes below 1, arrays of 2^40 elements or more, and an unknown ``dtype``.
+    ``dtype`` only states the size of an element: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any type.
+    For example, f32 is moved as u32, and complex128 as u128. The operands store elements of 8 and 16 bytes as 2 and 4
+    adjacent u32 words along an additional last axis. Results are compared exactly, and float64 represents u32 words
+    exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more elements, or
+    ``dtype`` is unknown.
     """
 
     rows: int = option("rows of x")
@@ -44,7 +45,7 @@ class ArrayMove(Problem):
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """Number of bytes of an element."""
         return ELEMENT_BYTES[self.dtype]
 
     @property
@@ -59,7 +60,7 @@ class ArrayMove(Problem):
 
     @property
     def flops(self) -> float:
-        """0: elements are only moved."""
+        """Always 0, because elements are only moved."""
         return 0.0
 
     @property
@@ -68,7 +69,7 @@ class ArrayMove(Problem):
         """Shape of out: (matrices, rows, columns)."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and out, (matrices, rows, columns), followed by an axis of words for elements of 8 and 16 bytes."""
+        """Return x and out, with the axes (matrices, rows, columns), and words for elements of 8 and 16 bytes."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (
@@ -78,10 +79,10 @@ class ArrayMove(Problem):
 
     @abstractmethod
     def source_of(self, elements: Indices) -> Indices:
-        """Return the positions in x of elements of out, counted in memory order."""
+        """Return the indices in x of the elements of out at ``positions``, in memory order."""
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the words at ``positions`` as one row that is copied."""
+        """Yield the words at ``positions`` as a problem that copies one row."""
         words = self.element_bytes // self.word.bytes
         source = (
             self.source_of(positions) if words == 1 else self.source_of(positions // words) * words + positions % words
@@ -91,11 +92,14 @@ class ArrayMove(Problem):
         yield ProblemPart(row, {"x": source.reshape(x.shape)}, {"out": positions.reshape(out.shape)})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return zeros: every bit must be equal."""
+        """Return zeros, because results must be exact."""
         return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return random bits, but never all ones, which fill outputs before a launch to expose missing writes."""
+        """Return random bits, but never all ones.
+
+        Outputs are filled with ones before a launch to expose missing writes.
+        """
         x = self.operands()[0]
         most = 2**x.dtype.bits - 1
         return {"x": np.random.default_rng(seed).integers(0, most, x.shape, dtype=np.dtype(x.dtype.storage))}
@@ -105,7 +109,7 @@ class ArrayMove(Problem):
 class Transpose(ArrayMove):
     """``out[b, j, i] = x[b, i, j]``: x is ``rows`` x ``columns``, out ``columns`` x ``rows``.
 
-    It is also the conversion between row-major and column-major storage (``order`` of a wg_map's tile).
+    A transpose also converts between row-major and column-major storage (``order`` of a wg_map's tile).
     """
 
     operator: ClassVar[str] = "transpose"
@@ -117,7 +121,7 @@ class Transpose(ArrayMove):
         return self.batch, self.columns, self.rows
 
     def source_of(self, elements: Indices) -> Indices:
-        """Return the positions of the transposed elements."""
+        """Return the indices of the transposed elements."""
         matrix, inside = np.divmod(elements, self.rows * self.columns)
         column, row = np.divmod(inside, self.rows)
         return np.asarray(matrix * (self.rows * self.columns) + row * self.columns + column, dtype=np.int64)

@@ -40,8 +40,8 @@ def test_pad_4_2_is_rejected_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     wmma = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     mma = intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2)
     assert wmma == Refusal(
-        "wmma.load needs one leading dimension for all fragments of 16x16, which layout pad(4,2) of the 128x64 tile of "
-        "A does not have: line 1 starts 64 elements after line 0, line 2 68 after line 1"
+        "wmma.load needs one leading dimension for all fragments of 16x16, but layout pad(4,2) of the 128x64 tile of "
+        "A has none: line 1 starts 64 elements after line 0, line 2 68 after line 1"
     )
     assert mma == Refusal(
         "ldmatrix needs 8 contiguous elements along k or m that start at a multiple of 16 bytes, but layout pad(4,2) "
@@ -113,8 +113,20 @@ def test_accesses(name, operand, text, shape, answer):
 @pytest.mark.parametrize(
     ("name", "operand", "text", "shape", "reason"),
     [
-        ("mma_m16n8k8_tf32", "a", "transpose", (64, 32), "contiguous along m, and ldmatrix only transposes 2-byte elements"),
-        ("mma_m16n8k8_tf32", "b", "identity", (32, 64), "contiguous along n, and ldmatrix only transposes 2-byte elements"),
+        (
+            "mma_m16n8k8_tf32",
+            "a",
+            "transpose",
+            (64, 32),
+            "contiguous along m, and ldmatrix only transposes 2-byte elements",
+        ),
+        (
+            "mma_m16n8k8_tf32",
+            "b",
+            "identity",
+            (32, 64),
+            "contiguous along n, and ldmatrix only transposes 2-byte elements",
+        ),
         ("mma_m16n8k16_f16", "a", "xor", (64, 32), "does not keep elements 0 to 7 of line 1 in sequence"),
         ("mma_m16n8k16_f16", "a", "identity", (24, 16), "fragments of 16x16, which do not divide the tile of 24x16"),
         ("wmma_m16n16k16_f16", "a", "pad(4,1)", (64, 32), "lines of layout pad(4,1) .* are 72 bytes apart"),

@@ -64,7 +64,7 @@ def test_a_package_offers_rows_by_an_entry_point(known: None, package: None, mon
     assert "mma_m16n8k8_bf16" in {row.name for row in intrinsics.intrinsics_for("bf16", False, device=A100)}
 
 
-@pytest.mark.parametrize(("name", "why"), [("TEXT", "only a TensorIntrinsic"), ("TAKEN", "mma_m16n8k16_f16")])
+@pytest.mark.parametrize(("name", "why"), [("TEXT", "must be a TensorIntrinsic"), ("TAKEN", "mma_m16n8k16_f16")])
 def test_a_broken_row_is_a_warning(
     known: None, package: None, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
@@ -76,7 +76,8 @@ def test_a_broken_row_is_a_warning(
 def row() -> TensorIntrinsic:
     """Return a row of half the k that bf16 has."""
 
-    def layout(outer: tuple[int, int], thread: tuple[int, int], element: tuple[int, int], strides: tuple[int, int]):  # type: ignore[no-untyped-def]
+    # type: ignore[no-untyped-def]
+    def layout(outer: tuple[int, int], thread: tuple[int, int], element: tuple[int, int], strides: tuple[int, int]):
         return NestedLayout((1, 1), (1, 1), outer, thread, element, (0, 0), strides)
 
     a = Fragment((16, 8), 2, layout((2, 1), (8, 4), (1, 2), (4, 1)))

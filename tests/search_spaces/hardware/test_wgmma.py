@@ -47,7 +47,7 @@ def test_rows_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match="wgmma multiplies f16, bf16, tf32, e4m3, e5m2, i8, not 'f64'"):
         wgmma_row("f64", 64)
     for n in (0, 12, 264):
-        with pytest.raises(ValueError, match=f"n of 8 to 256 in steps of 8, not {n}"):
+        with pytest.raises(ValueError, match=f"n in 8 to 256 in steps of 8, not {n}"):
             wgmma_row("f16", n)
     assert wgmma_row("e4m3", 40).name == "wgmma_m64n40k32_e4m3"
     with pytest.raises(ValueError, match="wgmma of i8 takes n of 8, 24, and 16 to 256 in steps of 16, not 40"):
@@ -96,7 +96,7 @@ def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> N
         ("b", "transpose+swizzle(3,3,3)", (128, 64), 2, "lines of 16, 32, 64 or 128 bytes"),
         ("a", "pad(8,1)", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3)"),
         ("a", "transpose+swizzle(3,2,3)", (32, 64), 4, "along k for elements of 4 bytes, but lines of layout"),
-        ("b", "swizzle(3,2,3)", (64, 32), 4, "lie along n"),
+        ("b", "swizzle(3,2,3)", (64, 32), 4, "are along n"),
     ],
 )
 def test_other_layouts_are_rejected_with_the_reason(

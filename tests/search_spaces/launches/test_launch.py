@@ -68,7 +68,7 @@ def test_the_arrays_of_a_launch_are_listed_once():
         dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, other))
     twice = dataclasses.replace(KERNEL, arguments=(OUT, A, OUT))
     assert twice.operands == (OUT, A) and len(twice.launch_json()["arguments"]) == 3
-    with pytest.raises(ValueError, match="a name of its own"):
+    with pytest.raises(ValueError, match="must be distinct"):
         dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, ScalarArgument("n", SCALAR_DTYPES["i32"], 4)))
 
 
@@ -81,7 +81,7 @@ def test_the_arrays_of_a_launch_are_listed_once():
         ({"grid": (32, 1, 1), "cluster": (32, 1, 1)}, "at most 16 blocks, not 32"),
         ({"dynamic_shared_bytes": -1}, "must be at least 0"),
         ({"launches": 0}, "launches"),
-        ({"grid_may_shrink": True}, "only a grid of one dimension may shrink"),
+        ({"grid_may_shrink": True}, "grid_may_shrink needs a grid of one dimension"),
         ({"grid": (4, 1, 1), "cluster": (1, 1, 2), "grid_may_shrink": True}, "must be a multiple of the cluster"),
         ({"entry": "two words"}, "C identifier"),
         ({"entry": 'f<"text">'}, "C identifier"),
@@ -162,15 +162,15 @@ def test_a_dense_map_has_the_innermost_dimension_first():
         ({"swizzle": "256B"}, "swizzle must be one of"),
         ({"sizes": ()}, "0 sizes need"),
         ({"strides": (512, 512)}, "2 sizes need 1 strides"),
-        ({"sizes": (0, 128)}, "sizes are 1 to"),
+        ({"sizes": (0, 128)}, "sizes must be 1 to"),
         ({"strides": (504,)}, "multiples of 16 bytes"),
         ({"strides": (2**40,)}, "below 2\\^40"),
-        ({"box": (64, 257), "swizzle": "NONE"}, "box sizes are 1 to 256"),
+        ({"box": (64, 257), "swizzle": "NONE"}, "box sizes must be 1 to 256"),
         ({"box": (4, 64)}, "a multiple of 16 bytes, not 8"),
         ({"box": (128, 64)}, "at most 128 bytes, not 256"),
         ({"box": (64, 64), "swizzle": "64B"}, "at most 64 bytes, not 128"),
-        ({"box": (256, 256), "swizzle": "NONE", "element": "FLOAT32"}, "another size"),
-        ({"element_strides": (1, 9)}, "element strides are 1 to 8"),
+        ({"box": (256, 256), "swizzle": "NONE", "element": "FLOAT32"}, "sizes of"),
+        ({"element_strides": (1, 9)}, "element strides must be 1 to 8"),
         ({"interleave": "16B"}, "3 to 5 dimensions"),
         ({"fill": "NAN_REQUEST_ZERO_FMA", "element": "UINT16"}, "floating-point"),
         ({"sizes": (256, 129)}, "reaches to byte 66048 of a, which has 65536"),

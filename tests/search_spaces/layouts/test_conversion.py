@@ -133,17 +133,17 @@ class TestRefusals:
     HELD = to_simt(np.arange(512).reshape(16, 32), ACCUMULATOR)
 
     def test_shared_memory_is_needed(self):
-        with pytest.raises(ValueError, match="give shared, the layout of the shared memory"):
+        with pytest.raises(ValueError, match="give shared, the layout of shared memory"):
             to_layout(self.HELD, ACCUMULATOR, VECTORS)
 
     def test_overlapping_shared_layout(self):
-        with pytest.raises(ValueError, match="shared puts 2 elements at offset 16: it must be injective"):
+        with pytest.raises(ValueError, match="shared maps 2 elements to offset 16: it must be injective"):
             to_layout(self.HELD, ACCUMULATOR, VECTORS, lambda row, col: row * 16 + col)
 
     def test_negative_offsets(self):
-        with pytest.raises(ValueError, match="shared gives an element the offset -31: offsets start at 0"):
+        with pytest.raises(ValueError, match="shared maps an element to offset -31"):
             to_layout(self.HELD, ACCUMULATOR, VECTORS, lambda row, col: row * 32 - col)
 
     def test_other_shape(self):
-        with pytest.raises(ValueError, match=r"tile of \[16, 32\] but the target one of \[32, 16\]"):
+        with pytest.raises(ValueError, match=r"tile of \[16, 32\], but the target a tile of \[32, 16\]"):
             to_layout(self.HELD, ACCUMULATOR, ACCUMULATOR.select([1, 0]), row_major)

@@ -43,7 +43,7 @@ class TestPositions:
             (
                 "#a = #wg_map<sg_layout = [2, 2], sg_data = [8, 8]> #a = #wg_map",
                 51,
-                "a new name: #a is defined already",
+                "a new name, because #a is already defined",
             ),
             ("#a = // nothing", 15, "'#xetile.wg_map' or '#wg_map' or '#xetile.tile_attr' or '#tile_attr'"),
         ],

@@ -93,7 +93,7 @@ class TestDocument:
         ones = Basis.identity((1, 1, 1))
         assert config == LoweringConfig((2, 0, 0), (0, 0, 0), ones, ones, (0, 0, 512))
         assert config.accumulators_per_thread((2, 3, 1024)) == 2 * 3 * 512
-        with pytest.raises(ValueError, match="expand_dims and expand_iteration_space are one field"):
+        with pytest.raises(ValueError, match="expand_dims and expand_iteration_space are the same"):
             LoweringConfig.parse(EXPANDED.replace("}>", ", expand_iteration_space = [0, 0, 0, 8]}>"))
 
     def test_layout_of_the_loop(self):
@@ -142,8 +142,8 @@ class TestBasis:
     @pytest.mark.parametrize(
         ("counts", "mapping", "message"),
         [
-            ((2, 3), (0, 0), r"mapping is \[0, 0\]: it must name distinct entries of counts, 0 to 1"),
-            ((2, 3), (0, 2), r"mapping is \[0, 2\]: it must name distinct"),
+            ((2, 3), (0, 0), r"mapping is \[0, 0\]: it must be distinct indices of counts, 0 to 1"),
+            ((2, 3), (0, 2), r"mapping is \[0, 2\]: it must be distinct"),
             ((2, 0), (0, 1), r"counts\[1\] is 0: it must be at least 1"),
         ],
     )
@@ -269,10 +269,10 @@ class TestRefusals:
                 r"workgroup\[0\] is 2, not a multiple of .* = 4 \* 1 \* 1",
             ),
             ({"partial_reduction": (0, 0, -512)}, r"partial_reduction\[2\] is -512: it must be at least 0"),
-            ({"expand_dims": (0, 0, 0)}, "expand_dims holds only zeros"),
+            ({"expand_dims": (0, 0, 0)}, "expand_dims has only zeros"),
             ({"expand_dims": (0, 8, 0)}, r"expand_dims\[1\] is 8: the appended dimension needs thread 8"),
             ({"expand_dims": (0, 0, 8)}, r"expand_dims\[2\] is 8: the appended dimension needs .*partial_reduction 0"),
-            ({"expand_dims": (0, 1, 8)}, r"expand_dims\[1\] is 1: appended dimensions come last"),
+            ({"expand_dims": (0, 1, 8)}, r"expand_dims\[1\] is 1: appended dimensions must be last"),
         ],
     )
     def test_construction(self, changes, message):
@@ -303,5 +303,5 @@ class TestRefusals:
             partial_reduction=(8, 0),
             expand_dims=(0, 4),
         )
-        with pytest.raises(ValueError, match="expand_dims is set already"):
+        with pytest.raises(ValueError, match="already expanded"):
             config.expand()

@@ -355,7 +355,7 @@ class TestRefusals:
             ({"subgroup_strides": (0, 0)}, r"subgroup_strides\[0\] is 0 but subgroup_tile\[0\] is 2"),
             (
                 {"thread_strides": (2, 1)},
-                r"thread_strides \[2, 1\] with thread_tile \[8, 4\]: the threads of two dimensions overlap, virtual "
+                r"thread_strides \[2, 1\] with thread_tile \[8, 4\]: the thread ids of two dimensions overlap: virtual "
                 r"ids \[0, 2\] and \[1, 2\] have the same id",
             ),
             ({"thread_strides": (6, 1)}, r"overlap"),
@@ -373,8 +373,8 @@ class TestRefusals:
             ({"shape": (16,)}, r"shape \[16\] has rank 1 but the layout has rank 2"),
             ({"shape": (16, 16)}, r"shape\[1\] is 16 but .* is 1 \* 1 \* 1 \* 4 \* 2 = 8"),
             ({"subgroup_size": 64}, r"thread_tile \[8, 4\] has 32 threads but subgroup_size is 64"),
-            ({"subgroup_size": 48, "replicate_threads": True}, r"repeats every 32 threads: it must be a multiple"),
-            ({"subgroups": 0}, r"the layout uses 2 subgroup ids, which 0 subgroups cannot share"),
+            ({"subgroup_size": 48, "replicate_threads": True}, r"repeats every 32 threads"),
+            ({"subgroups": 0}, r"0 subgroups cannot share the 2 subgroup ids"),
         ],
     )
     def test_verify(self, arguments, message):
@@ -420,11 +420,11 @@ class TestRefusals:
         layout = NestedLayout(**fields())
         with pytest.raises(ValueError, match="thread_id is -1: ids start at 0"):
             layout.virtual_thread_ids([-1])
-        with pytest.raises(ValueError, match=r"a virtual subgroup id lies outside the tile \[2, 1\]"):
+        with pytest.raises(ValueError, match=r"a virtual subgroup id is outside of the tile \[2, 1\]"):
             layout.subgroup_ids([2, 0])
         with pytest.raises(ValueError, match="the last axis must have the rank 2"):
             layout.subgroup_ids([0, 0, 0])
-        with pytest.raises(ValueError, match="must be a multiple of the hardware's"):
+        with pytest.raises(ValueError, match="must be a multiple of the number of subgroups"):
             NestedLayout(**fields(subgroup_tile=(3, 1))).subgroup_ids([0, 0], hardware_subgroups=2)
         with pytest.raises(ValueError, match=r"dimensions \[0, 0\] must be distinct and below the rank 2"):
             layout.select([0, 0])

@@ -136,7 +136,9 @@ def test_the_three_layouts_of_the_document():
 def test_xor_is_a_swizzle_of_the_whole_line():
     assert SharedLayout.parse("xor", (128, 64)) == SharedLayout((128, 64), steps=(Swizzle(6, 0, 6),))
     assert SharedLayout.parse("transpose+xor", (128, 64)).steps == (Swizzle(7, 0, 7),)
-    with pytest.raises(ValueError, match=r"xor needs lines of a power of two elements .*; this tile's lines hold 48"):
+    with pytest.raises(
+        ValueError, match=r"xor needs lines of a power of two elements .*, but lines of this tile have 48"
+    ):
         SharedLayout.parse("xor", (64, 48))
     with pytest.raises(ValueError, match="power of two"):
         xor(1)
@@ -179,7 +181,7 @@ def test_a_swizzle_can_leave_the_tile():
     assert layout.is_injective
     assert not layout.inside
     assert layout.why_illegal() == (
-        "layout swizzle(3,3,3) leaves the 9x8 tile: its largest offset is 79, but tile and pads end at 72"
+        "layout swizzle(3,3,3) exceeds the 9x8 tile: the largest offset is 79, but the tile with its pads ends at 72"
     )
     assert SharedLayout.parse("swizzle(3,3,3)", (8, 8)).why_illegal() is None
 
@@ -195,7 +197,7 @@ def test_calls_take_scalars_and_arrays_and_reject_positions_outside():
     assert isinstance(layout(3, 5), int)
     np.testing.assert_array_equal(layout(np.arange(16)[:, None], np.arange(32)), layout.offsets())
     for row, col, name in ((16, 0, "row"), (-1, 0, "row"), (0, 32, "col"), (0, -1, "col")):
-        with pytest.raises(ValueError, match=f"{name} lies outside the tile of 16 x 32"):
+        with pytest.raises(ValueError, match=f"{name} is outside of the tile of 16 x 32"):
             layout(row, col)
     with pytest.raises(ValueError, match="read-only"):
         layout.offsets()[0, 0] = 1
@@ -310,7 +312,7 @@ def test_a_non_injective_step_is_detected(shape, step, function):
 
     layout = SharedLayout(shape, steps=(MadeUp(*dataclasses.astuple(step)),))
     assert not layout.is_injective
-    reason = f"puts two elements of the {shape[0]}x{shape[1]} tile at one offset"
+    reason = f"maps two elements of the {shape[0]}x{shape[1]} tile to one offset"
     assert reason in layout.why_illegal()
     with pytest.raises(ValueError, match="has no inverse"):
         layout.inverse()

@@ -179,10 +179,10 @@ class TestChecks:
                         "sg_data must divide the tile",
                         "B does not fit its 48x256 vector: sg_data[0] is 32 but shape[0] is 48: "
                         "sg_data must divide the tile"]),
-            (A, B, 128, ["A gives a subgroup 32 of the 128 elements along k: subgroups with the same rows or columns "
-                         "of C must share all of k",
-                         "B gives a subgroup 32 of the 128 elements along k: subgroups with the same rows or columns "
-                         "of C must share all of k"]),
+            (A, B, 128, ["A assigns 32 of the 128 elements along k to a subgroup: subgroups with the same rows or "
+                         "columns of C must share all of k",
+                         "B assigns 32 of the 128 elements along k to a subgroup: subgroups with the same rows or "
+                         "columns of C must share all of k"]),
         ],
     )  # fmt: skip
     def test_mma(self, a, b, k, messages):
@@ -209,7 +209,7 @@ class TestChecks:
             "the source has sg_data [32, 64] but the result's map requires [64, 32]",
         )
         assert check_convert_layout(WgMap((16, 1), (16, 256)), self.C, (256, 256)) == (
-            "the source has 16 subgroups but the result has 32: a workgroup has one number of subgroups",
+            "the source has 16 subgroups but the result has 32: the numbers must be equal",
         )
 
 

@@ -29,7 +29,7 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ),
         ({"a": "e4m3", "acc": "f16"}, "acc must be f32 for e4m3"),
         ({"a": "i8", "acc": "f16"}, "acc must be i32 for i8"),
-        ({"acc": "i32"}, "acc must be f32 or f16 for f16, not 'i32': it has no other accumulator"),
+        ({"acc": "i32"}, "acc must be f32 or f16 for f16, not 'i32': f16 has no other accumulator"),
         ({"out": "i8"}, "unknown type"),
         ({"order_a": "blocked"}, "order_a must be row or col"),
         ({"epilogue": "tanh"}, "unknown epilogue 'tanh': use one of"),

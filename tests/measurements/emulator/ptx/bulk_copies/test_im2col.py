@@ -157,7 +157,7 @@ def test_a_map_of_the_other_mode_is_found() -> None:
 @pytest.mark.parametrize(
     ("im2col", "message"),
     [
-        (autosched.Im2col((-200, 0), (0, 0), 8, 8), "corners are -128 to 127"),
+        (autosched.Im2col((-200, 0), (0, 0), 8, 8), "corners must be -128 to 127"),
         (autosched.Im2col((6, 0), (0, 0), 8, 8), "the bounding box is empty"),
         (autosched.Im2col((0,), (0,), 8, 8), "im2col needs 3 to 5 dimensions"),
         (autosched.Im2col((0, 0), (0, 0), 2000, 8), "1 to 1024 pixels"),

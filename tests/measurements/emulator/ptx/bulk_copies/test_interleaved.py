@@ -185,10 +185,10 @@ def test_waiting_for_the_bytes_of_the_whole_box_never_ends() -> None:
     ("shape", "layout", "why"),
     [
         ((2, 2, 8, 4), "16B", "needs a last axis of as many bytes, not 4 elements of 2"),
-        ((2, 8, 8), "16B", "an interleaved layout has 3 to 5 dimensions"),
-        ((8,), "16B", "an interleaved layout has 3 to 5 dimensions"),
-        ((), "16B", "an interleaved layout has 3 to 5 dimensions"),
-        ((2,) * 6 + (8,), "16B", "it has 1 to 5 dimensions, not 6"),
+        ((2, 8, 8), "16B", "an interleaved layout needs 3 to 5 dimensions"),
+        ((8,), "16B", "an interleaved layout needs 3 to 5 dimensions"),
+        ((), "16B", "an interleaved layout needs 3 to 5 dimensions"),
+        ((2,) * 6 + (8,), "16B", "needs 1 to 5 dimensions, not 6"),
         ((2, 2, 8, 8), "64B", "interleave must be one of NONE, 16B, 32B, not '64B'"),
     ],
 )

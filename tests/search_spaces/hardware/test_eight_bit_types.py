@@ -197,7 +197,7 @@ def test_tolerance_admits_blocks_of_fourteen_bits(k: int) -> None:
 
 def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
-    with pytest.raises(ValueError, match="scale tensor needs a type of at most 8 bits .*, not f16"):
+    with pytest.raises(ValueError, match=r"scale tensor needs a type of at most 8 bits .*, not f16"):
         Matmul(8, 8, 8, scale="tensor")
     with pytest.raises(ValueError, match="scale tensor needs a float out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")

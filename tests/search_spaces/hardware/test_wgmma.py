@@ -50,7 +50,7 @@ def test_rows_that_do_not_exist() -> None:
         with pytest.raises(ValueError, match=f"n in 8 to 256 in steps of 8, not {n}"):
             wgmma_row("f16", n)
     assert wgmma_row("e4m3", 40).name == "wgmma_m64n40k32_e4m3"
-    with pytest.raises(ValueError, match="wgmma of i8 takes n of 8, 24, and 16 to 256 in steps of 16, not 40"):
+    with pytest.raises(ValueError, match="wgmma of i8 needs n in 8, 24, and 16 to 256 in steps of 16, not 40"):
         wgmma_row("i8", 40)
     assert wgmma_row("f16", 64).why_not(device("h200")) is None
     assert wgmma_row("f16", 64).why_not(device("a100")) == "wgmma_m64n64k16_f16 needs sm_90a, but a100 is sm_80"

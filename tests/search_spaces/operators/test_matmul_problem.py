@@ -35,7 +35,7 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ({"epilogue": "tanh"}, "unknown epilogue 'tanh': use one of"),
         ({"reduction": "sum"}, "unknown reduction 'sum': use one of none, row_sum"),
         ({"precision": "exact"}, "precision must be"),
-        ({"precision": "ieee"}, "concerns f32 inputs only"),
+        ({"precision": "ieee"}, "only affects f32 inputs"),
     ],
 )
 def test_invalid_problems_are_rejected_in_one_line(fields: dict[str, object], says: str) -> None:

@@ -72,7 +72,7 @@ def test_expected_computes_the_reference_once(problem: Problem, monkeypatch: pyt
 @PROBLEMS
 def test_json_with_other_fields_is_rejected(problem: Problem) -> None:
     data = problem.to_json()
-    with pytest.raises(ValueError, match=f"not the JSON of a {problem.operator} problem: .*sparsity"):
+    with pytest.raises(ValueError, match=f"invalid JSON of a {problem.operator} problem: .*sparsity"):
         problem_from_json({**data, "sparsity": 2})
     required = sizes_of(problem)[0]
     with pytest.raises(ValueError, match=required):

@@ -60,7 +60,7 @@ def test_invalid_eps_is_rejected(eps: object) -> None:
 
 
 def test_a_single_column_has_no_variance() -> None:
-    with pytest.raises(ValueError, match="eps must be positive where a row has one column"):
+    with pytest.raises(ValueError, match="eps must be positive if a row has one column"):
         LayerNorm(3, 1, eps=0.0)
     assert np.isfinite(LayerNorm(3, 1).reference(LayerNorm(3, 1).random_inputs(0))["out"]).all()
 

@@ -1,7 +1,7 @@
-"""Operators computed by several tile programs in sequence: one kernel of several launches, with one schedule.
+"""Operators computed by a sequence of tile programs (steps): one generated kernel with a launch per step.
 
-Each program has its own decisions, prefixed by the name of its step. Workspaces pass results from one launch to a
-later one.
+The schedule has the decisions of all steps; their names are prefixed by the step's name. Workspaces in global memory
+pass results from one launch to later launches.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _Column = TypeVar("_Column", Attribute, Rule)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """An operator computed by tile programs in sequence.
+    """An operator computed by a sequence of tile programs.
 
-    Arrays of the programs are the operator's, by name, or workspaces.
+    An array of a step is an operand of the operator if it has the operand's name, else a workspace.
 
     Attributes:
-        make: Returns the problems of the tile programs for a problem of the operator, by step name.
-        reduce: Returns the smaller problem that is emulated for the schedules of all steps.
-        content: Anything else the programs are made from, such as the text of a file.
+        make: Function from a problem of the operator to the problems of the steps, by step name.
+        reduce: Function that returns the reduced problem to emulate, given a problem and the schedules of all steps.
+        content: Text that the programs depend on, such as a file's content; it is included in the template version.
     """
 
     operator: str
@@ -106,12 +106,12 @@ class Pipeline:
 
 
 def schedule_of(schedule: Schedule, step: str, own: ProgramProblem) -> Schedule:
-    """Return the decisions of one step, without their prefix."""
+    """Return the decisions of one step, with the prefix removed from their names."""
     return Schedule(own.program.name, tuple(_of_step(schedule.items, step)))
 
 
 def part_of(config: Config, step: str, own: ProgramProblem) -> Config:
-    """Return the decisions of one step and the values derived from them, without their prefix."""
+    """Return the decisions and attributes of one step, with the prefix removed from their names."""
     return Config(schedule_of(config.schedule, step, own), tuple(_of_step(config.attributes, step)))
 
 
@@ -123,7 +123,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
-    """Return True if the schedule of a problem is legal for another problem of the same program, too."""
+    """Return True if another problem of the same program has the same decisions, so that the schedule applies."""
     one, two = choices_of(own), choices_of(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]
@@ -131,7 +131,7 @@ def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bo
 
 @lru_cache(maxsize=64)
 def _joined_space(pipeline: Pipeline, problem: Problem, device: Device) -> Space:
-    """Return the product of the steps' spaces: no rule relates decisions of different steps."""
+    """Return the Cartesian product of the steps' spaces. No rule relates decisions of different steps."""
     spaces = {step: space(own, device) for step, own in pipeline.make(problem).items()}
     constraints = [_renamed(rule, step) for step, s in spaces.items() for rule in s.constraints]
     pruning = [_renamed(r, step) for step, s in spaces.items() for r in s.rules[len(s.constraints) :]]
@@ -158,7 +158,7 @@ def _namespace(step: str) -> str:
 
 
 def _joined_kernel(kernels: Mapping[str, GeneratedKernel], known: Mapping[str, Operand]) -> GeneratedKernel:
-    """Return one kernel whose source has each step in its own namespace."""
+    """Return one kernel with a launch per step; the code of each step is in its own namespace."""
 
     def of_operator(argument: Argument) -> Argument:
         if isinstance(argument, TensorMap):

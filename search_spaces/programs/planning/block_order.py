@@ -1,4 +1,4 @@
-"""Orders of blocks with different numbers of iterations, as in causal attention, and the resulting load per SM."""
+"""Launch orders of blocks that differ in their numbers of iterations (causal attention), and the load per SM."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # blocks; in a larger grid a single block hardly affects the load
-EMPTY = 0.5  # assumed cost of a block that returns immediately, in iterations
+MOST_SIMULATED = 4096  # limit of simulated blocks: in larger grids, single blocks hardly affect the load
+EMPTY = 0.5  # assumed cost of a block that returns immediately, as a number of iterations
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """Iterations of a block by its coordinate along grid axis ``axis``, for the loop whose iterations differ most.
+    """The loop whose number of iterations depends on a grid coordinate, with the number for each coordinate.
 
-    Of more than MOST_SIMULATED coordinates only that many are sampled, including the first and the last.
+    If there are more than MOST_SIMULATED coordinates, only so many are sampled, including the first and the last.
 
     Attributes:
-        axis: The grid axis.
-        iterations: Iterations by coordinate.
+        axis: Grid axis that the number of iterations depends on.
+        iterations: Number of iterations of a block, by its coordinate along the axis.
         loop: Number of the loop.
     """
 
@@ -39,13 +39,17 @@ class Uneven:
 
     @property
     def mean(self) -> float:
-        """Average number of iterations."""
+        """Average number of iterations of a block."""
         return sum(self.iterations) / len(self.iterations)
 
 
 @cache
 def uneven(inference: Inference) -> Uneven | None:
-    """Return the iterations along the grid axis that affects them most, with other coordinates 0; None without one."""
+    """Return the loop and grid axis with the most uneven work; None if all blocks have equal work.
+
+    Among the loops whose number of iterations depends on an axis, it is the loop with the most iterations. Coordinates
+    along other axes are 0.
+    """
     trace = inference.trace
     if trace.is_dynamic:
         return None
@@ -64,7 +68,7 @@ def uneven(inference: Inference) -> Uneven | None:
 
 @cache
 def may_share_long_tiles(inference: Inference) -> bool:
-    """Return True if the iterations of the shared loop differ between tiles and are known from a tile's coordinate."""
+    """Return True if the number of iterations of ``p.split`` depends only on a tile's coordinate, and differs."""
     shared, of = shared_loop(inference), uneven(inference)
     if shared is None or of is None or of.loop != shared[0].number:
         return False
@@ -73,18 +77,18 @@ def may_share_long_tiles(inference: Inference) -> bool:
 
 
 def blocks_per_tile(inference: Inference, split: Split) -> float:
-    """Return the average number of blocks that share a tile; blocks that return at once do not count."""
+    """Return the average number of blocks that share a tile, except blocks that return immediately."""
     return _blocks_of_tiles(inference, split.count, split.each_if_long)[0]
 
 
 def share_of_parts(inference: Inference, split: Split) -> float:
-    """Return the fraction of the blocks that store a part, as others share their tile."""
+    """Return the fraction of blocks that store a partial result, because several blocks share their tile."""
     return _blocks_of_tiles(inference, split.count, split.each_if_long)[1]
 
 
 @cache
 def _blocks_of_tiles(inference: Inference, count: int, each: int) -> tuple[float, float]:
-    """Return the average number of blocks that share a tile, and the fraction of blocks whose tile is shared."""
+    """Return the average number of blocks per tile, and the fraction of blocks whose tile has several blocks."""
     of = uneven(inference)
     if of is None or not each:
         return float(count), 1.0
@@ -98,20 +102,20 @@ def order_of(values: Mapping[str, Value]) -> str:
 
 
 def order_code(order: str, index: str, count: int) -> str:
-    """Return CUDA C++ for a block's coordinate along the uneven axis, given its index in launch order."""
+    """Return CUDA C++ for a block's coordinate along the uneven axis, given the block's index in launch order."""
     last, half = count - 1, (count + 1) // 2
     match order:
         case "backward":
             return f"{last} - ({index})"
-        case "folded":  # even coordinates ascending, then odd ones descending
+        case "folded":  # even coordinates in ascending order, then odd coordinates in descending order
             return f"(({index}) < {half} ? 2 * ({index}) : 2 * ({last} - ({index})) + 1)"
-        case "zigzag":  # the upper half descending, then the lower half ascending
+        case "zigzag":  # the upper half in descending order, then the lower half in ascending order
             return f"(({index}) < {half} ? {last} - ({index}) : ({index}) - {half})"
     return index
 
 
 def ordered(order: str, index: IntArray, count: int) -> IntArray:
-    """Return the coordinates that ``order_code`` computes."""
+    """Return coordinates by index in launch order, as ``order_code`` computes them."""
     match order:
         case "backward":
             return count - 1 - index
@@ -126,18 +130,20 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 def imbalance(
     inference: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
 ) -> float:
-    """Return the time of the busiest SM relative to an SM with the same number of average blocks.
+    """Return the time of the busiest SM, relative to the time if all blocks had the average length.
 
-    Blocks that return at once do not count, but they delay others.
+    Blocks that return immediately are not included in the average, but they delay other blocks.
 
     Args:
-        inference: The program at some choice of sizes.
+        inference: Inference of the program at one choice of sizes.
         order: Order of the blocks along the uneven axis.
         raster: Order of the tiles.
-        sm_count: SMs of the device.
-        resident: Resident blocks per SM.
-        parts: Number of blocks that share the iterations of a tile equally. The first parts of all tiles come first.
-        each: Iterations above which a further block shares a tile (``Split.each_if_long``); 0 if all blocks do.
+        sm_count: Number of SMs of the device.
+        resident: Number of resident blocks per SM.
+        parts: Number of blocks that share a tile, each with an equal range of iterations. The first blocks of all tiles
+            are launched first.
+        each: A tile has a further block for each ``each`` iterations (``Split.each_if_long``); 0 if all tiles have
+            ``parts`` blocks.
     """
     of, count = uneven(inference), inference.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:
@@ -152,7 +158,7 @@ def imbalance(
     first = lengths[: sm_count * resident]
     np.add.at(
         load, np.arange(first.size) % sm_count, first
-    )  # the first blocks fill all slots; each later one goes to the SM with the least load
+    )  # the first blocks fill all SMs; each later block goes to the SM with the least load
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     working = int(shared.sum())

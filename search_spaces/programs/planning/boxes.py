@@ -1,4 +1,4 @@
-"""Operands that wgmma and tcgen05 read from shared memory: swizzled boxes, their sizes, and how they are filled."""
+"""Boxes: swizzled tiles in shared memory that wgmma and tcgen05 read, their sizes, and the copies that fill them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.instructions import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # methods of filling boxes; "warp": a dedicated warp issues TMA copies
-TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of memory lines, for TMA and for cp.async
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # how boxes are filled; "warp": a producer warp issues TMA copies
+TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of array rows in bytes, for TMA and for cp.async
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class BoxedNumbers:
     """An operand that is stored in boxes.
 
     Attributes:
-        access: Alignment of memory lines in bytes.
-        bytes: Bytes of a tile.
+        access: Alignment in bytes of a tile's rows in memory.
+        bytes: Size of a tile in bytes.
     """
 
     staged: Staged
@@ -37,29 +37,29 @@ class BoxedNumbers:
 
     @property
     def line(self) -> int:
-        """Elements of a line of a box."""
+        """Number of elements of a box along contiguous memory."""
         return self.swizzle // self.element_bytes
 
     @property
     def lines(self) -> int:
-        """Lines of a box."""
+        """Number of contiguous lines of a box."""
         rows, columns = self.staged.shape
         return rows if self.staged.row_major else columns
 
     @property
     def boxes(self) -> int:
-        """Boxes of a tile, side by side; TMA copies a box that is too long in two halves."""
+        """Number of boxes of a tile, side by side. TMA copies a box with too many lines in two halves."""
         rows, columns = self.staged.shape
         return (columns if self.staged.row_major else rows) // self.line
 
     @property
     def element_bytes(self) -> int:
-        """Bytes per element."""
+        """Size of an element in bytes."""
         return self.staged.load.window.array.dtype.bytes
 
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
-    """Return the hardware swizzle, in bytes, that ``layout`` describes; None if it describes none."""
+    """Return the hardware swizzle, in bytes, of a layout; None if the layout is not a hardware swizzle."""
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }
@@ -67,13 +67,13 @@ def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | No
 
 
 def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
-    """Return the reason why a tile with this layout cannot be stored in boxes; None if it can.
+    """Return why a tile with this layout cannot be stored in boxes; None if it can.
 
     Args:
         staged: The operand.
         layout: Text of the layout.
-        rows: Rows of the tile, in elements.
-        cols: Columns of the tile.
+        rows: Number of rows of the tile.
+        cols: Number of columns of the tile.
     """
     element_bytes = staged.load.window.array.dtype.bytes
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
@@ -98,28 +98,28 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """Return the alignment of tiles along memory lines in bytes, at most 16."""
+    """Return the alignment in bytes of the first elements of tiles in memory, at most 16."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """Return the alignment of memory lines in bytes, at most 16."""
+    """Return the alignment in bytes of the array's rows in memory, at most 16."""
     array = staged.load.window.array
     return gcd(array.line_divisor * array.dtype.bytes, TMA_BYTES)
 
 
 def can_use_tma(staged: Staged) -> bool:
-    """Return True if TMA can copy a tile: rows of an array with aligned lines."""
+    """Return True if TMA can copy a tile: the array's rows are aligned, and the tile has consecutive rows."""
     return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
 
 
 def needs_tma(staged: Staged) -> bool:
-    """Return True if only TMA can fill the boxes: threads do not support strides that launches pass."""
+    """Return True if only TMA can fill the boxes, as copies by threads do not support dynamic strides."""
     return staged.load.window.array.pitch is not None
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Return an operand in boxes. Raises ValueError if the rules of the space refuse the schedule."""
+    """Return an operand in boxes. Raises ValueError if the schedule is invalid."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:
@@ -133,12 +133,12 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
 
 
 def has_copying_warp(values: Mapping[str, Value]) -> bool:
-    """Return True if a dedicated warp issues the copies."""
+    """Return True if a producer warp issues the copies."""
     return values.get("filled_by") == WARP
 
 
 def box_struct(n: BoxedNumbers, distributions: Distributions) -> str:
-    """Return the C++ type ``Operand_NAME``."""
+    """Return the definition of the C++ type ``Operand_NAME`` of an operand in boxes."""
     staged = n.staged
     product, array = distributions.products[staged.product], staged.load.window.array
     left = staged.side == "a"
@@ -170,7 +170,7 @@ def box_struct(n: BoxedNumbers, distributions: Distributions) -> str:
 
 
 def box_map(n: BoxedNumbers, operand: Operand) -> TensorMap:
-    """Return the tensor map of an operand: one box of a matrix at a time, or half of one that is too long."""
+    """Return the tensor map of an operand. A copy transfers a box, or half of a box that has too many lines."""
     lines = n.lines if n.lines <= MOST_BOX else n.lines // 2
     name = {32: "32B", 64: "64B", 128: "128B"}[n.swizzle]
     return TensorMap.matrices(f"{n.staged.name}_map", operand, (lines, n.line), swizzle=name)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""All combinations of values of ``p.choose``, and the inference of the program with each."""
+"""All combinations of values of ``p.choose``, and the inference of the program for each combination."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from search_spaces.programs.planning.tensor_memory import why_not_in_tensor_memo
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
-MOST_CHOICES = 1024  # limit of combinations of p.choose, each of which is traced
+MOST_CHOICES = 1024  # limit of combinations of p.choose, as each combination is traced
 Combination = tuple[int, ...]
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The candidates of each ``p.choose``, and the inference of every combination."""
+    """The values of each ``p.choose``, and the inference of the program for every combination of values."""
 
     domains: Mapping[str, tuple[int, ...]]
     inferences: Mapping[Combination, Inference]
@@ -49,22 +49,22 @@ class Choices:
 
     @property
     def element(self) -> DType | None:
-        """Type of the factors of products."""
+        """Element type of the operands of products; None if there are no products."""
         types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
         return types.pop() if types else None
 
     @property
     def tf32(self) -> bool:
-        """True if products may round their factors to tf32."""
+        """True if all products may round their operands to tf32."""
         return all(o.tf32 for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """Block format of factors that have scales along k."""
+        """Block-scaled format of the operands of products; None without scales."""
         return next((o.blocks for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)), None)
 
     def instructions(self, device: Device) -> tuple[str, ...]:
-        """Return the instructions that can multiply on ``device``."""
+        """Return the names of the instructions that can compute the products on ``device``."""
         if self.element is None:
             return ()
         if self.blocks is not None:
@@ -74,34 +74,34 @@ class Choices:
         return tuple(name for name in rows if not is_boxed(name) or name in boxed)
 
     def boxed_instructions(self, device: Device) -> tuple[str, ...]:
-        """Return the instructions on ``device`` that read boxes, without tcgen05 if the program cannot use it."""
+        """Return the instructions on ``device`` that read boxes; no tcgen05 if the program cannot use tcgen05."""
         names = boxed_names(self.element, self.tf32, device)
         tensor = any(map(in_tensor_memory, names))
         return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the sizes on which tiles depend. A size that only sets how many blocks share a loop is excluded."""
+        """Names of the chosen sizes that tiles depend on, except sizes that only set how many blocks share a loop."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), traces)[0]
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
-        """Return the inference of one schedule. Sizes that are not ``shaping`` may be missing."""
+        """Return the inference for the sizes in ``values``. Sizes that are not in ``shaping`` may be missing."""
         chosen = (
             values[name] if name in self.shaping else values.get(name, of[0]) for name, of in self.domains.items()
         )
         return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """Return the sizes that affect the result of ``size``, and that result for each combination of their values."""
+        """Return the names of the sizes that affect ``size(inference)``, and a table of its results by their values."""
         table = {values: size(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 
 
 def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[tuple[str, ...], dict[Combination, _T]]:
-    """Return the names that a table's results depend on, and the table reduced to combinations of their values."""
+    """Return the names that a table's results depend on, and the table reduced to the values of these names."""
     deciding_names = []
     for at, name in enumerate(names):
         seen: dict[Combination, _T] = {}
@@ -112,7 +112,7 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
 
 
 def _without_parts(inference: Inference) -> tuple[object, ...]:
-    """Return the parts of a trace that determine its tiles, independent of how many blocks share a loop."""
+    """Return what determines the tiles of a trace, without the number of blocks that share a loop."""
 
     def without(operation: ir.Operation) -> ir.Operation:
         if isinstance(operation, ir.Loop) and operation.parts:
@@ -127,10 +127,11 @@ def _without_parts(inference: Inference) -> tuple[object, ...]:
 
 @lru_cache(maxsize=64)
 def choices_of(problem: ProgramProblem) -> Choices:
-    """Trace the program with every combination of sizes.
+    """Trace a program with every combination of values of ``p.choose``, and infer distributions.
 
     Raises:
-        ProgramError: If the compiler refuses the program, or if its structure depends on tile sizes.
+        ProgramError: If the program is invalid, or if the chosen sizes affect more than shapes, such as the number of
+            products.
     """
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
@@ -140,21 +141,31 @@ def choices_of(problem: ProgramProblem) -> Choices:
         values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
     }
-    # Products form one class if their shapes are equal in every combination.
+    # Two products belong to one class if their shapes are equal in every combination.
     shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
     if len({len(s) for s in shapes}) != 1:
-        raise ProgramError(f"{program.location}: the products must be the same for all chosen sizes")
+        raise ProgramError(
+            f"{program.location}: the number of products depends on p.choose: use the same products for all chosen "
+            "sizes"
+        )
     of_products = list(zip(*shapes, strict=True))
     classes = tuple(of_products.index(s) for s in of_products)
     inferences = {values: infer(trace, classes) for values, trace in traces.items()}
     choices = Choices(domains, inferences)
     types = {o.a.dtype for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
-        raise ProgramError(f"{program.location}: mma: all products of a program must have the same type")
+        raise ProgramError(
+            f"{program.location}: mma: products differ in the type of their operands: use one type in a program"
+        )
     if len({o.blocks for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
-        raise ProgramError(f"{program.location}: mma: all products must have scales of the same format, or none")
+        raise ProgramError(
+            f"{program.location}: mma: products differ in the format of their scales: use one format for all, or no "
+            "scales"
+        )
     if any(_signature(i) != _signature(choices.first) for i in inferences.values()):
-        raise ProgramError(f"{program.location}: the operations must be the same for all chosen sizes")
+        raise ProgramError(
+            f"{program.location}: the operations depend on p.choose: use the same operations for all chosen sizes"
+        )
     return choices
 
 
@@ -170,5 +181,5 @@ def _signature(inference: Inference) -> object:
 
 
 def unique_operands(inference: Inference) -> list[Staged]:
-    """Return the staged operands, each once."""
+    """Return the staged operands without duplicates."""
     return list({s.name: s for s in inference.staged.values()}.values())

@@ -1,4 +1,4 @@
-"""Concrete distributions: the expressions of the inference, evaluated for one schedule."""
+"""Evaluate the symbolic distributions of the inference for one schedule."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-USER_MAP_VECTOR = 4  # consecutive elements per lane in a map that does not specify lanes
+USER_MAP_VECTOR = 4  # consecutive elements per lane for a wg_map, which does not specify lanes
 
 
 @dataclass(frozen=True)
 class ProductTiling:
-    """A group of products in one schedule.
+    """How one schedule divides the result of a group of products among subgroups.
 
-    ``groups`` are the subgroups along rows and columns, ``data`` is the sub-tile (rows, columns) of each.
+    ``groups`` is the number of subgroups along rows and columns; ``data`` is the shape of each subgroup's sub-tile.
     """
 
     shape: tuple[int, int]
@@ -33,7 +33,7 @@ class ProductTiling:
 
     @property
     def fragments(self) -> tuple[int, int]:
-        """Fragments of a subgroup along rows and columns, in all rounds together."""
+        """Number of fragments of a subgroup along rows and columns, over all its sub-tiles."""
         row = fragments(self.intrinsic)
         rounds = [max(1, self.shape[d] // (self.groups[d] * self.data[d])) for d in (0, 1)]
         return rounds[0] * self.data[0] // row.m, rounds[1] * self.data[1] // row.n
@@ -41,7 +41,7 @@ class ProductTiling:
 
 @dataclass(frozen=True)
 class AnchorTiling:
-    """Arguments of ``layout_distributions.blocked``: a tile distributed in blocks along memory lines."""
+    """How one schedule distributes a tile in blocks: the arguments of ``layout_distributions.blocked``."""
 
     shape: tuple[int, int]
     along: int
@@ -55,7 +55,7 @@ Base = ProductTiling | AnchorTiling | WgMap | NestedLayout
 
 @dataclass(frozen=True)
 class Distributions:
-    """All distributions of a schedule; ``user_maps`` are the user's maps, by the value's id."""
+    """All distributions of a schedule. ``user_maps`` has the user's maps with the ids of the values."""
 
     warps: int
     products: tuple[ProductTiling, ...]
@@ -66,7 +66,7 @@ class Distributions:
     def _hash(self) -> int:
         return hash((self.warps, self.products, self.anchors, self.user_maps))
 
-    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
+    def __hash__(self) -> int:  # cached: every count of a schedule looks up distributions
         return self._hash
 
     @cached_property
@@ -74,7 +74,7 @@ class Distributions:
         return {}
 
     def of(self, spread: Spread) -> Distribution:
-        """Return the concrete distribution of an expression."""
+        """Return the distribution that a symbolic distribution has in this schedule."""
         distribution = self._of.get(spread)
         if distribution is None:
             distribution = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
@@ -82,7 +82,7 @@ class Distributions:
         return distribution
 
     def _base(self, base: Spread) -> Base:
-        """Return the parameters of an underived distribution, from which derived ones are computed."""
+        """Return the parameters of an anchor's distribution."""
         match base.kind:
             case "blocked":
                 return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
@@ -127,25 +127,28 @@ def _fragments(product: ProductTiling, spread: Spread) -> Distribution:
         case _:
             fragment, groups, slow = row.c, (of_rows, of_columns), 0
     if fragment.layout is None:
-        raise ValueError(f"{row.name} reads operands only from shared memory: its fragments are not specified")
+        raise ValueError(
+            f"{row.name} cannot read operands from registers, as its fragments are unspecified: load operands to "
+            "shared memory"
+        )
     return layout_distributions.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Return the number of warps next to each other on a line, after warps have been assigned to all lines.
+    """Return the number of warps that share a line. Warps are first assigned to different lines.
 
     Args:
-        pieces: Number of pieces of a line that one warp handles at a time.
-        lines: Lines of the tile.
-        columns: Lanes side by side on a line.
-        warps: Warps of the block.
+        pieces: Length of a line, in multiples of the elements that a warp handles at a time.
+        lines: Number of lines of the tile.
+        columns: Number of lanes that share a line.
+        warps: Number of warps of the block.
     """
     lane_lines = gcd(lines, WARP // columns)
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 
 
 def product_tilings(inference: Inference, values: Mapping[str, Value]) -> tuple[ProductTiling, ...]:
-    """Return the groups of products, given the instruction and the subgroups."""
+    """Return the tiling of each group of products, for the instruction and subgroups in ``values``."""
     if not inference.products:
         return ()
     intrinsic = str(values["intrinsic"])
@@ -162,7 +165,7 @@ def product_tilings(inference: Inference, values: Mapping[str, Value]) -> tuple[
 
 
 def warps_of(inference: Inference, values: Mapping[str, Value]) -> int:
-    """Return the number of warps that compute: the subgroups of the last product."""
+    """Return the number of warps that compute, without a producer warp."""
     if not inference.products:
         return int(values["warps"])
     p = inference.products[-1]
@@ -172,7 +175,7 @@ def warps_of(inference: Inference, values: Mapping[str, Value]) -> int:
 
 
 def anchor_tiling(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorTiling:
-    """Return anchor ``number``, counted from 1, in one schedule."""
+    """Return the tiling of anchor ``number``, counted from 1, in one schedule."""
     anchor = inference.anchors[number - 1]
     columns, width = int(values[f"lanes_{number}"]), int(values[f"width_{number}"])
     line, lines = anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
@@ -181,7 +184,7 @@ def anchor_tiling(inference: Inference, number: int, warps: int, values: Mapping
 
 
 def distributions_of(inference: Inference, values: Mapping[str, Value]) -> Distributions:
-    """Return the distributions for the ``values`` of a schedule, by parameter name."""
+    """Return the distributions of a schedule. ``values`` are the schedule's values by parameter name."""
     warps = warps_of(inference, values)
     anchors = tuple(anchor_tiling(inference, number, warps, values) for number in range(1, len(inference.anchors) + 1))
     return Distributions(warps, product_tilings(inference, values), anchors, tuple(inference.user_maps.items()))

@@ -1,4 +1,4 @@
-"""Resource needs of a schedule that follow from its distributions: registers, and shared memory of exchanges."""
+"""Estimate what distributions need: registers, and shared memory for exchanges."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_sta
 from search_spaces.programs.planning.wmma import WARP_BYTES, is_staged, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
-OVERHEAD = 24  # registers of a thread for addresses and counters
-STORED_A = "stored_a"  # key of the memory in which a computed left operand is stored for tcgen05
-AFTER, INSIDE = "after_loop", "in_loop"  # when the partial sums of lanes and warps are combined
+OVERHEAD = 24  # assumed registers of a thread for addresses and counters
+STORED_A = "stored_a"  # key of the shared memory for left operands that are computed in registers and read by tcgen05
+AFTER, INSIDE = "after_loop", "in_loop"  # values of sum_N: when threads' partial sums are combined
 
 
 def sum_name(number: int) -> str:
-    """Return the name of the parameter that decides where a carried sum is combined."""
+    """Return the name of the parameter that decides when partial sums of a state are combined."""
     return f"sum_{number + 1}"
 
 
 def map_warps(user_map: WgMap | NestedLayout) -> int:
-    """Return the number of warps; a subgroup of a NestedLayout may have several."""
+    """Return the number of warps of a user's map. A subgroup of a NestedLayout may have several warps."""
     return user_map.subgroups * (subgroup_lanes(user_map) // WARP if isinstance(user_map, NestedLayout) else 1)
 
 
@@ -55,7 +55,10 @@ def may_exchange(inferences: Iterable[Inference]) -> bool:
 
 
 def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if every product divides into whole fragments for all warps; lanes and widths are not needed."""
+    """Return True if every product can be divided into whole fragments among the warps.
+
+    ``values`` may lack the lanes and widths of anchors.
+    """
     warps = warps_of(inference, values)
     for p in product_tilings(inference, values):
         row = fragments(p.intrinsic)
@@ -64,14 +67,14 @@ def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
         for d, size in ((0, row.m), (1, row.n)):
             if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
                 return False
-            round_ = p.data[d] * p.groups[d]  # of all subgroups; a tile has whole rounds, or less than one
+            round_ = p.data[d] * p.groups[d]  # extent of all subgroups' sub-tiles together
             if p.shape[d] % round_ and round_ % p.shape[d]:
                 return False
     return not (inference.products and any(k % fragments(str(values["intrinsic"])).k for k in inference.depths))
 
 
 def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes and warps divide the lines of anchor ``number``, counted from 1."""
+    """Return True if lanes and warps can divide the lines of anchor ``number`` (from 1) without remainder."""
     anchor = inference.anchors[number - 1]
     line = anchor.shape[anchor.along]
     if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
@@ -81,7 +84,7 @@ def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[s
 
 
 def fitting(inference: Inference, values: Mapping[str, Value]) -> Distributions | None:
-    """Return the distributions of a schedule; None if they do not fit the tiles, in which case rules refuse it."""
+    """Return the distributions of a schedule; None if they do not fit the tiles. Then rules exclude the schedule."""
     try:
         warps, anchors = warps_of(inference, values), range(1, len(inference.anchors) + 1)
         if products_fit(inference, values) and all(anchor_fits(inference, number, warps, values) for number in anchors):
@@ -97,12 +100,14 @@ class Needs:
 
     Attributes:
         registers: Lower bound of the registers per thread.
-        fragments: Those of these registers that hold the fragments of a step.
-        in_flight: Further registers if a product runs ahead: the left operand of the last product of an iteration.
-        tiles: Shapes of the tiles that are exchanged, by the outermost loop around them (None: outside of loops).
-        joined: Bytes of other exchanges, by the same loop and then by the result of a reduction across warps. Key None
-            stands for reading wmma's sums, STORED_A for a computed operand of tcgen05. Excludes ``sums``.
-        sums: Bytes to combine each sum that a loop carries, by its number; used in the loop or after it.
+        fragments: How many of these registers hold operand fragments of one step along k.
+        in_flight: Additional registers if a product is computed ahead: the left operand of an iteration's last product.
+        tiles: Shapes of the tiles that are exchanged through shared memory, by the outermost loop around the exchange
+            (None: outside of loops).
+        joined: Bytes of other exchanges, by the outermost loop and by the id of a reduction's or scan's result. Key
+            None is the conversion of wmma accumulators; key STORED_A is a computed operand of tcgen05.
+        sums: Bytes for combining each partial sum across warps, by the sum's number. The schedule decides whether this
+            happens in the loop or after it.
         why_not: The reason why no kernel can be generated, or None.
     """
 
@@ -119,7 +124,7 @@ NOTHING = Needs()
 
 
 def needs(inference: Inference, values: Mapping[str, Value]) -> Needs:
-    """Return the needs of a schedule, given the parameters that distributions depend on."""
+    """Return the needs of a schedule. ``values`` must have the parameters that distributions depend on."""
     return _needs(inference, tuple(values.items())) if _divides_lines(inference, values) else NOTHING
 
 
@@ -141,7 +146,7 @@ def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes divide the lines of all anchors. Most combinations do not, and rules reject them."""
+    """Return True if lanes divide the lines of all anchors; a fast check, as most combinations do not."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(inference.anchors, 1)
@@ -150,19 +155,19 @@ def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
 
 @dataclass(frozen=True)
 class _Used:
-    """The distinct uses of distributions by a program, for any schedule.
+    """The distinct uses of symbolic distributions in a program, the same for all schedules.
 
     Attributes:
-        held: Every distribution of a value in registers, and one source line that uses it.
-        states: The distribution of each state that a loop carries.
+        held: Every distribution of a value in registers, and a source line that uses it.
+        states: The distribution of each state.
         inside: Distributions of values in loops that need registers in addition to states.
-        outside: The same outside of loops.
-        grouped: (distribution, dimension, size, line) of reductions of groups.
-        moved: (loop, from, to, whether always through shared memory) of conversions.
-        joined: (loop, result, distribution, dimension, size, words) of reductions; the loop is None for a sum that a
-            loop carries.
-        scanned: (loop, result, distribution, dimension) of scans.
-        wmma_loops: Loops in which sums are read through shared memory.
+        outside: Distributions of values outside of loops that need registers in addition to states.
+        grouped: For each reduction of groups: distribution, dimension, group size, source line.
+        moved: For each conversion: outermost loop, old and new distribution, True if always through shared memory.
+        joined: For each reduction: outermost loop, result, distribution, dimension, group size, words per element; the
+            loop is None for partial sums of a state.
+        scanned: For each scan: outermost loop, result, distribution, dimension.
+        wmma_loops: Outermost loops in which wmma accumulators are converted through shared memory.
     """
 
     held: tuple[tuple[Spread, ir.Source], ...]
@@ -191,7 +196,7 @@ def _used(inference: Inference, wmma: bool) -> _Used:
             read.append(
                 outermost(inference, around if loop_to_read_after(inference, operation) is None else around[:-1])
             )
-        if isinstance(operation, ir.AtomicFetch):  # threads that hold copies read the result of the first thread
+        if isinstance(operation, ir.AtomicFetch):  # one thread fetches; threads with copies need the result
             moved.append((outer, inference.natural[id_], inference.natural[id_], True))
         if not wanted:
             continue
@@ -212,7 +217,7 @@ def _used(inference: Inference, wmma: bool) -> _Used:
         (id_, spread) for id_ in inference.heavy for spread in inference.computed_in(inference.definitions[id_].result)
     ]
     outside = [spread for id_, spread in heavy if not inference.inside[id_]]
-    # States of other parts need no registers: they are loaded and combined element by element.
+    # States of other blocks need no registers, as they are loaded and combined element by element.
     copies = fetched_states(inference)
     inside = [
         spread
@@ -236,7 +241,7 @@ def _used(inference: Inference, wmma: bool) -> _Used:
 
 
 def _why_not(inference: Inference, distributions: Distributions, used: _Used) -> str | None:
-    """Return a conflict between distributions: maps for another number of warps, or groups split over subgroups."""
+    """Return why distributions conflict, or None: wrong number of warps, or groups split among subgroups."""
     for id_, user_map in inference.user_maps.items():
         if map_warps(user_map) != distributions.warps:
             source = inference.definitions[id_].source
@@ -253,19 +258,20 @@ def _why_not(inference: Inference, distributions: Distributions, used: _Used) ->
         except ValueError as error:
             return f"{source}: {error}"
         if of.used("warp", 0, dimension) != folded.used("warp", 0, dimension):
-            return f"groups of {size} of the reduction at {source} are split over subgroups"
+            return f"groups of {size} of the reduction at {source} are split among subgroups"
     return None
 
 
 def _in_registers(inference: Inference, wmma: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
-    """Return the distributions that need registers; wmma reads its operands from shared memory instead."""
+    """Return the distributions of a value that need registers. Operands of wmma stay in shared memory."""
     return [s for s in spreads if not (wmma and is_staged(inference, value, s))]
 
 
 def _registers(inference: Inference, distributions: Distributions, used: _Used) -> int:
-    """Return a lower bound of registers per thread: the larger need of loops and of the code outside of loops.
+    """Return a lower bound of the registers per thread: the maximum over loops and the code outside of loops.
 
-    Loops need registers for all states, the widest other value and fragments; code outside for the widest value.
+    Loops need registers for all states, the largest other value and fragments. Code outside of loops needs registers
+    for the largest value.
     """
     states = sum(distributions.of(spread).registers for spread in used.states)
     inside = max((distributions.of(spread).registers for spread in used.inside), default=0)
@@ -274,11 +280,11 @@ def _registers(inference: Inference, distributions: Distributions, used: _Used) 
 
 
 def _fragments(inference: Inference, distributions: Distributions) -> int:
-    """Return the registers of the operands of one step of products."""
+    """Return the registers for the operands of products in one step along k."""
     most = 0
     for number, product in enumerate(distributions.products):
         if is_boxed(product.intrinsic):
-            continue  # a and b stay in shared memory
+            continue  # the instruction reads a and b from shared memory
         row = fragments(product.intrinsic)
         lefts, rights = inference.operand_counts[number]
         most = max(
@@ -288,7 +294,7 @@ def _fragments(inference: Inference, distributions: Distributions) -> int:
 
 
 def _in_flight(inference: Inference, distributions: Distributions) -> int:
-    """Return the registers of the operand that a product reads while the next iteration computes its successor."""
+    """Return the registers of the left operand that a product in flight reads during the next iteration."""
     loop = ahead(inference)
     if loop is None:
         return 0
@@ -298,9 +304,9 @@ def _in_flight(inference: Inference, distributions: Distributions) -> int:
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:
-    """Return the outermost of the loops ``around``, whose ring is then live; None outside of loops.
+    """Return the outermost of the loops ``around``, whose ring is in use there; None if there is no loop.
 
-    The loop that combines parts of a split loop has no ring and does not count.
+    The loop that combines the partial results of a split loop has no ring and is ignored.
     """
     return next(
         (number for number in around if number in inference.loops and number != combining_loop(inference)), None
@@ -310,7 +316,7 @@ def outermost(inference: Inference, around: Iterable[int]) -> int | None:
 def _exchanges(
     inference: Inference, distributions: Distributions, used: _Used
 ) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | str | None, int]], dict[int, int]]:
-    """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
+    """Return the attributes ``tiles``, ``joined`` and ``sums`` of ``Needs``."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, dict[int | str | None, int]] = {
         outer: {None: WARP_BYTES * distributions.warps} for outer in used.wmma_loops

@@ -1,4 +1,4 @@
-"""Addresses of a thread's registers in a shared-memory tile, for exchanges and conversions, and their cost."""
+"""Shared-memory addresses of a thread's elements in exchanges and converted tiles, and the cost of these accesses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.programs.language.distribution import WIDEST, Distribution
 
 
 def steps(layout: SharedLayout, of: Distribution, warps: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return ``flips`` and ``adds``: register r has the address ``(base ^ flips[r]) + adds[r]``.
+    """Return ``flips`` and ``adds`` such that register r has the address ``(base ^ flips[r]) + adds[r]``.
 
     ``base`` is the address of register 0. Returns None if flips and adds are not the same for all threads.
     """
@@ -29,7 +29,7 @@ def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], 
     period = max((step.period for step in layout.steps if isinstance(step, Swizzle)), default=1)
     for address in addresses.T:
         add = int(address[0] - base[0])
-        if not (address - base == add).all():  # whole periods pass through a swizzle unchanged
+        if not (address - base == add).all():  # a swizzle does not change multiples of its period
             add = int(address[0]) // period * period - int(base[0]) // period * period
         flip = int(address[0] - add) ^ int(base[0])
         if not ((base ^ flip) + add == address).all():
@@ -40,19 +40,19 @@ def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], 
 
 
 def access_width(of: Distribution, layout: SharedLayout) -> int:
-    """Return the registers per access, at most 4: neighbours in the tile that are also adjacent in memory."""
+    """Return the registers per access, at most 4, whose elements are adjacent in the tile and in shared memory."""
     return max(math.gcd(of.run(0), layout.contiguity("rows"), 4), math.gcd(of.run(1), layout.contiguity("cols"), 4))
 
 
 @dataclass(frozen=True)
 class ConvertedAccess:
-    """Shared-memory accesses that read a tile whose elements are then converted.
+    """The accesses of a block that read a shared-memory tile for conversion in registers.
 
     Attributes:
         width: Registers per access.
-        cycles: Shared-memory cycles.
+        cycles: Shared-memory cycles of all accesses.
         accesses: Number of accesses (warp instructions).
-        steps: Flips and adds as in ``steps``, if they exist.
+        steps: Result of the function ``steps``.
     """
 
     width: int
@@ -65,7 +65,7 @@ class ConvertedAccess:
 def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
 ) -> ConvertedAccess:
-    """Return the accesses that read a shared-memory tile stored in the memory order of its array."""
+    """Return the accesses that read a staged tile. ``order`` is the memory order of the array, if it is packed."""
     addresses = _addresses(of, layout, order, warps)
     width = neighbours(addresses, WIDEST // element_bytes)
     accesses = element_bytes * addresses[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)
@@ -74,9 +74,9 @@ def reading(
 
 
 def neighbours(addresses: IntArray, most: int) -> int:
-    """Return how many consecutive registers have adjacent, aligned addresses in every thread.
+    """Return how many consecutive registers have adjacent and aligned addresses in every thread.
 
-    ``addresses``: element addresses, (threads, registers).
+    ``addresses``: Array of element addresses, of shape (threads, registers).
     """
     width = 1
     while 2 * width <= most and addresses.shape[1] % (2 * width) == 0:
@@ -96,9 +96,9 @@ def _addresses(of: Distribution, layout: SharedLayout, order: MemoryOrder | None
 
 @lru_cache(maxsize=2**14)
 def wavefronts(of: Distribution, layout: SharedLayout, warps: int, store: bool) -> int:
-    """Return the shared-memory cycles in which a block writes or reads all words of a tile.
+    """Return the number of shared-memory cycles for a block to write or read all words of a tile.
 
-    If several threads hold the same words, the first one writes them.
+    If several threads hold the same words, only the first of them writes.
     """
     width = access_width(of, layout)
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d)[::width]) for d in (0, 1))

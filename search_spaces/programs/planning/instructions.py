@@ -1,10 +1,10 @@
-"""Instructions of a schedule's products: fragments of a warp, or wgmma and tcgen05, which read boxes in shared memory.
+"""Instructions that can compute products: those with register fragments, and wgmma and tcgen05, which read boxes.
 
-A warpgroup holds wgmma accumulators, and operand a in registers, as its four warps would hold them with
-``mma.m16n8k16``, each for 16 of 64 rows. So wgmma needs no distributions of its own. tcgen05 keeps accumulators in
-tensor memory, of which each of four warps reads a quarter of the lanes: 32 of 128 rows or 16 of 64. Loads of 16 lanes
-by 256 bits bring them to registers as with ``mma.m16n8k16`` (PTX ISA 9.7.16.2.3). The layout of wmma fragments is
-unspecified: its accumulators go through shared memory, from where each lane reads its elements of ``mma.m16n8k16``.
+The register layout of wgmma accumulators, and of operand a in registers, is that of ``mma.m16n8k16``: each of the four
+warps of a warpgroup holds 16 of 64 rows. So wgmma needs no additional distributions. tcgen05 keeps accumulators in
+tensor memory. Each of four warps reads a quarter of the lanes: 32 of 128 rows, or 16 of 64 rows. Loads of 16 lanes by
+256 bits have the register layout of ``mma.m16n8k16``, too (PTX ISA 9.7.16.2.3). The layout of wmma fragments is
+unspecified. Accumulators of wmma are therefore stored to shared memory, and loaded in the layout of ``mma.m16n8k16``.
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
-WGMMA = "wgmma_m64k16"  # prefix of the names; n is that of the tile
+WGMMA = "wgmma_m64k16"  # prefix of instruction names; n is the tile's number of columns
 TCGEN05 = "tcgen05_m"
 TCGEN05_ROWS = (128, 64)  # rows per instruction
-TENSOR_COLUMNS = 512  # columns of tensor memory; a block allocates a power of two
+TENSOR_COLUMNS = 512  # columns of tensor memory per SM; a block allocates a power of two
 LEAST_TENSOR_COLUMNS = 32
 WGMMA_TYPES = ("f16", "bf16")
 FRAGMENT_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "i8": 32}  # 32 bytes along k
 WARPS = WARPGROUP // 32
 WARPGROUP_ROWS = 64  # rows per instruction of wgmma
-SUBGROUPS = (1, 2, 4, 8)  # subgroups along an axis of a product's tile
-MOST_COLUMNS = 256  # largest n of an instruction
-BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repeats
+SUBGROUPS = (1, 2, 4, 8)  # candidate numbers of subgroups along a dimension of a product
+MOST_COLUMNS = 256  # largest n of wgmma and tcgen05
+BOX_ALIGNMENT = 1024  # alignment of boxes: the pattern of the widest swizzle repeats after so many bytes
 
 
-# Two mma.m16n8k16 fragments of c, side by side.
+# Layout of wmma accumulators after conversion: two mma.m16n8k16 fragments of c, side by side.
 _READ_16X16 = Fragment((16, 16), 8, NestedLayout((1, 1), (1, 1), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1)))
 
 
 def wgmma_name(element: DType) -> str:
-    """Return the value of ``intrinsic`` for wgmma."""
+    """Return the name of wgmma for an element type, as a value of the parameter ``intrinsic``."""
     return f"{WGMMA}_{element.name}"
 
 
 def tcgen05_names(multiplied: str) -> tuple[str, ...]:
-    """Return the values of ``intrinsic`` for tcgen05 of a multiplied type: f32 is multiplied as tf32."""
+    """Return the names of tcgen05 for a multiplied type, as values of the parameter ``intrinsic``."""
     return tuple(f"{TCGEN05}{rows}k{FRAGMENT_K[multiplied]}_{multiplied}" for rows in TCGEN05_ROWS)
 
 
 def is_boxed(name: str) -> bool:
-    """Return True if the instruction itself reads operands from shared memory as boxes."""
+    """Return True if the instruction reads its operands from boxes in shared memory (wgmma, tcgen05)."""
     return name.startswith(WGMMA) or in_tensor_memory(name)
 
 
 def in_tensor_memory(name: str) -> bool:
-    """Return True if accumulators are in tensor memory."""
+    """Return True if the instruction accumulates in tensor memory (tcgen05)."""
     return name.startswith(TCGEN05)
 
 
 def rows_of(name: str) -> int:
-    """Return the rows per instruction, which four warps share equally."""
+    """Return the number of rows per wgmma or tcgen05 instruction, divided equally among four warps."""
     return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), WARPGROUP_ROWS)
 
 
 def columns_step(name: str) -> int:
-    """Return the granularity of n for an instruction that accumulates in tensor memory.
+    """Return the number of which n must be a multiple, for an instruction that accumulates in tensor memory.
 
-    For i8, n = 8 and n = 24 would be possible, too (PTX ISA 9.7.16.2.1).
+    The instruction for i8 also supports n = 8 and n = 24, which are not used (PTX ISA 9.7.16.2.1).
     """
     return 8 if rows_of(name) == 64 and not name.endswith("_i8") else 16
 
 
 def allocated_columns(columns: int) -> int:
-    """Return the columns of tensor memory that a block must allocate for ``columns``."""
+    """Return the number of tensor-memory columns that a block must allocate to use ``columns``."""
     return max(LEAST_TENSOR_COLUMNS, 1 << (columns - 1).bit_length())
 
 
@@ -88,8 +88,8 @@ def is_wmma(name: str) -> bool:
 def fragments(name: str) -> TensorIntrinsic:
     """Return an intrinsic that describes the register fragments of the instruction ``name``.
 
-    For instructions that read boxes it is the equivalent mma.sync. Results of wmma are described as they are after the
-    exchange through shared memory.
+    For instructions that read boxes, it is the mma.sync with the same layout. For wmma, the result's layout is the one
+    after the conversion through shared memory.
     """
     if is_boxed(name):
         multiplied = name.rpartition("_")[2]
@@ -99,9 +99,9 @@ def fragments(name: str) -> TensorIntrinsic:
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
-    """Return the instructions that multiply the type and accumulate in f32, or in i32 for i8.
+    """Return the names of the instructions for an element type that accumulate in f32, or in i32 for i8.
 
-    These are mma.sync, wmma, FMA for f32, and wgmma or tcgen05 if ``device`` has it.
+    The candidates are mma.sync, wmma, FMA (f32 only), and wgmma or tcgen05 if ``device`` has them.
     """
     intrinsics_ = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
@@ -110,10 +110,10 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
 
 
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
-    """Return the instructions that multiply blocks with scales.
+    """Return the names of the instructions for block-scaled products.
 
-    They apply the scales themselves. For mxf8, on devices without them, plain e4m3 is multiplied and the sum of each
-    block is scaled.
+    These instructions apply the scales. On devices without them, mxf8 uses instructions for e4m3, and the kernel scales
+    the sum of each block.
     """
     row = next(r for r in intrinsics.intrinsics_for(blocks.name, False) if r.unit == "mma")
     if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:
@@ -123,7 +123,7 @@ def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
 
 
 def boxed_names(element: DType | None, tf32: bool, device: Device | None) -> tuple[str, ...]:
-    """Return the instructions on ``device`` that read boxes: wgmma or tcgen05."""
+    """Return the names of the instructions on ``device`` that read boxes: wgmma or tcgen05."""
     if element is None or device is None:
         return ()
     if device.has("wgmma"):

@@ -1,7 +1,8 @@
-"""Shared memory of a schedule: resident tiles, the ring of each loop, and memory of exchanges.
+"""Shared memory of a schedule: tiles that stay there, the ring of each loop, and exchanges.
 
-The exchanges of a loop lie after its ring. Exchanges outside of loops reuse the memory of the rings. If a ring already
-receives the first tiles of the block's next part, they reuse its last stage only. A barrier precedes every reuse.
+The exchanges of a loop lie after the loop's ring. Exchanges outside of loops reuse the memory of the rings. With
+``early_copies``, the ring already receives tiles for the block's next tile of the result, so these exchanges only reuse
+the last stage. A barrier precedes every reuse.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.spaces.parameters import Value
 
 OuterLoop = int | None  # the outermost loop around an exchange, or None outside of loops
-Exchange = tuple[int, int] | int | str | None  # key of an exchange: shape of a tile, result of a reduction, or name
+Exchange = tuple[int, int] | int | str | None  # key of an exchange: tile shape, id of a result, or name
 ALIGNMENT = 128
-STAGES = (1, 2, 3, 4, 5)  # choices for a ring
-MANY_STAGES = 8  # one more choice for a ring with numbers that are stored in few bytes
-EARLY_COPIES = "early_copies"  # 1 if a ring is filled for a block's next tile during the store of results
+STAGES = (1, 2, 3, 4, 5)  # candidate numbers of stages of a ring
+MANY_STAGES = 8  # another candidate, for rings of tiles in a narrow type
+EARLY_COPIES = "early_copies"  # 1: a block's next copies start before the current results are stored
 EXCHANGES = (
     "pad(4,1)",
     "pad(1,1)",
@@ -40,7 +41,7 @@ SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pa
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
-    """Return the layout of a tile of 4-byte words in an exchange; ``identity`` if ``text`` does not fit the shape."""
+    """Return the layout of an exchanged tile of 4-byte words; ``identity`` if ``text`` does not fit the shape."""
     layout = parse_layout(text, *shape)
     if isinstance(layout, str):
         layout = parse_layout("identity", *shape)
@@ -49,19 +50,19 @@ def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
 
 
 def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
-    """Return the bytes of a tile of 4-byte words in an exchange."""
+    """Return the size in bytes of an exchanged tile of 4-byte words."""
     return aligned(exchange_layout(text, shape).size * 4)
 
 
 def shared_tile_bytes(array: Array, layout: str) -> int:
-    """Return the bytes of one of the program's own tiles in shared memory."""
+    """Return the size in bytes of a shared-memory tile that the program declares."""
     return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
 def barrier_bytes(inference: Inference) -> int:
-    """Return an upper bound of the bytes of mbarriers and of the address of tensor memory.
+    """Return an upper limit of the bytes for mbarriers and for the address of tensor memory.
 
-    There are mbarriers for rings, for tiles that are copied once and for multiplications.
+    Rings, tiles that are copied once, and multiplications have mbarriers.
     """
     names = {s.name for s in inference.staged.values() if s.loop is None}
     products = sum(isinstance(operation, Mma) for operation in inference.definitions.values())
@@ -75,7 +76,7 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
 
 @lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
-    """Return the bytes for a reduction across warps: one part per warp and result; 0 if it stays within warps."""
+    """Return the bytes for a reduction across warps: a word per warp and result; 0 for a reduction within warps."""
     before, after = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
     parts = before // after
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
@@ -86,9 +87,9 @@ class SharedMemoryPlan:
     """Byte offsets in shared memory.
 
     Attributes:
-        shared: The program's own tiles.
-        scratch: Start of the exchanges, by loop; key None: exchanges outside of loops.
-        barriers: Start of the mbarriers.
+        shared: Offsets of the tiles that the program declares, by name.
+        scratch: Offset of the exchanges, by outermost loop; key None: exchanges outside of loops.
+        barriers: Offset of the mbarriers.
     """
 
     exchanges: Mapping[OuterLoop, Mapping[Exchange, int]] = field(default_factory=dict)
@@ -107,14 +108,14 @@ class SharedMemoryPlan:
         exchanges: Mapping[OuterLoop, Mapping[Exchange, int]],
         values: Mapping[str, Value],
     ) -> SharedMemoryPlan:
-        """Lay out the shared memory of a schedule.
+        """Return the plan of a schedule's shared memory.
 
         Args:
             inference: The inference of the program.
             staged: Operands that are copied to shared memory, by name.
             stages: Number of stages of each ring, by loop number.
-            exchanges: Bytes of each exchange, by the loop around it (``scratch.exchanges``).
-            values: Values of the schedule, including the ``shared_bytes`` that its space counts.
+            exchanges: Bytes of each exchange, by outermost loop (``scratch.exchanges``).
+            values: Values of the schedule, including the attribute ``shared_bytes``.
         """
         memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(inference))
         base = 0
@@ -135,22 +136,22 @@ class SharedMemoryPlan:
         return memory
 
     def exchange(self, outer_loop: OuterLoop, which: Exchange) -> int:
-        """Return the offset of an exchange. Raises KeyError if the space has not reserved memory for it."""
+        """Return the offset of an exchange. Raises KeyError if no memory is reserved for this exchange."""
         _ = self.exchanges[outer_loop][which]
         return self.scratch[outer_loop]
 
 
 def stage_names(inference: Inference) -> dict[int, str]:
-    """Return the name of the parameter for each ring's number of stages, by loop number."""
+    """Return, by loop number, the name of the parameter with the number of stages of the loop's ring."""
     loops = [loop for loop in inference.loops if any(s.loop == loop for s in inference.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
 
 
 def stage_counts(inference: Inference, loop: int) -> tuple[int, ...]:
-    """Return the choices for the number of stages of a loop's ring.
+    """Return the candidate numbers of stages of a loop's ring.
 
-    Stages with numbers that are stored in few bytes, and converted in registers, are small. Then five of them are too
-    few bytes in flight to reach the bandwidth of DRAM.
+    Stages of tiles in a narrow type are small. Five such stages are too few bytes in flight to reach the bandwidth of
+    DRAM, so more stages are allowed.
     """
     small = any(s.loop == loop and s.converted for s in inference.staged.values())
     return (*STAGES, MANY_STAGES) if small else STAGES

@@ -1,4 +1,4 @@
-"""Positions of a thread's registers in a packed array whose tiles are loaded to registers."""
+"""Addresses of loads from a packed array to registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.programs.planning.exchange import neighbours
 
 @lru_cache(maxsize=2**12)
 def packed_width(array: Array, of: Distribution, warps: int) -> int:
-    """Return the number of registers that a thread loads with one instruction."""
+    """Return the number of registers that a thread loads from a packed array with one instruction."""
     assert array.order is not None
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
     strips, along = array.order.position(rows, columns)
@@ -23,10 +23,10 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
-    """Return the distance in memory of each register's element from that of register 0, the same in all threads.
+    """Return the distance in memory from register 0's element to each register's element, equal in all threads.
 
-    Tiles begin at tiles of the memory order. Digits of threads and registers are powers of two, so that their bits
-    do not overlap.
+    The distance is equal because windows begin at tiles of the memory order, and because digits of threads and
+    registers are powers of two, whose bits do not overlap.
     """
     assert array.order is not None
     strips, positions = array.order.position(*(np.asarray(of.of_registers(d)) for d in (0, 1)))

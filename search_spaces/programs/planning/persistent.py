@@ -1,4 +1,4 @@
-"""Blocks of a schedule that each compute several tiles, one after another."""
+"""Persistent blocks, each of which computes several tiles."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LAUNCHED = "persistent_blocks"
 
 
 def launched_blocks(values: Mapping[str, Value]) -> int:
-    """Return the number of blocks that compute all tiles; 0 if each tile has its own block."""
+    """Return the number of persistent blocks; 0 if there is a block per tile."""
     return int(values[LAUNCHED]) if values.get(PERSISTENT, 0) else 0
 
 
 def waits_between_tiles(values: Mapping[str, Value], exchanges: Mapping[OuterLoop, Mapping[Exchange, int]]) -> bool:
-    """Return True if all threads of a persistent block wait for each other before its next tile.
+    """Return True if a barrier of all threads separates the tiles of a persistent block.
 
-    They need not if a dedicated warp fills the ring, whose barriers order its stages, and nothing else lies in shared
-    memory.
+    No barrier is needed if a producer warp fills the ring and there are no exchanges: the ring's mbarriers protect the
+    stages.
     """
     return bool(values.get(PERSISTENT, 0)) and (not has_copying_warp(values) or any(exchanges.values()))

@@ -1,7 +1,8 @@
-"""Loops in which two warpgroups alternate at the tensor cores: one multiplies while the other does everything else.
+"""Loops in which two warpgroups alternate: one uses the tensor cores while the other executes other operations.
 
 An iteration of such a loop has two groups of products, and the operands of the second group depend on the results of
-the first. A warpgroup occupies the tensor cores from its second group through the first group of the next iteration.
+the first. A warpgroup uses the tensor cores from the second group of an iteration until the end of the first group of
+the next iteration.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ WARPGROUPS = 2
 
 @cache
 def phases(inference: Inference, number: int) -> tuple[int, int] | None:
-    """Return the result ids of the first group's last product and the second group's first product.
+    """Return the ids of the last product of the first group and of the first product of the second group.
 
     Args:
-        inference: The program at some choice of sizes.
+        inference: Inference of the program at one choice of sizes.
         number: Number of the loop.
 
     Returns:
         The two ids, or None if the products of an iteration do not form two such groups.
     """
-    groups: dict[int, int] = {}  # by value: the group of the last product that it depends on
+    groups: dict[int, int] = {}  # by value: largest group number of the products that it depends on
     products: list[tuple[int, int]] = []
     for operation in inference.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):
@@ -52,9 +53,9 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
 
 @cache
 def alternating(inference: Inference) -> int | None:
-    """Return the number of the loop in which two warpgroups may alternate, or None."""
+    """Return the number of the loop in which two warpgroups can alternate, or None."""
     shared = shared_loop(inference)
-    if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):  # the second one combines parts
+    if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):  # the second combines
         return None
     return next((number for number in stage_names(inference) if phases(inference, number) is not None), None)
 

@@ -1,8 +1,9 @@
-"""Loops whose first product runs an iteration ahead, so that the last product overlaps with other operations.
+"""Loops whose first product is computed one iteration ahead, so that the last product overlaps with other operations.
 
-An iteration of such a loop multiplies a result of its first product. With ``products_ahead``, a warpgroup issues the
-first product of the next iteration together with the last product of this one, and waits only for the former. The
-last product then runs while the next iteration computes its operand (FlashAttention-3, arXiv 2407.08608, section 3.2).
+The operand of the last product of an iteration is computed from the result of the first product, as in attention. With
+``products_ahead``, a warpgroup issues the last product of an iteration together with the first product of the next
+iteration, and waits only for the first product. The last product is then computed while the next iteration computes the
+operand of its own last product (FlashAttention-3, arXiv 2407.08608, section 3.2).
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ PARAMETER = "products_ahead"
 
 @dataclass(frozen=True)
 class Ahead:
-    """A loop whose first product can run ahead.
+    """A loop whose first product can be computed one iteration ahead.
 
     Attributes:
         loop: The loop.
-        first: The product that runs an iteration ahead: of a tile from outside the loop and a copied tile.
-        last: The product of a value that depends on ``first``, and a copied tile.
+        first: The product that is computed ahead. Operand a is a tile from outside the loop, b a tile that the loop
+            copies.
+        last: The last product. Operand a depends on ``first``; b is a tile that the loop copies.
         state: Number of the state to which ``last`` is assigned.
-        late: Results that only ``last`` uses: its addend, which depends on the state, and its left operand. They are
-            computed after ``last`` of the previous iteration has finished, as that still reads and writes registers.
+        late: Values that are used only by ``last``: its left operand, and values that depend on the state, such as its
+            addend. They are computed after the previous iteration's ``last`` has finished, which until then accesses
+            their registers.
     """
 
     loop: ir.Loop
@@ -41,7 +44,7 @@ class Ahead:
 
 @cache
 def ahead(inference: Inference) -> Ahead | None:
-    """Return the loop whose first product can run ahead, or None."""
+    """Return the loop whose first product can be computed one iteration ahead, or None."""
     number = alternating(inference)
     if number is None:
         return None
@@ -73,7 +76,7 @@ def ahead(inference: Inference) -> Ahead | None:
 
 
 def _is_copied(inference: Inference, value: ir.Value, loop: int) -> bool:
-    """Return True if an iteration copies the tile to shared memory by itself."""
+    """Return True if each iteration of the loop copies the tile to a ring in shared memory."""
     made = inference.definitions[value.id]
     source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
     return any(
@@ -83,7 +86,7 @@ def _is_copied(inference: Inference, value: ir.Value, loop: int) -> bool:
 
 
 def _depending(loop: ir.Loop, state: int) -> frozenset[int]:
-    """Return the results in a loop that depend on reads of a state, without products."""
+    """Return the ids of the results in a loop that depend on a state, except through products."""
     late: set[int] = set()
     for operation in loop.body:
         if (isinstance(operation, ir.Read) and operation.state == state) or (
@@ -96,15 +99,15 @@ def _depending(loop: ir.Loop, state: int) -> frozenset[int]:
 
 
 def runs_ahead(values: Mapping[str, Value]) -> bool:
-    """Return True if a schedule lets the first product run ahead."""
+    """Return True if a schedule computes the first product one iteration ahead."""
     return bool(values.get(PARAMETER, 0))
 
 
 @cache
 def exposed_products(inference: Inference) -> float:
-    """Return the share of the multiplications of an iteration for which a warpgroup waits: those of the first product.
+    """Return the fraction of an iteration's multiplications that a warpgroup waits for: the first product's.
 
-    It must be able to run ahead.
+    The program must have a loop whose first product can be computed ahead.
     """
     of = ahead(inference)
     assert of is not None

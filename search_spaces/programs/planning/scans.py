@@ -1,4 +1,4 @@
-"""Scan a tile digit by digit of its distribution, fastest digits first."""
+"""Steps of a scan: one step per digit of the tile's distribution, fastest digits first."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from search_spaces.programs.planning.memory import aligned
 
 @dataclass(frozen=True)
 class ScanStep:
-    """The step of a scan that handles one digit along the dimension.
+    """The step of a scan that combines elements along one digit of the dimension.
 
     Attributes:
-        digit: A digit of the warp, the lane or the register.
-        groups: For each register, the index of the total over earlier digits to which its element belongs.
-        totals: Number of these totals per thread.
-        after: For each total, the index of the total after this step; unchanged for digits of warps and lanes.
+        digit: The digit of the warp, lane or register number.
+        groups: Earlier steps leave one total per group of registers. For each register, the index of its group's total.
+        totals: Number of totals per thread before this step.
+        after: For each total before the step, the index of the total after the step that includes it; unchanged for
+            digits of warps and lanes.
     """
 
     digit: Digit
@@ -31,7 +32,7 @@ class ScanStep:
 def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
     """Return the steps of a scan along ``dimension``."""
     steps, registers = list[ScanStep](), range(of.registers)
-    keys = list(registers)  # registers without the digits already handled
+    keys = list(registers)  # register numbers with the digits of earlier steps set to 0
     for digit in reversed(of.digits[dimension]):
         if digit.size == 1:
             continue
@@ -48,14 +49,14 @@ def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
 
 @lru_cache(maxsize=2**14)
 def scan_bytes(of: Distribution, dimension: int, warps: int) -> int:
-    """Return the shared memory of a scan: the totals of all threads if warps follow each other along it."""
+    """Return the bytes of shared memory of a scan: the totals of all threads if the scan extends across warps."""
     steps = scan_steps(of, dimension)
     return max((aligned(4 * WARP * warps * s.totals) for s in steps if s.digit.unit == "warp"), default=0)
 
 
 @lru_cache(maxsize=2**14)
 def scan_instructions(of: Distribution, dimension: int) -> int:
-    """Return the warp instructions of a scan, without those of the special-function unit."""
+    """Return the number of warp instructions of a scan."""
     total = of.registers
     for step in scan_steps(of, dimension):
         if step.digit.unit == "register":

@@ -1,7 +1,7 @@
-"""Shared memory for exchanges, in addition to rings and resident tiles.
+"""Bytes of shared memory for exchanges.
 
-The space adds these bytes to ``shared_bytes``; the lowering reserves that amount and places the exchanges listed here.
-An exchange that is not listed gets no memory, so a kernel never uses more than ``shared_bytes``.
+The search space includes these bytes in ``shared_bytes``, and the lowering places exactly the exchanges listed in this
+module. An exchange that is not listed raises an error, so a kernel never uses more than ``shared_bytes``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, OuterLoo
 from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
-LAST_BLOCK: Exchange = "last_block"  # flag: 1 in the last of the blocks that share a tile
+LAST_BLOCK: Exchange = "last_block"  # key of a flag that is 1 in the last of the blocks that share a tile
 WMMA_SUMS: Exchange = None
 
 
 def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
-    """Return the loop around the combination of a carried sum, by the value of the sum's parameter."""
+    """Return the outermost loop around the combination of a partial sum, by the value of its parameter."""
     around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(inference, around),
@@ -29,22 +29,22 @@ def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
 
 
 def loops_of_stores(inference: Inference) -> dict[str, OuterLoop]:
-    """Return the outermost loop around each store, by the name of the store's parameter."""
+    """Return the outermost loop around each store, by the name of the parameter of the store."""
     around = enumerate(inference.stored_in, 1)
     return {f"store_{number}": estimates.outermost(inference, loops) for number, loops in around}
 
 
 def flag_bytes(inference: Inference) -> int:
-    """Return the bytes of the flag LAST_BLOCK to reserve for a loop that the program splits."""
+    """Return the bytes to reserve for the flag LAST_BLOCK; 0 if the program does not split a loop."""
     return ALIGNMENT if shared_loop(inference) is not None else 0
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
-    """Return the bytes of memory that several exchanges share, one after another: those of the largest.
+    """Return the bytes of memory that several exchanges use in turn: the maximum.
 
     Args:
-        exchange: Layout of tiles that are exchanged.
-        tiles: Their shapes.
+        exchange: Layout of exchanged tiles.
+        tiles: Shapes of exchanged tiles.
         other_bytes: Bytes of each other exchange.
     """
     return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])

@@ -1,4 +1,4 @@
-"""Loops that only accumulate products: their iterations may overlap, or be split between blocks (split-K)."""
+"""Loops whose iterations are split among blocks (split-K, stream-K, ``p.split``), and loops that only accumulate."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from search_spaces.spaces.parameters import Value
 
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
-PARTS = "split_parts"  # attribute: number of blocks that share the loop
-LAUNCHES = "split_launches"  # parameter: 1, or 2 if a second launch combines the parts
+PARTS = "split_parts"  # attribute: number of blocks that share the split loop
+LAUNCHES = "split_launches"  # parameter: 1, or 2 if a second launch combines the partial results
 PARTS_OF_TILE = "parts_of_tile"  # variable in a kernel: number of blocks that share the block's tile
-TILES = "split_tiles"  # parameter: whether all tiles are shared by the same number of blocks, or short ones by fewer
+TILES = "split_tiles"  # parameter: ALL if all tiles have the same number of blocks, LONG if short tiles have fewer
 ALL, LONG = "all", "long"
 
 
 @cache
 def accumulating(inference: Inference) -> frozenset[int]:
-    """Return the loops that only add products of staged tiles to states.
+    """Return the numbers of the loops that only add products of staged tiles to states.
 
-    Products of one iteration may then still be in flight while those of the next begin.
+    In these loops, products of an iteration may still be in flight when the next iteration begins.
     """
     return frozenset(n for n, loop in inference.loops.items() if _accumulates(inference, loop))
 
@@ -57,9 +57,9 @@ def _accumulates(inference: Inference, loop: ir.Loop) -> bool:
 
 @cache
 def splittable(inference: Inference) -> ir.Loop | None:
-    """Return the only loop of a program if blocks may share its iterations, else None.
+    """Return the only loop of a program if the search may split its iterations among blocks, else None.
 
-    The loop must accumulate products starting at zero, with no other visible effect before it ends.
+    The loop must only accumulate products, starting at zero, and the program must not store anything before its end.
     """
     if len(inference.loops) != 1 or not accumulating(inference):
         return None
@@ -84,7 +84,7 @@ def splittable(inference: Inference) -> ir.Loop | None:
 
 @cache
 def shared_loop(inference: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
-    """Return the loop of ``p.split`` and the operation that fetches the states of a part; None without one."""
+    """Return the loop of ``p.split``, and the operation that fetches another block's states; None if not used."""
     loop = next((loop for loop in inference.loops.values() if loop.parts), None)
     fetch = next((o for o, _ in inference.trace.walk() if isinstance(o, ir.FetchPart)), None)
     return None if loop is None or fetch is None else (loop, fetch)
@@ -92,7 +92,7 @@ def shared_loop(inference: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
 
 @cache
 def combining_loop(inference: Inference) -> int | None:
-    """Return the number of the loop that combines the parts of ``p.split``; None without one."""
+    """Return the number of the loop that combines the blocks' states after ``p.split``; None if not used."""
     shared = shared_loop(inference)
     if shared is None:
         return None
@@ -101,27 +101,27 @@ def combining_loop(inference: Inference) -> int | None:
 
 @cache
 def fetched_states(inference: Inference) -> frozenset[int]:
-    """Return the states into which the parts of other blocks are fetched to be combined."""
+    """Return the states that receive the states of other blocks, to combine them."""
     shared = shared_loop(inference)
     return frozenset(() if shared is None else shared[1].copies)
 
 
 def count_code(loop: ir.Loop) -> str:
-    """Return the number of iterations of a loop as CUDA C++; it may be negative."""
+    """Return CUDA C++ for the number of iterations of a loop, which is negative for some empty loops."""
     return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
 
 
 @dataclass(frozen=True)
 class Split:
-    """A loop split between ``count`` blocks, each of which runs ``each`` of the ``iterations``, the last fewer.
+    """A loop whose ``iterations`` are split among ``count`` blocks; the result of a block is called a part.
 
     Attributes:
-        launched: With stream-K, the number of blocks; they divide the iterations of all tiles, so that two blocks may
-            share a tile. Otherwise 0.
+        launched: With stream-K, the number of blocks, which divide the iterations of all tiles among them. Two blocks
+            may share a tile. 0 without stream-K.
         combined: States that the program itself combines (``p.split``).
-        launches: 1 if the last block combines the states, 2 if a second launch does.
-        only_long: True if a tile with fewer iterations than the longest one is shared by fewer blocks, so that each
-            block still has at most ``each``. The other blocks of the tile return at once.
+        launches: 1 if the last block combines the parts, 2 if a second launch does.
+        only_long: True if tiles with few iterations have fewer blocks, so that each block has at most ``each``
+            iterations. Surplus blocks of a tile return immediately.
     """
 
     loop: ir.Loop
@@ -134,32 +134,33 @@ class Split:
 
     @property
     def each(self) -> int:
-        """Iterations per block of the longest tile."""
+        """Number of iterations per block, for a tile with the most iterations."""
         return -(-self.iterations // self.count)
 
     @property
     def each_if_long(self) -> int:
-        """Iterations above which a further block shares a tile; 0 if all tiles have the same number of blocks."""
+        """A tile has a further block for each so many iterations; 0 if all tiles have the same number of blocks."""
         return self.each if self.only_long else 0
 
     @property
     def keeps_last(self) -> bool:
-        """True if the block that finishes last keeps its own part in registers, and reads only that of the other.
+        """True if one of two blocks keeps its part in registers, and reads only the other block's part.
 
-        With more than two parts all blocks store theirs, so that the order of additions does not depend on the last.
+        If there are more than two blocks, all blocks store their parts, so that the order of additions does not depend
+        on which block is last.
         """
         return bool(self.combined) and self.launches == 1 and self.count == 2
 
     @property
     def states(self) -> list[int]:
-        """Numbers of the states of which each block computes a part."""
+        """Numbers of the states that form a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
-        """Return global memory for the partial sums, and for the number of finished blocks of each tile.
+        """Return the arrays in global memory for parts and for counters or flags of tiles.
 
-        With stream-K, each block has one part, for the tile that it shares with the next block, and two flags. If the
-        last of two blocks keeps its part, each tile has one part and two flags.
+        With stream-K, there is memory for one part and two flags per block, for the tile that it shares with the next
+        block. With ``keeps_last``, there is memory for one part and two flags per tile.
         """
         if self.launched:
             return (
@@ -178,7 +179,7 @@ class Split:
 
 
 def split_of(inference: Inference, values: Mapping[str, Value]) -> Split | None:
-    """Return the split of a schedule; None if each block runs all iterations."""
+    """Return the split of a schedule; None if each block executes all iterations of its tile."""
     shared = shared_loop(inference)
     if shared is not None:
         loop, fetch = shared

@@ -1,4 +1,4 @@
-"""Operands that go through shared memory: how a schedule copies their tiles and reads fragments."""
+"""Operands in shared memory: how a schedule copies their tiles, and how instructions read fragments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
 Answer = TypeVar("Answer")
-SHARED, REGISTERS = "shared", "registers"  # values of ``home_NAME``, for tiles outside of loops
+SHARED, REGISTERS = "shared", "registers"  # values of ``home_NAME``, for tiles loaded outside of loops
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class StagedNumbers:
     """An operand in shared memory.
 
     Attributes:
-        access: Access of the instruction to the tile; None for a tile that is converted.
-        bytes: Bytes of a tile in shared memory.
+        access: How the instruction reads the tile; None for a tile that is converted in registers.
+        bytes: Size of a tile in shared memory.
     """
 
     staged: Staged
@@ -42,9 +42,11 @@ class StagedNumbers:
 
 
 def in_shared(inference: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
-    """Return the operands that a schedule stores in shared memory: those of loops, and others with that ``home_NAME``.
+    """Return the operands that a schedule copies to shared memory.
 
-    An instruction that reads boxes needs their layout, so operands that must be converted go to registers instead.
+    These are operands loaded in loops, and operands outside of loops if ``home_NAME`` is "shared".
+
+    If the instruction reads boxes, operands that must be converted are loaded to registers instead.
     """
     boxed = bool(inference.products) and is_boxed(str(values["intrinsic"]))
     return {
@@ -55,7 +57,7 @@ def in_shared(inference: Inference, values: Mapping[str, Value]) -> dict[tuple[i
 
 
 def sides(inference: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
-    """Return the operands of a product and their distributions."""
+    """Return both operands of a product with their symbolic distributions."""
     number = inference.product_of[operation.result.id]
     of: tuple[tuple[ir.Value, Literal["left", "right"]], ...] = (operation.a, "left"), (operation.b, "right")
     return [(value, Spread(side, value.shape, number)) for value, side in of]
@@ -65,7 +67,7 @@ def sides(inference: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Sprea
 def bufferable(inference: Inference) -> ir.Loop | None:
     """Return the loop whose fragments may be double-buffered, or None.
 
-    It must be the only loop with a ring, and may only add products of equal depth to states in place.
+    It must be the only loop with a ring. It may only add products, all with the same depth, to states in place.
     """
     rings = {staged.loop for staged in inference.staged.values()}
     if len(rings) != 1 or not rings <= accumulating(inference):
@@ -80,14 +82,14 @@ def bufferable(inference: Inference) -> ir.Loop | None:
 
 
 def _is_read(inference: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Return True if fragments of an operand or of its transpose are read from a ring."""
+    """Return True if the fragments of an operand, or of its transpose, are read from a ring."""
     definition = inference.definitions[value.id]
     key = (definition.value.id, spread.swap()) if isinstance(definition, ir.TransposeTile) else (value.id, spread)
     return key in inference.staged
 
 
 def placed(staged: Staged, values: Mapping[str, Value], distributions: Distributions) -> StagedNumbers | BoxedNumbers:
-    """Return an operand as boxes or as fragments. Raises ValueError if the rules of the space refuse the schedule."""
+    """Return the plan of a staged operand, for boxes or fragments. Raises ValueError if the schedule is invalid."""
     return (
         boxed_numbers(staged, values)
         if is_boxed(str(values["intrinsic"]))
@@ -96,7 +98,7 @@ def placed(staged: Staged, values: Mapping[str, Value], distributions: Distribut
 
 
 def staged_numbers(staged: Staged, values: Mapping[str, Value], distributions: Distributions) -> StagedNumbers:
-    """Return an operand in shared memory. Raises ValueError if the rules of the space refuse the schedule."""
+    """Return the plan of a staged operand that is read as fragments. Raises ValueError if the schedule is invalid."""
     row, name = fragments(str(values["intrinsic"])), staged.name
     element_bytes = staged.load.window.array.dtype.bytes
     text = str(values[f"layout_{name}"])
@@ -115,7 +117,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], distributions: D
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """Return ``answer``. Raises ValueError if it is a refusal, which the rules of the space should exclude."""
+    """Return ``answer`` if it is a result. Raises ValueError if it is a refusal; valid schedules have none."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
@@ -127,12 +129,12 @@ def operand_struct(
     """Return the C++ type ``Operand_NAME`` of an operand in shared memory.
 
     Args:
-        n: The operand's layout and copy.
+        n: Layout and copy of the operand.
         distributions: All distributions of the kernel.
-        row: The instruction that multiplies it.
-        alignment: Alignment of its tiles in bytes.
-        whole: For a peeled loop, whether the tiles of all iterations but the last lie inside the array along the
-            direction in which they move; None for other loops.
+        row: The instruction that multiplies the operand.
+        alignment: Alignment of the operand's tiles in bytes.
+        whole: For a peeled loop, True if all tiles except that of the last iteration lie inside the array along the
+            dimension in which they advance. None for other loops.
     """
     staged = n.staged
     array = staged.load.window.array

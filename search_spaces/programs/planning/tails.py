@@ -1,4 +1,4 @@
-"""Loops in which only the last iteration reaches beyond arrays. If it is peeled, the other iterations need no mask."""
+"""Loops in which only the last iteration needs certain masks; if a loop is peeled, this iteration is separate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IterationCounts = dict[int, int]
 
 
 def without_last_iteration(iterations: IterationCounts, loop: int) -> IterationCounts:
-    """Return the iteration counts with one iteration less of ``loop``."""
+    """Return the iteration counts with one iteration less for ``loop``."""
     return {**iterations, loop: iterations[loop] - 1}
 
 
@@ -23,10 +23,10 @@ def reaches_beyond(window: ir.Window, dimension: int, inference: Inference, iter
     """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
-        window: The tile of an array.
+        window: A window on an array.
         dimension: 0 or 1.
-        inference: The program; the position of the window depends on the block.
-        iterations: The largest number of iterations of each loop, which also move it.
+        inference: Inference of the program.
+        iterations: The largest number of iterations of each loop.
     """
     _, high = window.at[dimension].interval(inference.trace.most_blocks, iterations)
     return high + window.shape[dimension] > window.least[dimension]
@@ -34,7 +34,7 @@ def reaches_beyond(window: ir.Window, dimension: int, inference: Inference, iter
 
 @cache
 def peelable(inference: Inference) -> frozenset[int]:
-    """Return the innermost loops in which all iterations but the last need fewer masks."""
+    """Return the innermost loops in which iterations before the last need fewer masks."""
     iterations = inference.trace.iterations()
     return frozenset(
         number
@@ -46,13 +46,13 @@ def peelable(inference: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the name of the parameter of each loop that some choice of sizes permits to peel, by its index."""
+    """Return, by the loop's index, the name of the parameter of each loop that can be peeled for some sizes."""
     positions = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {index: "tail" if len(positions) == 1 else f"tail_{index + 1}" for index in positions}
 
 
 def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:
-    """Return the loops that a schedule peels."""
+    """Return the numbers of the loops that a schedule peels."""
     loops = list(inference.loops)
     return frozenset(
         loop
@@ -62,7 +62,7 @@ def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:
 
 
 def _masks(inference: Inference, loop: ir.Loop, iterations: IterationCounts) -> int:
-    """Return the number of masks in a loop: window dimensions beyond arrays, and conditions that may be false."""
+    """Return the number of masks in a loop: window dimensions that need bounds checks, and conditions of ``where``."""
     count = 0
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":

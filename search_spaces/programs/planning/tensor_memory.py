@@ -1,8 +1,9 @@
-"""Tensor memory of a schedule: the columns in which tcgen05 accumulates products, and which programs can use it.
+"""Tensor memory: which programs can use tcgen05, and the columns in which products accumulate.
 
-If all products add to states in one loop that does nothing else, their sums stay in tensor memory over all iterations.
-After the loop they are read to registers and added to the initial values of the states. Elsewhere each product is read
-immediately, and added to its addend in registers; a computed left operand goes through shared memory.
+If one loop contains all products and only adds them to states, the sums stay in tensor memory during the loop. After
+the loop, the sums are loaded to registers and added to the initial values of the states. In all other programs, each
+product is loaded to registers immediately and added to its addend there. Left operands that are computed in registers
+are stored to shared memory.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from search_spaces.programs.planning.instructions import rows_of
 from search_spaces.programs.planning.splits import accumulating, shared_loop
 from search_spaces.programs.planning.wmma import is_staged
 
-STORED_BITS = 16  # bits per element of a computed left operand
+STORED_BITS = 16  # bits per element of left operands that are computed in registers
 
 
 @cache
 def why_not_in_tensor_memory(inference: Inference) -> str | None:
-    """Return the reason why a program cannot use tcgen05 in any schedule; None if it can."""
+    """Return why a program cannot use tcgen05 in any schedule; None if it can."""
     products = _products(inference)
     if not products:
         return "the program has no matrix products"
@@ -50,7 +51,7 @@ def why_not_in_tensor_memory(inference: Inference) -> str | None:
 
 @cache
 def sums_stay(inference: Inference) -> bool:
-    """Return True if sums stay in tensor memory during the only loop with products."""
+    """Return True if sums can stay in tensor memory during the only loop with products."""
     loops = {inference.inside[operation.result.id] for operation in _products(inference)}
     outermost = {o.number for o in inference.trace.operations if isinstance(o, ir.Loop)}
     if len(loops) != 1:
@@ -60,7 +61,7 @@ def sums_stay(inference: Inference) -> bool:
 
 
 def is_computed(inference: Inference, operation: ir.Mma) -> bool:
-    """Return True if threads compute the left operand of a product and have to store it to shared memory."""
+    """Return True if the left operand of a product is computed in registers and must be stored to shared memory."""
     return not is_staged(inference, operation.a, _spread(inference, operation, "left"))
 
 
@@ -71,9 +72,10 @@ def _spread(inference: Inference, operation: ir.Mma, side: Literal["left", "righ
 
 @cache
 def waits_for_readers(inference: Inference, operation: ir.Mma) -> bool:
-    """Return True if a product whose sums are read immediately needs a barrier before it overwrites earlier sums.
+    """Return True if a barrier is needed before a product overwrites sums in tensor memory.
 
-    No barrier is needed outside of loops, or if each iteration stores a left operand, which involves a barrier.
+    No barrier is needed outside of loops, or if each iteration stores a left operand, as this store needs a barrier
+    anyway.
     """
     around = inference.inside[operation.result.id]
     conditional = {o.result.id for i, _ in inference.trace.walk() if isinstance(i, ir.If) for o in _within(i)}
@@ -84,7 +86,7 @@ def waits_for_readers(inference: Inference, operation: ir.Mma) -> bool:
 
 
 def _within(region: ir.Region) -> Iterator[ir.Mma]:
-    """Yield the products of a region and of those inside it."""
+    """Yield the products in a region, including nested regions."""
     for operation in region.body:
         if isinstance(operation, ir.Region):
             yield from _within(operation)
@@ -93,19 +95,19 @@ def _within(region: ir.Region) -> Iterator[ir.Mma]:
 
 
 def stored_bytes(inference: Inference, operation: ir.Mma) -> int:
-    """Return the bytes of shared memory for a product's left operand; 0 unless it is computed."""
+    """Return the bytes of shared memory for a computed left operand; 0 for a loaded left operand."""
     rows, depth = operation.a.shape
     return rows * depth * STORED_BITS // 8 if is_computed(inference, operation) else 0
 
 
 def stored_swizzle(operation: ir.Mma) -> int:
-    """Return the hardware swizzle, in bytes, of a stored left operand."""
+    """Return the hardware swizzle, in bytes, of a left operand that is computed and stored to shared memory."""
     line = operation.a.shape[1] * STORED_BITS // 8
     return next(swizzle for swizzle in (128, 64, 32) if line % swizzle == 0)
 
 
 def tensor_columns(inference: Inference, intrinsic: str) -> dict[int, int]:
-    """Return the columns of tensor memory in which each product accumulates, by its result."""
+    """Return the number of tensor-memory columns of each product, by the id of its result."""
     columns = {}
     for operation in _products(inference):
         m, n = inference.products[inference.product_of[operation.result.id]].shape

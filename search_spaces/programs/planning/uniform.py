@@ -1,4 +1,4 @@
-"""Conditions on positions that hold for a whole tile, so that some blocks can skip the mask."""
+"""Masks of ``where`` that are true in the whole tile, so that a block can skip them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.programs.language.index import Index, constant
 MOST_BLOCKS, MOST_ITERATIONS = (
     8,
     32,
-)  # positions at which conditions are evaluated, to estimate how often masks are needed
+)  # numbers of sampled blocks and iterations, to estimate how often masks are needed
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class _Range:
 
 
 def always(operation: ir.Map, inference: Inference, iterations: dict[int, int]) -> str | None:
-    """Return CUDA C++ for "the condition of a ``where`` holds everywhere in the tile".
+    """Return a CUDA C++ test: the condition of a ``where`` holds for all elements of the tile.
 
-    Returns "true" if it always does, and None if it depends on data.
+    Return "true" if it holds in every block and iteration, and None if the condition depends on data.
     """
     condition = operation.arguments[0]
     assert isinstance(condition, ir.Value)
@@ -44,16 +44,16 @@ def always(operation: ir.Map, inference: Inference, iterations: dict[int, int]) 
 
 
 def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping[int, int]) -> bool:
-    """Return True if ``value`` is a tile of positions, and none of them is negative."""
+    """Return True if ``value`` is a tile of positions that are never negative."""
     positions = _range(value, inference)
     return positions is not None and positions.low.interval(inference.trace.most_blocks, iterations)[0] >= 0
 
 
 @cache
 def masking(inference: Inference) -> Mapping[int, float]:
-    """Return the fraction of its executions in which a mask is needed, by the id of its result.
+    """Return, by the id of the result, in which fraction of blocks and iterations a ``where`` needs its mask.
 
-    The conditions of a mask, which are computed only with it, have the same fraction. Other values are missing.
+    Conditions that only masks use have the fraction of these masks. Other values are missing.
     """
     shares, users = dict[int, float](), dict[int, list[int]]()
     operations = [o for o, _ in inference.trace.walk() if isinstance(o, ir.Computing)]
@@ -82,7 +82,7 @@ def _is_constant(argument: ir.Value | float, inference: Inference) -> bool:
 def _needed(operation: ir.Map, inference: Inference) -> float | None:
     """Return the fraction of blocks and iterations in which a condition does not hold everywhere in the tile.
 
-    Returns None if it depends on data, or for a mask in nested loops.
+    Return None if the condition depends on data, or is in nested loops.
     """
     condition, around = operation.arguments[0], inference.inside[operation.result.id]
     assert isinstance(condition, ir.Value)
@@ -95,7 +95,7 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
         loops = [inference.loops[number] for number in around]
         count = loops[0].iterations(block, {}) if loops else 1
         step = max(1, count // MOST_ITERATIONS)
-        for iteration in range(count - 1, -1, -step):  # the last iterations often need masks
+        for iteration in range(count - 1, -1, -step):  # includes the last iteration, which needs a mask most often
             at = {around[0]: iteration} if loops else {}
             executed += 1
             needed += not all(
@@ -106,7 +106,7 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
 
 
 def _tests(value: ir.Value, inference: Inference) -> list[tuple[Index, Index, bool]] | None:
-    """Return comparisons that must all hold, as (maximum of the left, minimum of the right, True for <)."""
+    """Return the comparisons that must all hold, as triples: largest left side, smallest right side, True for <."""
     operation = inference.definitions[value.id]
     if isinstance(operation, ir.Broadcast):
         return _tests(operation.value, inference)

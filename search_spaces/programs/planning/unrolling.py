@@ -1,4 +1,4 @@
-"""Unroll factors of loops without a ring, whose loads are issued in the iteration that uses them."""
+"""Unroll factors of loops without a ring. Unrolling lets loads of several iterations be in flight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNROLLS = (1, 2, 4)
 
 @cache
 def unrollable(inference: Inference) -> dict[int, str]:
-    """Return the parameter's name for each loop with a short body: no ring, product, inner loop or condition."""
+    """Return the name of the unroll parameter of each loop without a ring, product, inner loop or condition."""
     loops = [
         number
         for number, loop in inference.loops.items()
@@ -25,6 +25,6 @@ def unrollable(inference: Inference) -> dict[int, str]:
 
 
 def unroll_of(inference: Inference, values: Mapping[str, Value], loop: int) -> int | None:
-    """Return the unroll factor; None if the compiler decides."""
+    """Return the unroll factor of a loop; None if the compiler decides."""
     name = unrollable(inference).get(loop, "")
     return int(values[name]) if name in values else None

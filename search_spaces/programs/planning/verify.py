@@ -1,4 +1,4 @@
-"""Checks of a whole program, beyond those of the builder. Errors name the position, operation and rule."""
+"""Check a whole program, in addition to the checks of the builder. Errors name the position, operation and rule."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
 
 
 def verify(inference: Inference) -> None:
-    """Raise ProgramError for a program that no schedule could run."""
+    """Check a program. Raises ProgramError if no schedule can execute it."""
     _check_scopes(inference)
     _check_windows(inference)
     _check_assigned(inference)
@@ -43,7 +43,7 @@ def verify(inference: Inference) -> None:
 
 
 def _check_scopes(inference: Inference) -> None:
-    """Check that no value that is computed in a loop is used after it."""
+    """Check that no value computed inside a loop or condition is used after it."""
     for operation, around in inference.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
@@ -51,20 +51,20 @@ def _check_scopes(inference: Inference) -> None:
             if loops[: len(inside)] != inside:
                 name = ir.spelled(operation)
                 region = "loop" if inside[-1] in inference.loops else "condition"
-                reason = f"a value from inside a {region} is used after it: carry it in a p.state"
+                reason = f"a value from inside a {region} is used after the {region}: carry the value in a p.state"
                 _refuse(operation.source, name, reason)
         for number in {n for index in indices(operation) for n in index.scalars}:
             inside = inference.scalars_in.get(number, ())
             if loops[: len(inside)] != inside:
                 region = "loop" if inside[-1] in inference.loops else "condition"
-                reason = f"a number loaded inside a {region} is used after it: load it again with p.load_scalar"
+                reason = f"a number loaded inside a {region} is used after the {region}: load it again"
                 _refuse(operation.source, ir.spelled(operation), reason)
         if isinstance(operation, ir.Read) and operation.state not in inference.states:
-            _refuse(operation.source, "state", "a state is read before it is set")
+            _refuse(operation.source, "state", "a state is read before it is set: set it first")
 
 
 def _check_windows(inference: Inference) -> None:
-    """Check that no position is a quotient of a negative number, and that windows stay inside shared tiles."""
+    """Check that positions divide no negative numbers, and that windows on shared memory stay inside."""
     iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):
@@ -88,12 +88,13 @@ def _check_windows(inference: Inference) -> None:
                 _refuse(
                     operation.source,
                     name,
-                    f"{window.array.name}[{index}] has the index {low} to {high}, but the extent is {extent}",
+                    f"{window.array.name}[{index}] has the index {low} to {high}, but the extent is {extent}: limit "
+                    "the index",
                 )
 
 
 def _check_quotients(index: Index, inference: Inference, iterations: dict[int, int], source: Source, name: str) -> None:
-    """Check that only non-negative numbers are divided: C++ rounds negative quotients up, Python down."""
+    """Check that only non-negative numbers are divided, as C++ and Python round negative quotients differently."""
     for inner in index.args:
         low, _ = inner.interval(inference.trace.most_blocks, iterations)
         if index.kind in ("floordiv", "mod") and low < 0:
@@ -102,7 +103,7 @@ def _check_quotients(index: Index, inference: Inference, iterations: dict[int, i
 
 
 def notes(inference: Inference) -> tuple[str, ...]:
-    """Return warnings about windows that lie outside of their arrays in every block."""
+    """Return warnings about windows that are outside of their arrays in every block."""
     iterations, messages = inference.trace.iterations(), []
     for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
@@ -119,7 +120,7 @@ def notes(inference: Inference) -> tuple[str, ...]:
 
 
 def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
-    """Return notes on how ambiguous parts of a text were interpreted, and on suspicious findings."""
+    """Return notes on how ambiguous statements of a listing were interpreted, and warnings about windows."""
     try:
         return (*problem.program.notes, *notes(choices_of(problem).first))
     except ProgramError:
@@ -127,7 +128,7 @@ def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
 
 
 def _check_assigned(inference: Inference) -> None:
-    """Check that no two blocks assign the same element: its final value would depend on their order."""
+    """Check that no two blocks assign the same element, whose final value would depend on the order of blocks."""
     blocks = inference.trace.blocks
     zero = {number: 0 for number in inference.trace.iterations()}
     for operation, _ in inference.trace.walk():
@@ -143,7 +144,7 @@ def _check_assigned(inference: Inference) -> None:
                     operation.source,
                     "atomic_rmw",
                     f"the {count} blocks along axis {axis} of the grid assign the same elements of "
-                    f"{window.array.name} in an unspecified order",
+                    f"{window.array.name} in an unspecified order: use another kind, or assign in one block",
                 )
 
 
@@ -151,11 +152,13 @@ def _check_outputs(inference: Inference) -> None:
     written = {store.window.array.name for store in inference.stores}
     for array in inference.trace.arrays:
         if array.role != "input" and array.name not in written:
-            raise ProgramError(f"{inference.trace.location}: store: {array.name} is never stored")
+            raise ProgramError(
+                f"{inference.trace.location}: store: {array.name} is never stored: store it, or declare it as an Input"
+            )
 
 
 def _check_maps(inference: Inference) -> None:
-    """Check that the user's maps agree where operations meet (RFC, workgroup-level extension)."""
+    """Check that the user's maps of operands and results of each operation agree (RFC, workgroup-level extension)."""
     states: dict[int, int] = {}
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Set):
@@ -207,7 +210,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
 
 
 def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
-    """Check that all maps of a workgroup have the same number of subgroups."""
+    """Check that all of the user's maps have the same number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
     counts += [
         (map_warps(m), inference.definitions[id_].source)
@@ -225,7 +228,7 @@ def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]
 
 
 def why_not_divided(inference: Inference, instructions: Iterable[TensorIntrinsic]) -> str | None:
-    """Return the reason why a product cannot have as many subgroups as the maps of other values; None if all can."""
+    """Return why a product cannot be divided among as many subgroups as the user's maps have; None if all can."""
     for id_, user_map in inference.user_maps.items():
         for operation in inference.definitions.values():
             if not isinstance(operation, ir.Mma):

@@ -1,7 +1,8 @@
-"""Convert the accumulators of wmma, whose register layout is unspecified, to ordinary values.
+"""Conversion of wmma accumulators, whose register layout is unspecified, to values with a known distribution.
 
-Sums of a loop that only accumulates products are converted after the loop, other products immediately. A warp stores a
-fragment to its own area of shared memory, and reads it in the distribution of ``instructions.fragments``.
+If a loop only accumulates products, the sums are converted after the loop. Other products are converted immediately.
+For the conversion, each warp stores a fragment to shared memory and loads it in the distribution of
+``instructions.fragments``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.splits import accumulating
 
-WARP_BYTES = 16 * (16 + 8) * 4  # a fragment in f32, with 8 elements of padding per line (autosched/tile/opaque.cuh)
+WARP_BYTES = 16 * (16 + 8) * 4  # a 16x16 f32 fragment, with padding of 8 elements per row (tile/opaque.cuh)
 
 
 @cache
 def why_not_wmma(inference: Inference) -> str | None:
-    """Return the reason why products of a program cannot use wmma in any schedule, or None."""
+    """Return why a program cannot use wmma in any schedule; None if it can."""
     for operation in inference.definitions.values():
         if not isinstance(operation, ir.Mma):
             continue
@@ -39,12 +40,12 @@ def why_not_wmma(inference: Inference) -> str | None:
 
 
 def is_staged(inference: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Return True if ``value`` is a staged operand or its transpose."""
+    """Return True if ``value`` is a staged operand, or the transpose of a staged operand."""
     return staged_key(inference, value, spread) in inference.staged
 
 
 def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
-    """Return the key of ``value`` among staged operands, or of the value that it is the transpose of."""
+    """Return the key in ``Inference.staged`` of a value; if the value is a transpose, the key of its operand."""
     operation = inference.definitions[value.id]
     if isinstance(operation, ir.TransposeTile):
         return operation.value.id, spread.swap()
@@ -52,13 +53,13 @@ def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[i
 
 
 def loop_to_read_after(inference: Inference, operation: ir.Mma) -> int | None:
-    """Return the loop after which a product's sums are converted; None if they are converted immediately."""
+    """Return the number of the loop after which a product's sums are converted; None if immediately."""
     around = inference.inside[operation.result.id]
     return around[-1] if operation.c is not None and around and around[-1] in accumulating(inference) else None
 
 
 def _adds_up(inference: Inference, operation: ir.Mma) -> bool:
-    """Return True if ``operation`` adds to a state of its loop whose initial value is one constant."""
+    """Return True if ``operation`` adds to a state of its loop, and all elements of the state start at one constant."""
     loop = loop_to_read_after(inference, operation)
     if loop is None:
         return False
@@ -74,7 +75,10 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
 
 
 def _constant_before(inference: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
-    """Return True if the last assignment before the loop, in the same region, is a constant; None without the loop."""
+    """Return True if the last assignment of a state before the loop is a constant.
+
+    The assignment must be in the same region as the loop. Return None if ``operations`` do not contain the loop.
+    """
     constant = False
     for operation in operations:
         match operation:

@@ -281,7 +281,7 @@ def test_a_scalar_of_a_loop_is_rejected_after_the_loop() -> None:
         p.store(p.load(p.window(x, (at, 0), (8, 16))), p.window(out, (i, 0), (8, 16)))
 
     text = refused(body)
-    assert "used after it" in text
+    assert "used after the loop" in text
     assert text.startswith("test_scalars.py:")
 
 

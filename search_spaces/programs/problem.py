@@ -1,4 +1,4 @@
-"""Problems of tile programs: one type for each program, whose fields are its sizes."""
+"""Problems of tile programs: each program has a problem type, whose fields are the program's sizes and scalars."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from search_spaces.programs.language.parameters import Number
 from search_spaces.programs.language.product_flops import product_flops
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
-# Dynamic sizes to verify: whole tiles, and additional elements. Lines also have lengths for wide accesses.
+# Dynamic sizes to verify, as pairs: number of whole tiles, additional elements. AROUND_LINES is for the last extents of
+# matrices; it includes extents that are multiples of 8 or 16, for which kernels use wide accesses.
 AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))
 AROUND_LINES = ((0, 1), (1, -8), (1, 0), (1, 16), (3, 5))
-MORE_COLUMNS = (0, 1, 8, 16, 5)  # gaps between lines in verification; each gives lines another alignment
+MORE_COLUMNS = (0, 1, 8, 16, 5)  # gaps between rows of strided arrays in verification, for different alignments of rows
 
 
 class ProgramProblem(Problem):
-    """Base class of the types that ``problem_type`` makes."""
+    """Base class of the problem types that ``problem_type`` returns."""
 
     program: ClassVar[Program]
 
@@ -47,14 +48,15 @@ class ProgramProblem(Problem):
 
     @property
     def values(self) -> dict[str, Number]:
-        """Sizes, and values of scalars, by name."""
+        """Sizes and values of scalars, by name."""
         return {**self.sizes, **{name: getattr(self, name) for name in self.scalar_fields}}
 
     def __post_init__(self) -> None:
-        """Check the fields.
+        """Check the fields, and replace row strides of 0 by the number of columns.
 
         Raises:
-            ValueError: If a size is not a positive whole number, a scalar is out of range, or the program refuses them.
+            ValueError: If a size is not a positive whole number, a scalar is out of range, or tracing the program
+                fails.
         """
         for array, stride in self.program.strides.items():
             least = getattr(self, self._sizes_of(array)[-1])
@@ -62,7 +64,7 @@ class ProgramProblem(Problem):
                 object.__setattr__(self, stride, least)
             if isinstance(least, int) and self._whole(stride) < least:
                 raise ValueError(
-                    f"{stride} must be at least {least}, the columns of {array}, not {getattr(self, stride)}"
+                    f"invalid {stride}={getattr(self, stride)}: use at least {least}, the number of columns of {array}"
                 )
         self._take_extents(*self.program.sizes)
         for name, scalar in self.program.scalars:
@@ -77,22 +79,22 @@ class ProgramProblem(Problem):
         return dict(self.program.arguments)[array].sizes
 
     def usual_trace(self) -> Trace:
-        """Return the program with its largest tile sizes; the result does not depend on them."""
+        """Return the trace with the largest tile sizes, for uses in which tile sizes do not matter."""
         return _trace(self, False)
 
     def least_trace(self) -> Trace:
-        """Return the program with its smallest tile sizes."""
+        """Return the trace with the smallest tile sizes."""
         return _trace(self, True)
 
     @property
     def described(self) -> str:
-        """Sizes and scalars as text."""
+        """The operator's name, sizes, and scalars that differ from their defaults, as text."""
         usual = {name: scalar.default for name, scalar in self.program.scalars}
         stated = {name: value for name, value in self.values.items() if usual.get(name) != value}
         return " ".join((self.operator, *(f"{name}={value}" for name, value in stated.items())))
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return the arrays of the program."""
+        """Return the arrays of the program, inputs first."""
         strides, operands = self.program.strides, list[Operand]()
         for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input"):
             shape, columns = tuple(self.sizes[s] for s in a.sizes), None
@@ -102,9 +104,10 @@ class ProgramProblem(Problem):
         return tuple(operands)
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the interpreter's outputs (or those of the user's own reference), and the interpreter's error bounds.
+        """Return the expected outputs and their error bounds, by name.
 
-        Bounds include the rounding to the outputs' types.
+        The outputs are those of the user's reference, if there is one, else of the interpreter. The bounds are the
+        interpreter's, and include the rounding to the outputs' types.
         """
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self.unordered)
         if self.program.reference is not None:
@@ -124,7 +127,7 @@ class ProgramProblem(Problem):
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
 
     def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
-        """Return masks of the elements between the rows of strided arrays, which no program changes."""
+        """Return masks of the elements between rows of strided arrays, which kernels must not change."""
         return {
             o.name: np.broadcast_to(np.arange(o.shape[-1]) >= o.columns, o.shape)
             for o in self.operands()
@@ -133,7 +136,7 @@ class ProgramProblem(Problem):
 
     @property
     def dynamic_sizes(self) -> tuple[str, ...]:
-        """Names of the sizes that each launch passes."""
+        """Names of the dynamic sizes."""
         return self.program.dynamic
 
     @property
@@ -142,7 +145,7 @@ class ProgramProblem(Problem):
         return tuple(name for name, _ in self.program.scalars)
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
-        """Return the problem at other values of its dynamic sizes, including those around whole tiles."""
+        """Return problems with other dynamic sizes and scalars, such as sizes just below and above whole tiles."""
         if not self.program.dynamic and not self.program.scalars:
             return ()
         chosen = {name: values[name] for name in self.program.domains(self.values) if name in values}
@@ -156,7 +159,7 @@ class ProgramProblem(Problem):
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
-            for number, name in enumerate(self.program.dynamic):  # a different edge case for each size
+            for number, name in enumerate(self.program.dynamic):  # with different edge cases
                 if name in strides:
                     columns = self._sizes_of(strides[name])[-1]
                     least = int(other.get(columns, getattr(self, columns)))
@@ -171,7 +174,7 @@ class ProgramProblem(Problem):
         return tuple(dict.fromkeys(p for p in problems if p != self and p._is_defined()))
 
     def _is_defined(self) -> bool:
-        """Return True if error bounds are finite for random inputs at these values of the scalars."""
+        """Return True if, with these values of the scalars, error bounds are finite for random inputs."""
         if not self.program.scalars:
             return True
         _, bounds = interpret(self.usual_trace(), self.random_inputs(0))
@@ -179,12 +182,12 @@ class ProgramProblem(Problem):
 
     @property
     def unordered(self) -> tuple[str, ...]:
-        """Names of the vectors whose elements may be in any order."""
+        """Names of the vectors whose elements verification may compare in any order."""
         return tuple(name for name, a in self.program.arguments if a.unordered)
 
     @property
     def checks_outputs(self) -> bool:
-        """True if elements must be sorted before they are compared, as some array is unordered."""
+        """True if some array is unordered, so that its elements must be sorted before the comparison."""
         return bool(self.unordered)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -198,8 +201,9 @@ class ProgramProblem(Problem):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return random inputs.
 
-        Floats are standard normal. Whole numbers have the range of an 8-bit type, or else go from 0 to the largest
-        size. Most indices lie inside the indexed array, and scalars that are used as indices lie in their range.
+        Floats have a standard normal distribution. 8-bit whole numbers have the range of their type; others are at most
+        the largest size. Most indices are inside of the indexed array. Scalars that are loaded as indices are in their
+        declared range.
         """
         rng = np.random.default_rng(seed)
         saying: dict[str, IndexInput | ScalarInput] = {
@@ -223,13 +227,14 @@ class ProgramProblem(Problem):
         return inputs
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield named inputs that provoke errors, such as extreme values and indices."""
+        """Yield inputs that provoke errors, such as extreme values and indices, with names of the cases."""
         return self.edge_cases(seed, self.random_inputs(seed))
 
     def edge_cases(self, seed: int, usual: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, limited to those for which results are defined.
+        """Yield inputs with edge cases in one array at a time.
 
-        Scalars also get numbers outside of their range, unless the user gave a reference: it might not clamp them.
+        Cases for which the result of the program is undefined are excluded. Loaded scalars are also set to numbers
+        outside of their range, except if the user gave a reference, which might not clamp them.
 
         Args:
             seed: Random seed of the cases.
@@ -245,7 +250,7 @@ class ProgramProblem(Problem):
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
         for name, array in indices.items():
             if not array.distinct:
-                for first in (0, 2):  # an array may have two elements
+                for first in (0, 2):  # with both starts, even an array of two elements has all cases
                     yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
@@ -258,12 +263,15 @@ class ProgramProblem(Problem):
         yield from edge_inputs(varied, usual, seed, expected)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield smaller problems that compute the results at ``positions``, if rows or columns are independent."""
+        """Yield smaller problems that together compute the first output at ``positions``.
+
+        Nothing is yielded if results are not independent along rows or columns.
+        """
         first = next((o.name for o in self.operands() if o.role != "input"), "")
         return self.further_parts(first, positions)
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the same as ``parts``, for the output ``name``."""
+        """Yield the problems of ``parts`` for the output ``name`` instead of the first output."""
         trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
         of = {operand: argument.sizes for operand, argument in self.program.arguments}
         names, free, out = of[name], independent(trace), operands[name]
@@ -283,17 +291,17 @@ class ProgramProblem(Problem):
 
     @property
     def multiplied_as(self) -> str:
-        """Type of the factors of products; "" without products."""
+        """Type of the operands of products; "" if there are no products."""
         types = {o.a.dtype.name for o, _ in self.usual_trace().walk() if isinstance(o, ir.Mma)}
         return types.pop() if types else ""
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of the products; without products, one per element that an operation reads."""
+        """Number of floating-point operations of the products; if there are none, one per input element."""
         return _product_flops(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sizes, the scalars that differ from their defaults, and ``computes`` for the program."""
+        """Return the sizes, the scalars that differ from their defaults, and the program's digest (``computes``)."""
         usual = {name: scalar.default for name, scalar in self.program.scalars}
         fields = {name: v for name, v in super().to_json().items() if name not in usual or v != usual[name]}
         return {**fields, "computes": computes(self.program)}
@@ -304,7 +312,7 @@ class ProgramProblem(Problem):
 
         Raises:
             ValueError: As in Problem.
-            EarlierReference: If it was recorded for another version of the program.
+            EarlierReference: If ``data`` was recorded for another version of the program.
         """
         if data.get("computes") != computes(cls.program):
             raise EarlierReference(f"recorded for another version of the program {cls.program.name}")
@@ -312,7 +320,7 @@ class ProgramProblem(Problem):
 
 
 def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indices]) -> Indices:
-    """Return the flat indices of an operand's elements at the selected positions (``every``) of each extent."""
+    """Return the row-major indices of an operand's elements. ``every`` has the selected positions along each extent."""
     strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
@@ -323,7 +331,7 @@ def _joined(arrays: Mapping[str, FloatArray]) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _trace(problem: ProgramProblem, least: bool) -> Trace:
-    """Return the program with its smallest or largest tile sizes."""
+    """Return the trace with the smallest (``least``) or largest tile sizes."""
     chosen = {name: values[0 if least else -1] for name, values in problem.program.domains(problem.values).items()}
     return problem.program.trace(problem.values, chosen)
 
@@ -341,8 +349,8 @@ def computes(program: Program) -> str:
 
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
-    """Return a frozen dataclass with a field for each size and each scalar."""
-    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: dense lines
+    """Return the problem type of a program: a frozen dataclass with a field for each size and each scalar."""
+    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: rows without gaps
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
     ]
@@ -357,5 +365,5 @@ def problem_type(program: Program) -> type[ProgramProblem]:
         bases=(ProgramProblem,),
         namespace=namespace,
         frozen=True,
-        kw_only=True,  # sizes from a text have defaults, and sizes without one may follow
+        kw_only=True,  # sizes of listings have defaults, and sizes without defaults may follow them
     )

@@ -1,4 +1,4 @@
-"""A tile program as a kernel template of an existing operator: its schedules become part of the operator's space."""
+"""A tile program as a kernel template of an existing operator, whose space then includes the program's schedules."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ ProgramAndSizes = tuple[Program, Mapping[str, int]] | ProgramProblem
 class ProgramTemplate:
     """A tile program that computes an existing operator.
 
-    The program has the template's name. Its arrays are the operator's by name, type and number of elements; it may view
-    the same dense memory in another shape. Results are compared with the operator's own reference.
+    The program has the template's name. Its arrays have the names, types and numbers of elements of the operator's
+    operands, but may have other shapes. Results are compared with the operator's reference.
 
     Attributes:
-        make: Returns the program and its sizes for a problem of ``operator``, or the reason why it does not support the
-            problem, in one sentence.
-        reduce: Returns the smaller problem that is emulated for a schedule. By default, sizes that are fields of the
-            problem are reduced.
-        reduce_to_long_loops: Returns a further smaller problem with more iterations, or None if that of ``reduce`` has
-            enough.
-        content: Anything else the program is made from, such as the text of a file; part of the template's version.
+        make: Function from a problem of ``operator`` to the program and its sizes, or to the reason (one sentence) why
+            the program does not support the problem.
+        reduce: Function that returns the reduced problem to emulate for a schedule. By default, sizes that are fields
+            of the problem are reduced.
+        reduce_to_long_loops: Function that returns a second reduced problem with more iterations, or None if the
+            problem of ``reduce`` has enough iterations.
+        content: Text that the program depends on, such as a file's content; it is included in the template version.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ProgramTemplate:
     content: str = ""
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
-        """Return the program's problem, or the reason why there is none."""
+        """Return the program's problem for an operator's problem, or the reason why there is none."""
         return _problem(self, problem)
 
     def template(self) -> KernelTemplate:
@@ -97,7 +97,10 @@ class ProgramTemplate:
         return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)), then=then)
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
-        """Return the program's counts, without DRAM traffic that the operator's own minimum does not include."""
+        """Return the program's cost counts.
+
+        If the program's minimum of DRAM traffic exceeds the operator's, the difference is not counted.
+        """
         own = self._own(problem)
         cost = counts(own, config, device)
         uncounted = own.min_bytes - problem.min_bytes
@@ -108,7 +111,7 @@ class ProgramTemplate:
         if isinstance(problem_or_reason, str):
             return problem_or_reason
         if _arrays(problem_or_reason) != _arrays(problem):
-            return f"the arrays of the program {self.name} are not those of {self.operator}"
+            return f"the arrays of the program {self.name} differ from the operands of {self.operator}"
         return programs.template(problem_or_reason.program).supports(problem_or_reason, device)
 
     def _proxy(self, problem: Problem, schedule: Schedule) -> Problem:
@@ -127,7 +130,7 @@ class ProgramTemplate:
         return longer and self._if_alike(problem, longer, schedule)
 
     def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
-        """Return ``smaller`` if the schedule is legal for it, too, else ``problem``."""
+        """Return ``smaller`` if the schedule is also legal for this problem, else ``problem``."""
         own = self.problem(smaller)
         if isinstance(own, str):
             return problem

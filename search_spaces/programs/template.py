@@ -20,18 +20,18 @@ from search_spaces.templates.template import KernelTemplate
 
 PACKAGES = tuple(
     f"search_spaces.programs.{room}" for room in ("language", "inference", "planning", "schedules", "lowering")
-)  # packages whose code determines schedules and kernels
+)  # packages whose code affects schedules or kernels; part of the template version
 SOURCE = DeviceSource("autosched/tile/ring.cuh", "autosched::tile::pipeline")
 
 
 def operator(program: Program) -> Operator:
-    """Return the operator of a program, whose options are the program's sizes."""
+    """Return the operator of a program. The operator's options are the program's sizes and scalars."""
     return Operator.of(problem_type(program))
 
 
 @cache
 def template(program: Program) -> KernelTemplate:
-    """Return the kernel template of a program; the same object for equal programs."""
+    """Return the kernel template of a program; cached, so equal programs have the same template object."""
     return KernelTemplate(
         name=program.name,
         summary=program.summary,
@@ -47,9 +47,9 @@ def template(program: Program) -> KernelTemplate:
     )
 
 
-@lru_cache(maxsize=256)  # called for each kernel of a search
+@lru_cache(maxsize=256)  # cached: called for each kernel of a search
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
-    """Return the compiler's error or the feature that the device lacks, in one line; None if supported."""
+    """Return why a device cannot execute the program: the compiler's error or a missing feature; None if it can."""
     try:
         choices = choices_of(problem)
         for inference in choices.inferences.values():

@@ -1,4 +1,4 @@
-"""Pruning rules for boxes: decisions that have no effect, and instructions that another one can replace."""
+"""Pruning rules for boxes: they drop values of decisions that have no effect, and slower ways to fill boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop decisions without effect on boxes, and instructions that another one can replace."""
+    """Return rules that drop values of decisions without effect on boxes, and slower ways to fill boxes."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()
@@ -27,7 +27,7 @@ def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "by_tma",
                 lambda filled_by, intrinsic: ~boxed(intrinsic) | (filled_by != BY_THREADS),
-                "boxes are filled by {filled_by}, which costs instructions of these threads that TMA does not need",
+                "boxes are filled by {filled_by}, whose copies need more instructions than TMA",
             )
         )
     return tuple(rules)
@@ -47,14 +47,14 @@ def _unused_rules(s: Staged) -> list[Rule]:
         text = layout.removeprefix("transpose+")
         for other in wider[: wider.index(text)] if text in wider else []:
             if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:
-                return f"{other} is wider than {text} and also divides the lines of {name}"
+                return f"{name} can use {other}, which is wider than {text}"
         return None
 
     rules = [
         Rule.refusing(
             f"box_layout_{name}",
             lambda layout, intrinsic: (
-                f"{intrinsic} has no shared-memory tile of {name}, so its layout {layout} has no effect"
+                f"{intrinsic} has no shared-memory tile of {name}, so the layout {layout} has no effect"
                 if is_boxed(intrinsic) and layout not in ("identity", "transpose")
                 else None
             ),
@@ -74,7 +74,7 @@ def _unused_rules(s: Staged) -> list[Rule]:
         Rule(
             f"box_threads_{name}",
             unused,
-            f"boxes of {name} are copied the same way without {{copy}} of {{vector}} elements in {{columns}} columns",
+            f"{{copy}} of {{vector}} elements in {{columns}} columns has no effect on boxes of {name}",
             names={
                 "vector": f"vector_{name}",
                 "columns": f"copy_columns_{name}",

@@ -1,4 +1,4 @@
-"""Decisions and rules of instructions that read boxes: TMA, a dedicated copying warp, requirements on operands."""
+"""Decisions and rules of wgmma and tcgen05, which read boxes: TMA, a producer warp, requirements on operands."""
 
 from __future__ import annotations
 
@@ -53,55 +53,55 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 
 def workers(choices: Choices, device: Device) -> str:
-    """Return the name of the column with the number of computing threads: those of a block without its copying warp."""
+    """Return the name of the column with the number of threads of a block without a producer warp."""
     return "workers" if choices.first.products and choices.boxed_instructions(device) else "threads"
 
 
 def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
-    """Return the decision on what fills boxes, with the decisions that depend on it.
+    """Return the decision on how boxes are filled, with the decisions that depend on it.
 
-    Operands that TMA cannot copy are copied by threads in any case.
+    Operands that TMA cannot copy are always copied by threads.
     """
     if not choices.boxed_instructions(device) or not choices.first.staged:
         return ()
-    alone = bool(stage_names(choices.first)) and not choices.first.uniform  # a copying warp has no tiles for indices
+    alone = bool(stage_names(choices.first)) and not choices.first.uniform  # a producer warp has no tiles to index by
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(
         "filled_by",
         values,
-        "how boxes are filled: by all threads, by TMA, or by a dedicated warp that issues TMA copies",
+        "how boxes are filled: by all threads, by TMA, or by a producer warp that issues TMA copies",
     )
     if alone and may_alternate(choices) and not any(map(in_tensor_memory, choices.boxed_instructions(device))):
         doc = "whether two warpgroups alternate at the tensor cores"
         alternate = ordinal(PING_PONG, (0, 1), doc, before=0)
         if not may_run_ahead(choices):
             return filled, alternate
-        doc = "iterations by which the first product runs ahead, while the last one is still in flight"
+        doc = "iterations by which the first product is computed ahead, while the last product is still in flight"
         return filled, alternate, ordinal(PRODUCTS_AHEAD, (0, 1), doc, before=0)
     if not may_overlap_iterations(choices):
         return (filled,)
     return filled, ordinal(
-        "in_flight", (0, 1), "iterations whose products may be unfinished when those of the next begin"
+        "in_flight", (0, 1), "iterations whose products may still be in flight when the next iteration begins"
     )
 
 
 def may_overlap_iterations(choices: Choices) -> bool:
-    """Return True if the ring's only loop does nothing but accumulate products."""
+    """Return True if the only loop with a ring does nothing but accumulate products."""
     return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in choices.inferences.values())
 
 
 def may_alternate(choices: Choices) -> bool:
-    """Return True if two warpgroups may alternate at the tensor cores in the program's only loop."""
+    """Return True if two warpgroups can alternate at the tensor cores in the program's only loop."""
     return all(alternating(inference) is not None for inference in choices.inferences.values())
 
 
 def may_run_ahead(choices: Choices) -> bool:
-    """Return True if the first product of the ring's loop may run ahead."""
+    """Return True if the first product of the loop with a ring can be computed one iteration ahead."""
     return all(ahead(inference) is not None for inference in choices.inferences.values())
 
 
 def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
-    """Return the number of threads of a block, if not all of them are ``workers``."""
+    """Return the attribute with the number of threads of a block, if the column ``workers`` exists."""
     if workers(choices, device) == "threads":
         return ()
     doc = "threads of a block"
@@ -131,7 +131,7 @@ def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
 
 @cache
 def why_not_boxed(inference: Inference) -> str | None:
-    """Return the reason why no schedule can multiply by an instruction that reads boxes, or None."""
+    """Return why no schedule can use an instruction that reads boxes; None if some schedule can."""
     for operation in inference.definitions.values():
         if not isinstance(operation, ir.Mma):
             continue
@@ -142,8 +142,8 @@ def why_not_boxed(inference: Inference) -> str | None:
         strided = next((s for s in inference.staged.values() if needs_tma(s) and not can_use_tma(s)), None)
         if strided is not None:
             return (
-                f"boxes of {strided.name}, whose row stride is passed at launch, are copied by TMA, which needs a "
-                f"stride that is a multiple of {TMA_BYTES} bytes"
+                f"boxes of {strided.name}, whose row stride is dynamic, need TMA, which needs a stride that is a "
+                f"multiple of {TMA_BYTES} bytes"
             )
         if key not in inference.staged:
             return (
@@ -154,7 +154,7 @@ def why_not_boxed(inference: Inference) -> str | None:
 
 
 def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the validity rules of boxes, TMA and a copying warp."""
+    """Return the validity rules of boxes, TMA and a producer warp."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     rules = [_way_rule(choices)]
@@ -176,7 +176,7 @@ def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def boxed_operands(choices: Choices) -> list[Staged]:
-    """Return the operands in boxes: all but those that are converted, which are then loaded to registers."""
+    """Return the operands that are stored in boxes: all except converted operands, which are loaded to registers."""
     return [s for s in unique_operands(choices.first) if not s.converted]
 
 
@@ -191,7 +191,7 @@ def _way_rule(choices: Choices) -> Rule:
         return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
     return Rule.refusing(
-        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, in the form in which it was loaded"
+        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, and only loads copy b there"
     )
 
 
@@ -201,23 +201,23 @@ def _tensor_memory_rule(choices: Choices) -> Rule:
             return None
         inference = choices.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
-            return None  # refused by the rule on instructions
+            return None  # excluded by the rule "boxed_products"
         multiple = columns_step(intrinsic)
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:
-            return f"{intrinsic} needs a multiple of {multiple} columns, not {odd}"
+            return f"{odd} columns are not a multiple of {multiple}, which {intrinsic} needs"
         columns = sum(tensor_columns(inference, intrinsic).values())
         if allocated_columns(columns) * min_blocks <= TENSOR_COLUMNS:
             return None
         return (
-            f"{min_blocks} blocks that each allocate {allocated_columns(columns)} columns (a power of two) exceed the "
+            f"{min_blocks} blocks with {allocated_columns(columns)} columns each (a power of two) exceed the "
             f"{TENSOR_COLUMNS} columns of tensor memory of an SM"
         )
 
     return Rule.refusing(
         "tensor_memory",
         with_home(why_not),
-        "the sums of all resident blocks fit into tensor memory",
+        "the sums of all resident blocks fit in tensor memory",
         names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in choices.shaping}},
     )
 
@@ -235,7 +235,7 @@ def _map_rules(p: Product) -> list[Rule]:
             ):
                 return None
             rows = rows_of(intrinsic)
-            return f"the program's map must give each of {WARPS} warps {rows // WARPS} of {rows} rows"
+            return f"the program's map does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
 
@@ -245,8 +245,8 @@ def _map_rules(p: Product) -> list[Rule]:
         of_group = rows_of(intrinsic)
         if columns != 1 or rows % WARPS:
             return (
-                f"{intrinsic} divides {of_group} rows among {WARPS} subgroups along the rows: {rows} x {columns} "
-                "subgroups are not whole warpgroups"
+                f"{rows} x {columns} subgroups are not whole warpgroups: {intrinsic} divides {of_group} rows among "
+                f"{WARPS} subgroups"
             )
         if tile_m % (of_group * (rows // WARPS)):
             return f"{tile_m} rows of the tile are not a multiple of {of_group} for each of {rows // WARPS} warpgroups"
@@ -286,7 +286,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
 
 
 def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
-    """Return ``why_not`` as a function of the other arguments, with its default of ``home``."""
+    """Return ``why_not`` without the parameter ``home`` in its signature, so that rules do not require this column."""
 
     def of_all(**columns: Value) -> str | None:
         return why_not(**columns)
@@ -300,41 +300,37 @@ def _filling_rule(choices: Choices) -> Rule:
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
-            return (
-                None
-                if filled_by == BY_THREADS
-                else f"{filled_by} copies are for boxes, which {intrinsic} does not read"
-            )
+            return None if filled_by == BY_THREADS else f"{filled_by} fills boxes, but {intrinsic} does not read boxes"
         by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
         if filled_by != BY_THREADS and not by_tma:
-            return f"TMA needs lines that are a multiple of {TMA_BYTES} bytes apart, and no operand has such lines"
+            return f"TMA cannot copy any operand: it needs rows that are a multiple of {TMA_BYTES} bytes apart"
         for s in by_threads:
             if needs_tma(s):
-                return f"threads need a constant distance between lines, but each launch passes that of {s.name}"
+                return f"threads cannot copy {s.name}, whose row stride is dynamic"
             if line_bytes(s) < LEAST_BYTES:
-                return f"cp.async copies {LEAST_BYTES} bytes or more, but {s.name} is aligned to {line_bytes(s)}"
+                return f"cp.async needs an alignment of {LEAST_BYTES} bytes, but {s.name} has {line_bytes(s)}"
             if filled_by == WARP and s.advance == "gathered":
-                return f"a dedicated warp copies by TMA, which cannot copy single rows of {s.name}"
+                return f"a producer warp copies by TMA, which cannot gather single rows of {s.name}"
             if filled_by == WARP and s.loop is not None:
-                return f"a dedicated warp copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
+                return f"a producer warp needs TMA, but rows of {s.name} are {pitch_bytes(s)} bytes apart"
         return None
 
-    return Rule.refusing("filled_by", why_not, "the chosen method of filling boxes can copy the lines of all operands")
+    return Rule.refusing("filled_by", why_not, "the chosen method of filling boxes can copy all operands")
 
 
 def _flight_rule(stages: Mapping[int, str]) -> Rule:
     def why_not(in_flight: int, filled_by: str, stages: int, intrinsic: str) -> str | None:
         if not in_flight and filled_by == WARP and in_tensor_memory(intrinsic):
-            return f"with {filled_by} and {intrinsic}, the end of multiplications releases stages: use in_flight 1"
+            return f"with {filled_by} and {intrinsic}, completed multiplications release stages: use in_flight 1"
         if in_flight and filled_by != WARP:
-            return f"iterations in flight need a dedicated warp that fills released stages, not {filled_by}"
+            return f"iterations in flight need a producer warp that fills released stages, not {filled_by}"
         if in_flight and stages < 2:
             return "an iteration in flight occupies the only stage"
         return None
 
     (name,) = stages.values()
     names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name, "intrinsic": "intrinsic"}
-    return Rule.refusing("in_flight", why_not, "no stage is filled while products still read it", names=names)
+    return Rule.refusing("in_flight", why_not, "no stage is filled while products still read from it", names=names)
 
 
 def _ping_pong_rule(choices: Choices, device: Device) -> Rule:
@@ -342,9 +338,9 @@ def _ping_pong_rule(choices: Choices, device: Device) -> Rule:
         if not ping_pong:
             return None
         if filled_by != WARP:
-            return f"alternating warpgroups need a dedicated warp that fills released stages, not {filled_by}"
+            return f"alternating warpgroups need a producer warp that fills released stages, not {filled_by}"
         if workers != WARPGROUPS * WARPS * LANES:
-            return f"{WARPGROUPS} warpgroups must alternate, but there are {workers} computing threads"
+            return f"{workers} threads cannot alternate: exactly {WARPGROUPS} warpgroups are needed"
         if scratch:
             return "the loop exchanges values through shared memory, which needs barriers of both warpgroups"
         return None
@@ -368,11 +364,11 @@ def _ahead_rule(choices: Choices) -> Rule:
         if not products_ahead:
             return None
         if filled_by == BY_THREADS or untaken is not None:
-            return "a product that runs ahead needs TMA for the tiles of all operands"
+            return "a product that is computed ahead needs TMA for the tiles of all operands"
         if stages < 2:
-            return "a product that runs ahead reads one stage while another is filled"
+            return "a product that is computed ahead needs a second stage, which is filled meanwhile"
         if ping_pong:
-            return "alternating warpgroups already overlap their products with other operations"
+            return "ping_pong already overlaps products with other operations"
         if scratch:
             return "the loop exchanges values through shared memory, whose barriers would wait for all products"
         return None
@@ -383,7 +379,7 @@ def _ahead_rule(choices: Choices) -> Rule:
     return Rule.refusing(
         PRODUCTS_AHEAD,
         why_not,
-        "a product can run ahead of the operations that use its result",
+        "a product can be computed one iteration ahead",
         names={
             "products_ahead": PRODUCTS_AHEAD,
             "filled_by": "filled_by",

@@ -1,4 +1,4 @@
-"""Counts of the work of a schedule of a tile program (not times), computed from its config."""
+"""Count the work of a schedule of a tile program, from which the time model estimates a time."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-BOTH_END = 0.125  # assumed share of iterations in which both warpgroups wait, as in the hand-written template
-MANY_UNSTAGED = 0.125  # assumed share of loaded bytes beyond which unstaged loads expose latency
-ROWS_OF_STORE = 8  # rows of a result that a warp's lanes hold at one time, if it stores accumulators directly
-MORE_REGISTERS = 22  # added to the lower bound of registers, as in the hand-written template with the same loop
+BOTH_END = 0.125  # assumed fraction of iterations in which both warpgroups wait, as in the hand-written template
+MANY_UNSTAGED = 0.125  # assumed fraction of loaded bytes above which the latency of unstaged loads is exposed
+ROWS_OF_STORE = 8  # rows of a result to which a warp stores at a time, if it stores accumulators directly
+MORE_REGISTERS = 22  # added to the lower bound of registers, as in the hand-written template with this loop
 
 
 @lru_cache(maxsize=2**10)
 def _arrays(problem: ProgramProblem) -> tuple[int, int]:
-    """Return the bytes of the arrays that are read, and those of all arrays."""
+    """Return the bytes of all inputs, and the bytes of all arrays."""
     return sum(o.bytes for o in problem.operands() if o.role == "input"), problem.min_bytes
 
 
 @cache
 def _chained(inference: Inference, number: int) -> bool:
-    """Return True if an iteration multiplies results of another product of the same iteration."""
+    """Return True if an operand of a product depends on another product of the same iteration."""
     multiplied: set[int] = set()
     for operation in inference.loops[number].body:
         if not isinstance(operation, ir.Computing):
@@ -75,10 +75,10 @@ def _chained(inference: Inference, number: int) -> bool:
 
 @cache
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
-    """Return the iterations of a loop in the first or last block (the larger number) relative to the average block.
+    """Return the largest number of iterations of a block relative to the average.
 
-    If only long tiles are shared, a block has at most ``each`` iterations, and ``parts_of_tile`` blocks on average
-    share a tile; otherwise ``each`` is 0.
+    Only the first and the last block are considered. If only long tiles are shared, a block has at most ``each``
+    iterations, and on average ``parts_of_tile`` blocks share a tile; otherwise ``each`` is 0.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
@@ -105,24 +105,24 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = round(blocks * parts_of_tile)
         registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
         results = registers * distributions.warps * WARP * share_of_parts(inference, split)
-        if split.keeps_last:  # one of two blocks stores its part, and the other one loads it
+        if split.keeps_last:  # only one of the two blocks stores its partial result, and the other block loads it
             results /= 2
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)
     if work_of_values(inference, config, distributions).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
-        stages = dict.fromkeys(stages, 1)  # the waits for unstaged loads dominate, so rings hide no latency
+        stages = dict.fromkeys(stages, 1)  # waits for unstaged loads dominate, so that rings do not hide latency
     main = max(stages, key=lambda n: average_iterations(inference, n), default=None)
     row = fragments(config.text("intrinsic")) if inference.products else None
     boxed = bool(inference.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        # Of two blocks, the first one to start stores its part, so that no ticket is needed at the end.
+        # With keeps_last, the ticket is drawn before the loop, so that a block does not wait for it at the end.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
-    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
+    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before loads of the next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
-        # A block overlaps neither the end of a tile nor the exchange of sums with other work.
+        # The end of a tile and the exchange of sums do not overlap with other work of the block.
         tiles, results = (
             blocks / streamed,
             sum(distributions.of(inference.states[s]).registers for s in split.states) * threads,
@@ -134,11 +134,11 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:
-        parts = 4.0 * results * blocks  # written, then read; from L2 if they fit
+        parts = 4.0 * results * blocks  # partial results are written and read, from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Numbers of tiles with work differ by at most one between blocks, which skip tiles without iterations.
+        # Blocks skip tiles without iterations. The numbers of the other tiles differ by at most one between blocks.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
@@ -183,9 +183,9 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 
 def _stretch(inference: Inference, config: Config, device: Device, split: Split | None) -> float:
-    """Return the factor by which the launch takes longer because blocks have different numbers of iterations.
+    """Return the factor by which uneven numbers of iterations of the blocks lengthen the launch.
 
-    Blocks that share a loop have equal parts of it.
+    Blocks that share a loop have equal numbers of iterations.
     """
     if uneven(inference) is None:
         return 1.0
@@ -197,10 +197,10 @@ def _stretch(inference: Inference, config: Config, device: Device, split: Split 
 
 
 def _trips_to_combine(inference: Inference, split: Split, config: Config) -> float:
-    """Return the number of times that the last block of a tile waits for parts.
+    """Return how many times the last block of a tile waits for loads of partial results.
 
-    Its loop over the parts fetches as many at a time as it is unrolled. If the program has no such loop, or a block
-    reads only one part, the loads of all parts overlap.
+    The combining loop loads as many partial results at a time as its unroll factor. If the program has no such loop, or
+    a block loads only one partial result, all these loads overlap.
     """
     joins = combining_loop(inference)
     if joins is None or split.keeps_last:
@@ -211,7 +211,7 @@ def _trips_to_combine(inference: Inference, split: Split, config: Config) -> flo
 def _barriers(config: Config, distributions: Distributions, stages: int, boxed: bool) -> float:
     """Return the cost of the barriers of an iteration.
 
-    With a copying warp, warpgroups only wait for full stages, each at a different time.
+    With a producer warp, warpgroups wait only for full stages, each at its own time.
     """
     if boxed and config.get("in_flight", 0):
         return 0.0
@@ -221,9 +221,9 @@ def _barriers(config: Config, distributions: Distributions, stages: int, boxed: 
 
 
 def _ending(inference: Inference, distributions: Distributions, config: Config) -> float:
-    """Return the warp instructions of the epilogue, during which tensor cores are idle.
+    """Return the cost of the epilogue, during which tensor cores are idle, in warp instructions.
 
-    A scheduler could issue one of them in each cycle in which stores occupy the memory units.
+    One instruction per scheduler is assumed for each cycle in which stores occupy the memory units.
     """
     exchange = str(config.get("exchange", "identity"))
     cycles = 0.0
@@ -239,7 +239,7 @@ def _ending(inference: Inference, distributions: Distributions, config: Config) 
 
 @lru_cache(maxsize=2**10)
 def _turned_cycles(inference: Inference, distributions: Distributions, number: int, exchange: str) -> float:
-    """Return the cycles in which a tile passes through shared memory, and then leaves the SM in whole lines."""
+    """Return the cycles for storing a tile transposed: through shared memory, then from the SM in whole lines."""
     window = inference.stores[number].window
     target, warps = turned(window, distributions.warps), distributions.warps
     tile = exchange_layout(exchange, target.shape)
@@ -249,7 +249,7 @@ def _turned_cycles(inference: Inference, distributions: Distributions, number: i
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
-    """Return the contiguous bytes per memory line: the harmonic mean over tiles, weighted by their bytes."""
+    """Return the contiguous bytes per row of a copied tile: the harmonic mean over operands, weighted by bytes."""
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]
@@ -261,7 +261,7 @@ def _line_bytes(n: StagedNumbers) -> int:
 
 
 def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float, blocks: int) -> float:
-    """Return DRAM traffic in bytes: arrays that fit into L2 are read once, else once per wave of blocks."""
+    """Return the DRAM traffic in bytes. Inputs are read once if they fit in L2, else once per wave of blocks."""
     read, least = _arrays(problem)
     if read <= L2_SHARE * device.l2_bytes:
         return float(least)
@@ -272,5 +272,5 @@ def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_by
         return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
-    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of the loads that no other block of the wave repeats
+    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of loads without another block's reuse
     return max(float(least), blocks * load_bytes * shared + least - read)

@@ -1,4 +1,4 @@
-"""Decisions of a program's schedule and the values derived from them: the parameters and attributes of its space."""
+"""The parameters (decisions) and attributes (derived values) of a program's search space."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ STEP_REGISTERS = "step_registers"
 
 
 def staged_operands(problem: ProgramProblem) -> list[Staged]:
-    """Return the operands that any schedule may stage."""
+    """Return the operands that schedules may copy to shared memory."""
     return unique_operands(choices_of(problem).first)
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """Return the names of one operand's columns, by the names that rules for any operand use."""
+    """Return the names of an operand's columns, by the argument names of rules for operands."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
@@ -67,12 +67,11 @@ def operand_names(staged: Staged, threads: str) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
-    """Return every decision of the program, by the user's names."""
+    """Return all parameters of the program."""
     choices = choices_of(problem)
     first = choices.first
     listed: list[Parameter] = [
-        ordinal(name, values, "a size that the program lets the search choose")
-        for name, values in choices.domains.items()
+        ordinal(name, values, "a size from p.choose") for name, values in choices.domains.items()
     ]
     if choices.element is not None:
         listed.append(categorical("intrinsic", choices.instructions(device), "instruction that multiplies fragments"))
@@ -80,12 +79,12 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         if p.user_map is None:
             listed += [
                 ordinal(
-                    f"subgroups_m{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"
+                    f"subgroups_m{p.suffix}", SUBGROUPS, "number of subgroups along the rows of a product (wg_map)"
                 ),
                 ordinal(
                     f"subgroups_n{p.suffix}",
                     SUBGROUPS,
-                    "subgroups along the columns of a tile (wg_map of the products)",
+                    "number of subgroups along the columns of a product (wg_map)",
                 ),
             ]
     if not first.products:
@@ -103,7 +102,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             ordinal(
                 f"lanes_{a + 1}",
                 lane_counts(choices, a),
-                f"lanes next to each other on a memory line, in tiles of kind {a + 1}",
+                f"lanes that share a memory line, in tiles of kind {a + 1}",
             ),
         ]
     for s in unique_operands(first):
@@ -115,26 +114,26 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             ordinal(
                 name,
                 stage_counts(first, loop),
-                "number of pipeline stages: steps of the loop in shared memory at a time",
+                "number of pipeline stages: iterations of the loop whose tiles are in shared memory at a time",
             )
         )
     listed += fragment_buffers(choices)
     for name in tail_names(choices.inferences.values()).values():
-        doc = "whether the last iterations of the loop have their own code"
+        doc = "whether the last iteration of the loop is peeled, so that the others need fewer masks"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     for name in unrollable(first).values():
         listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))
     listed += filling(choices, device)
     if shared_loop(first) is not None:
-        doc = "launches for the split loop: with 2, a second launch combines the partial results"
+        doc = "launches of the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if any(may_share_long_tiles(i) for i in choices.inferences.values()):
-        doc = "whether the same number of blocks shares the loop of each tile, or fewer blocks share short ones"
+        doc = "whether all tiles are shared by the same number of blocks, or tiles with few iterations by fewer"
         listed.append(categorical(TILES, (ALL, LONG), doc, before=ALL))
     if is_splittable(choices):
         listed.append(
             ordinal(
-                "split_k", SPLITS, "blocks that share the iterations of the loop; the last one adds the partial sums"
+                "split_k", SPLITS, "blocks that share the iterations of the loop; the last block adds the partial sums"
             )
         )
         listed += stream_k(choices)
@@ -144,7 +143,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             categorical(
                 estimates.sum_name(i),
                 (estimates.INSIDE, estimates.AFTER),
-                "when the partial sums of lanes are combined",
+                "when partial sums of threads are combined: in each iteration or after the loop",
             )
         )
     for position, store in enumerate(first.stores):
@@ -169,7 +168,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
 
 
 def user_map_warps(choices: Choices) -> tuple[int, ...]:
-    """Return the number of warps that user maps require, as a tuple; empty without maps."""
+    """Return a tuple with the number of warps that the user's maps require; empty without maps."""
     counts = {estimates.map_warps(m) for m in choices.first.user_maps.values()}
     return (max(counts),) if counts else ()
 
@@ -183,7 +182,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
         else [categorical(f"home_{name}", (REGISTERS, SHARED), f"whether {name} is in registers or in shared memory")]
     )
     layouts = sampled_layouts(element_bytes)
-    if staged.converted:  # only layouts with contiguous lines, for cp.async and for wide reads
+    if staged.converted:  # only layouts in which memory lines stay contiguous, for cp.async and wide reads
         layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,
@@ -195,7 +194,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
 
 
 def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
-    """Return the parameters that distributions depend on."""
+    """Return the names of the parameters that distributions depend on, as a mapping to themselves."""
     choices = choices_of(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("subgroups_m", "subgroups_n", "width_", "lanes_", "warps", "intrinsic")
@@ -203,13 +202,13 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
 
 
 def constants(problem: ProgramProblem) -> dict[str, int]:
-    """Return the derived sizes that no decision changes."""
+    """Return the derived sizes that are the same for all schedules, by name."""
     choices = choices_of(problem)
     return {name: size for sizes in derived_sizes(problem) for name, size in sizes.constant(choices).items()}
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
-    """Return the derived columns that rules, lowering and counts share."""
+    """Return the attributes of the space, which rules, lowering and counts use."""
     choices = choices_of(problem)
     operands = unique_operands(choices.first)
     listed: list[Attribute] = []
@@ -241,12 +240,12 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     doc = "registers of values (lower bound)"
     listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers, **runs_ahead}))
     if buffers:
-        doc = "registers of the fragments of one step"
+        doc = "registers of the operand fragments of one step along k"
         listed.append(Attribute(STEP_REGISTERS, step_registers, doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(
         s.loop is not None for s in operands
-    ):  # not for tiles that stay: these columns would depend on their homes
+    ):  # not if tiles stay in shared memory: the columns would depend on ``home_NAME``
         parts = added("copying", list(copying.values()), "registers for copies of tiles")
         listed += parts
         copying = {"copying": parts[-1].name}
@@ -267,7 +266,7 @@ def _peelable(choices: Choices, position: int, name: str) -> Attribute:
         inference = choices.inference(values)
         return int(list(inference.loops)[position] in peelable(inference))
 
-    doc = "whether only the last iteration reaches beyond arrays"
+    doc = "whether only the last iteration needs some masks"
     return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in choices.shaping})
 
 
@@ -310,7 +309,7 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
         Attribute(
             bytes_name,
             each(unboxed if s.converted else size) if s.loop is not None else each(in_registers),
-            f"bytes of shared memory for one tile of {s.name}",
+            f"bytes of shared memory of one tile of {s.name}",
             names=names,
         ),
         Attribute(
@@ -326,7 +325,7 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
                     (home == REGISTERS) * ceil_div(rows * cols * element_bytes, 4 * threads)
                 )
             ),
-            f"registers that hold {s.name} or its copies",
+            f"registers that hold {s.name} or copies in transit to shared memory",
             names=names,
         ),
     ]

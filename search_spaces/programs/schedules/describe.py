@@ -1,4 +1,4 @@
-"""Describe a schedule for users: distributions of the program's values, and conversions between them."""
+"""Describe a schedule for users: the distributions of the program's values, and conversions between distributions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class ValueRow:
-    """A value in one distribution: ``spread`` is its expression, ``registers`` counts registers per thread."""
+    """A value in one distribution. ``spread`` is symbolic; ``registers`` is the number of registers per thread."""
 
     location: str
     operation: str
@@ -32,7 +32,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class ConversionRow:
-    """A conversion; ``cost`` counts warp instructions of a block: shuffles, or shared-memory accesses."""
+    """A conversion. ``cost`` is the number of warp instructions of a block: shuffles, or shared-memory accesses."""
 
     location: str
     shape: str
@@ -52,7 +52,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
         result = operation.result
         for spread in inference.computed_in(result):
             if wmma and is_staged(inference, result, spread):
-                continue  # wmma reads it from shared memory
+                continue  # wmma reads this operand from shared memory
             of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
             rows.append(
@@ -62,7 +62,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 
 
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
-    """Return every conversion of a value to another distribution, and how its elements move between threads."""
+    """Return all conversions of values to other distributions, and how elements move between threads."""
     inference = choices_of(problem).inference(schedule)
     distributions = distributions_of(inference, schedule)
     rows = [

@@ -1,6 +1,7 @@
-"""Double-buffered fragments in a program's space: the fragments of the next step are read during a multiplication.
+"""The decision on double-buffered fragments: fragments of the next step are read during a multiplication.
 
-The tensor cores then have work after the barrier between two iterations as well (``autosched/tile/ring.cuh``).
+With two buffers, tensor cores also have work directly after the barrier between two iterations
+(``autosched/tile/ring.cuh``).
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from search_spaces.templates.matmul.pruning import BUFFER_REGISTERS, ROUNDING_RE
 
 
 def is_bufferable(choices: Choices) -> bool:
-    """Return True if the ring's loop does nothing but multiply fragments."""
+    """Return True if the loop with a ring does nothing but accumulate products of fragments."""
     return all(bufferable(i) is not None for i in choices.inferences.values())
 
 
 def copying_name(choices: Choices) -> str:
-    """Return the name of the column with the registers through which operands are copied; 0 with cp.async alone."""
+    """Return the name of the column with the registers for copies of operands, which is 0 if all use cp.async."""
     return f"copying_staging_{unique_operands(choices.first)[-1].name}"
 
 
 def fragment_buffers(choices: Choices) -> tuple[Parameter, ...]:
-    """Return the decision on one or two buffers of fragments."""
+    """Return the decision on one or two buffers of fragments; none if fragments cannot be buffered."""
     if not is_bufferable(choices):
         return ()
-    doc = "buffers of fragments: with 2, those of the next step are loaded during a multiplication"
+    doc = "buffers of fragments: with 2, fragments of the next step are loaded during a multiplication"
     return (ordinal("fragment_buffers", (1, 2), doc, before=1),)
 
 
 def fragment_rules(choices: Choices) -> tuple[Rule, ...]:
-    """Return the requirements of two buffers: the next tiles in shared memory, and an even number of steps."""
+    """Return the validity rules of two buffers, such as at least two stages and an even number of steps."""
     if not is_bufferable(choices):
         return ()
     product = choices.first.products[0]
@@ -56,7 +57,7 @@ def fragment_rules(choices: Choices) -> tuple[Rule, ...]:
         Rule(
             "fragment_copies",
             lambda fragment_buffers, copying: (fragment_buffers == 1) | (copying == 0),
-            "two buffers of fragments need cp.async copies: loads through {copying} registers arrive too late",
+            "two buffers of fragments need cp.async copies: copies through {copying} registers arrive too late",
             names={"fragment_buffers": "fragment_buffers", "copying": copying_name(choices)},
         ),
         Rule(
@@ -64,12 +65,12 @@ def fragment_rules(choices: Choices) -> tuple[Rule, ...]:
             lambda fragment_buffers, stages: (fragment_buffers == 1) | (stages >= 2),
             "two buffers of fragments need at least two stages, not {stages}",
         ),
-        Rule.refusing("fragment_steps", steps, "steps alternate between two buffers of fragments", names=names),
+        Rule.refusing("fragment_steps", steps, "steps can alternate between two buffers of fragments", names=names),
     )
 
 
 def fragment_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that two buffers of fragments fit into registers, as in the hand-written matmul."""
+    """Return the pruning rule that two buffers of fragments must fit in registers, as in the hand-written matmul."""
     if not is_bufferable(choices):
         return ()
     rounds = each(lambda name: fragments(name).rounds)

@@ -1,8 +1,9 @@
-"""Resource needs as columns: ``estimates.needs`` of many schedules at once.
+"""Compute ``estimates.needs`` for many schedules at once, as columns of numbers.
 
-Most combinations of lanes, widths and subgroups fit no tile; their needs are zero. Each condition is checked once for
-every combination of the few parameters that it depends on, and needs are computed for the other rows only. Several
-attributes read the needs of the same rows, one after the other, so the last result is cached.
+A row is a combination of parameter values. In most rows, lanes, widths and subgroups do not fit the tiles; the needs of
+these rows are zero. To find them, each condition is evaluated once per combination of the few parameters that it
+depends on. Needs are computed only for the remaining rows. The last result is cached, as several attributes in turn
+read the needs of the same rows.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from search_spaces.spaces.parameters import Value
 
 
 def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Callable[..., Any]:
-    """Return a function from the columns that distributions depend on to a column of numbers.
+    """Return a function that computes a column of numbers from the columns that distributions depend on.
 
     Args:
-        choices: The program.
-        read: Function that reads a number or a bool from the needs of one schedule.
+        choices: Choices of the program.
+        read: Function that returns a number or bool, given inference and needs of a schedule.
     """
 
     def over(**columns: Column) -> npt.NDArray[Any]:
@@ -41,7 +42,7 @@ def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Cal
 
 
 class _NeedsOfRows(NamedTuple):
-    """The needs of rows with their inference; ``numbers`` has the index into ``distinct`` for each row."""
+    """Needs and inference of all rows. ``numbers`` has, for each row, its index into ``distinct``."""
 
     choices: Choices
     columns: Mapping[str, Column]
@@ -49,13 +50,13 @@ class _NeedsOfRows(NamedTuple):
     numbers: IntArray
 
 
-_last: _NeedsOfRows | None = None  # one cache for all programs: one per program would take too much memory
+_last: _NeedsOfRows | None = None  # one cache for all programs, as a cache per program would need too much memory
 
 
 def _needs_of_rows(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
-    """Return the registers and shared memory that these rows need. The result is cached for the next call."""
+    """Return the needs of all rows. The result is cached for the next call."""
     global _last
-    last = _last  # another thread may replace it
+    last = _last  # a local copy, as another thread may replace ``_last``
     if last is None or last.choices is not choices or not _equal(last.columns, columns):
         last = _last = _compute(choices, columns)
     return last
@@ -88,14 +89,14 @@ def _compute(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
 
 
 def _fits(choices: Choices, columns: Mapping[str, Column]) -> BoolArray:
-    """Return a mask of the rows for which ``estimates.fitting`` finds distributions."""
+    """Return a mask of the rows in which ``estimates.fitting`` returns distributions."""
 
     def warps_of_block(**values: Value) -> int:
         inference = choices.inference(values)
         return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
-        inference = choices.inference(values)  # with these sizes, tiles may share an anchor, so that there are fewer
+        inference = choices.inference(values)  # has fewer anchors if tiles have the same shape with these sizes
         return warps > 0 and (number > len(inference.anchors) or anchor_fits(inference, number, warps, values))
 
     anchors = [(f"lanes_{number}", f"width_{number}") for number in range(1, anchor_count(choices) + 1)]

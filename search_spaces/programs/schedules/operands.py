@@ -1,4 +1,4 @@
-"""Rules for operands that are staged through shared memory, and for loops split between blocks."""
+"""Rules for operands that are copied to shared memory, and for loops that are split among blocks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
-FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
-EVEN_WAVES = 4  # the same for shared loops: splitting also balances blocks of different lengths
+FULL_WAVES = 2  # number of blocks per SM from which on splitting k adds no parallelism
+EVEN_WAVES = 4  # for p.split: higher, as splitting also balances blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
@@ -37,11 +37,15 @@ def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
 
 
 def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule, ...]:
-    """Return rules for fast copies: cp.async if available and aligned, few sectors, and conflict-free ldmatrix."""
+    """Return pruning rules for fast copies and reads.
+
+    They require cp.async if it is available and aligned, few sectors per access, and ldmatrix without bank conflicts.
+    """
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
-    # 8-bit fragments are contiguous along k, and cp.async cannot transpose lines of another dimension.
+    # 8-bit fragments must be contiguous along k. Operands that are contiguous along m or n in memory must therefore be
+    # transposed, which cp.async cannot do.
     iterations = element_bytes == 1 and not staged.converted and staged.row_major != (staged.side == "a")
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
@@ -59,7 +63,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
         row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
         if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # refused by a validity rule
+            return True  # excluded by a validity rule
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
@@ -67,7 +71,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         Rule(
             f"copy_whole_{staged.name}",
             each(as_wide),
-            f"{{copy}} of {{vector}} elements: cp.async could copy more elements of a line of {staged.name} at a time",
+            f"{{copy}} of {{vector}} elements: cp.async can copy more elements of {staged.name} at a time",
             names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
         ),
         sectors_rule(
@@ -81,7 +85,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         Rule(
             f"read_conflicts_{staged.name}",
             each(conflict_free),
-            "layout {layout} causes bank conflicts of ldmatrix, which padded or swizzled layouts avoid",
+            "layout {layout} causes bank conflicts of ldmatrix: padded or swizzled layouts avoid them",
             names={name: names[name] for name in ("layout", "rows", "cols")},
         ),
     )
@@ -94,7 +98,7 @@ def split_rules(choices: Choices) -> tuple[Rule, ...]:
             Rule(
                 "split_launches",
                 lambda launches, parts: (launches == 1) | (parts > 1),
-                "one block runs all iterations of the loop, so a second launch has nothing to combine",
+                "one block executes all iterations of the loop, so a second launch has nothing to combine",
                 names={"launches": LAUNCHES, "parts": PARTS},
             )
         ]
@@ -103,7 +107,7 @@ def split_rules(choices: Choices) -> tuple[Rule, ...]:
                 Rule(
                     TILES,
                     each(lambda tiles, launches, parts: tiles == ALL or (launches == 1 and parts > 1)),
-                    "long tiles are shared by more blocks only if several blocks share a loop in one launch",
+                    'split_tiles "long" needs several blocks that share the loop, and one launch',
                     names={"tiles": TILES, "launches": LAUNCHES, "parts": PARTS},
                 )
             )
@@ -114,14 +118,14 @@ def split_rules(choices: Choices) -> tuple[Rule, ...]:
         Rule(
             "split_k",
             lambda split_k, iterations: (split_k - 1) * ceil_div(iterations, split_k) < iterations,
-            "with split_k {split_k}, some block would have none of the {iterations} iterations",
+            "with split_k {split_k}, some block has none of the {iterations} iterations",
             names={"iterations": "turns"},
         ),
     )
 
 
 def split_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop splits without benefit."""
+    """Return pruning rules that drop splits without benefit."""
     if shared_loop(choices.first) is not None:
         return _sharing_pruning(choices, device)
     if not is_splittable(choices):
@@ -131,20 +135,20 @@ def split_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "split_k_waves",
             lambda split_k, blocks: (split_k == 1) | (blocks < enough),
-            f"split_k is {{split_k}}, but without it {{blocks}} tiles already give each of the {device.sm_count} SMs "
-            f"of {device.name} at least {FULL_WAVES} blocks",
+            f"split_k {{split_k}} is not useful: {{blocks}} tiles already give each of the {device.sm_count} SMs of "
+            f"{device.name} at least {FULL_WAVES} blocks",
         ),
         Rule(
             "split_k_stages",
             lambda split_k, stages, iterations: (split_k == 1) | (stages <= ceil_div(iterations, split_k)),
-            "{stages} stages are more than a block's share of {iterations} iterations with split_k {split_k}",
+            "{stages} stages are more than a block's iterations: {iterations} are split among {split_k} blocks",
             names={"iterations": "turns"},
         ),
     )
 
 
 def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop parts of a shared loop without iterations or benefit."""
+    """Return pruning rules that drop numbers of blocks of a split loop without benefit."""
     shared = shared_loop(choices.first)
     assert shared is not None
     loop, _ = shared
@@ -153,7 +157,7 @@ def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "parts_waves",
             lambda parts, blocks: (parts == 1) | (blocks < enough),
-            f"{{parts}} blocks share the loop, but {{blocks}} tiles already give each of the {device.sm_count} "
+            f"{{parts}} blocks per tile are not useful: {{blocks}} tiles already give each of the {device.sm_count} "
             f"SMs of {device.name} at least {EVEN_WAVES} blocks",
             names={"parts": PARTS, "blocks": "blocks"},
         )
@@ -165,7 +169,7 @@ def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "parts_iterations",
                 lambda parts, stages, iterations: (parts == 1) | (stages <= ceil_div(iterations, parts)),
-                "{stages} stages are more than a block's share of {iterations} iterations among {parts} blocks",
+                "{stages} stages are more than a block's iterations: {iterations} are split among {parts} blocks",
                 names={"parts": PARTS, "stages": stages, "iterations": iterations},
             )
         )
@@ -175,7 +179,7 @@ def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{unroll}_parts",
                 lambda unroll, parts: (unroll == 1) | (unroll < 2 * (parts - 1)),
-                "half of the unroll factor {unroll} already unrolls the loop over {parts} parts completely",
+                "half of the unroll factor {unroll} already unrolls the loop over {parts} partial results completely",
                 names={"unroll": unroll, "parts": PARTS},
             )
         )

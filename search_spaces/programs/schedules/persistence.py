@@ -1,8 +1,8 @@
-"""Persistent blocks in a program's space: the grid fills the GPU once, and each block computes several tiles.
+"""The decision on persistent blocks: the grid fills the GPU once, and each block computes several tiles.
 
-Only for programs that find the group of a tile (``p.find_tile``). The number of tiles with work is only known on the
-device, so the grid covers more tiles. A persistent block skips the empty ones quickly. A copying warp may load the
-operands of the block's next tile while the other warps store the current one.
+The decision exists only for programs with ``p.find_tile``. The number of tiles with work is only known on the device,
+so the grid has additional, empty tiles. A persistent block skips empty tiles quickly. A producer warp can load operands
+of the block's next tile while the other warps store the current tile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from search_spaces.templates.matmul.stream_k import workers
 
 
 def may_persist(choices: Choices) -> bool:
-    """Return True if blocks may compute several tiles."""
+    """Return True if all choices of sizes allow persistent blocks."""
     return all(map(_may_persist, choices.inferences.values()))
 
 
 def _may_persist(inference: Inference) -> bool:
-    """Return True if the program finds tiles, and its only ring is that of an outermost loop."""
+    """Return True if a program can have persistent blocks.
+
+    The program must use ``p.find_tile``, and its only ring must belong to an outermost loop.
+    """
     trace, rings = inference.trace, stage_names(inference)
     finds = any(isinstance(operation, ir.FindTile) for operation in trace.operations)
     outermost = {operation.number for operation in trace.operations if isinstance(operation, ir.Loop)}
@@ -52,7 +55,7 @@ def persistence(choices: Choices) -> tuple[Parameter, ...]:
 
 
 def persistent_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]:
-    """Return the number of launched blocks."""
+    """Return the attribute with the number of launched blocks."""
     if not may_persist(choices):
         return ()
 
@@ -70,21 +73,21 @@ def persistent_rules(choices: Choices) -> tuple[Rule, ...]:
 
     def why_not(intrinsic: str, persistent: int) -> str | None:
         if persistent and in_tensor_memory(intrinsic):
-            return f"blocks that multiply by {intrinsic} allocate tensor memory for one tile"
+            return f"{intrinsic} allocates tensor memory for one tile per block, but persistent blocks compute several"
         return None
 
-    return (Rule.refusing("persistent_way", why_not, "persistent blocks use registers for sums"),)
+    return (Rule.refusing("persistent_way", why_not, "persistent blocks accumulate in registers"),)
 
 
 def persistent_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that persistent blocks need more tiles than run at a time."""
+    """Return the pruning rule that persistent blocks need more tiles than resident blocks."""
     if not may_persist(choices):
         return ()
 
     def why_not(blocks: int, min_blocks: int, persistent: int) -> str | None:
         resident = device.sm_count * min_blocks
         if persistent and blocks <= resident:
-            return f"{blocks} tiles run at the same time on {resident} blocks: each needs only one"
+            return f"{blocks} tiles are not more than {resident} resident blocks, so each block has one tile at most"
         return None
 
     return (Rule.refusing("persistent_tiles", why_not, "persistent blocks have several tiles"),)

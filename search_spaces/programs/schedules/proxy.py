@@ -1,4 +1,4 @@
-"""Reduce a schedule's problem to few blocks and iterations with the same remainders."""
+"""Reduced problems (proxies) for the emulator: few blocks and iterations, with the remainders of the original sizes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from search_spaces.templates.matmul.stream_k import streams
 
 
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
-    """Reduce ``problem`` to a few tiles of ``schedule`` with the same remainders and enough iterations to refill rings.
+    """Return a reduced problem: few tiles of ``schedule``, equal remainders, and enough iterations to refill rings.
 
-    Sizes that blocks or loops cut into tiles are reduced: a grid dimension to one tile and the remainder, a loop to as
-    many iterations as its ring has stages, plus one. Two batches and heads remain, or as many as their ratios require.
-    If the schedule or the program does not allow the smaller problem, the original one is returned.
+    Sizes that blocks or loops divide into tiles are reduced. A grid dimension is reduced to one tile and the remainder.
+    A loop is reduced to as many iterations as the ring has stages, plus one. Numbers of batches and heads are reduced
+    to 2 each, or to more if their ratios require it. If the schedule is not legal for the reduced problem, ``problem``
+    is returned.
     """
     inference = choices_of(problem).inference(schedule.values)
     cut = dict(problem.sizes)
@@ -43,7 +44,7 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
 def _cut(
     problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, inference: Inference
 ) -> ProgramProblem | None:
-    """Return the problem of these sizes, or None if the schedule is not legal for it."""
+    """Return the problem with these sizes, or None if the schedule is not legal for this problem."""
     try:
         smaller = dataclasses.replace(problem, **sizes)
         if choices_of(smaller).domains != choices_of(problem).domains:
@@ -59,7 +60,10 @@ def _cut(
 
 
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return reduced batch sizes (all but the last two extents of arrays), with the same ratios and at least 2 each."""
+    """Return reduced batch sizes, with unchanged ratios and at least 2 each.
+
+    Batch sizes are all extents of arrays except the last two.
+    """
     counted = {name for array in trace.arrays for name in array.sizes[:-2]}
     counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
     common = math.gcd(*(sizes[name] for name in counted))
@@ -70,9 +74,9 @@ def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]
 def _with_partial_wave(
     problem: ProgramProblem, small: ProgramProblem, schedule: Schedule, axes: Mapping[str, int]
 ) -> ProgramProblem | None:
-    """Enlarge ``small`` to the fewest tiles with which stream-K has both whole and divided tiles; None if impossible.
+    """Return ``small`` enlarged until stream-K has whole and divided tiles; None if impossible.
 
-    ``axes``: the grid axis of each size that blocks cut into tiles.
+    ``axes``: Grid axis of each size that blocks divide into tiles.
     """
     trace = choices_of(small).inference(schedule.values).trace
     blocks = trace.blocks
@@ -89,13 +93,13 @@ def _with_partial_wave(
 
 
 def independent_tiles(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
-    """Return the tile extent of each size that blocks cut into tiles and along which results are independent."""
+    """Return the tile extent of each size along which results are independent."""
     trace = choices_of(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
 
 def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the grid axis of each size that blocks cut into tiles."""
+    """Return the grid axis of each size that blocks divide into tiles."""
     axes: dict[str, int] = {}
     for operation, _ in trace.walk():
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
@@ -108,26 +112,31 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _whole_iterations(splits: int, stages: int) -> int:
-    """Return how many whole iterations a proxy needs so that each split fills its ring and runs one more iteration.
+    """Return how many whole iterations a proxy with split-K needs, so that each block refills its ring.
 
-    The last split runs one less. The reduced loop has an additional iteration, which may be partial.
+    Each block needs one iteration more than the ring has stages; the last block has one less. The reduced loop has an
+    additional iteration, which may be partial.
     """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
 def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
-    """Return how many whole iterations a proxy needs if blocks share them.
+    """Return how many whole iterations a proxy needs if ``p.split`` divides them among ``parts`` blocks.
 
-    With one more, parts differ by one iteration at most, and the longest one refills its ring. If only long tiles are
-    shared, all parts but the last one have as many iterations, which must leave some for the last one.
+    The reduced loop has an additional iteration. The numbers of iterations then differ by at most one between blocks,
+    and the block with the most refills its ring. If only long tiles are shared, all blocks except the last have the
+    same number of iterations, and at least one must be left for the last block.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 
 
 def _iterations_of_loops(inference: Inference, schedule: Schedule, most_parts: int | None = None) -> dict[int, int]:
-    """Return how many whole iterations a proxy needs, by loop; with ``most_parts``, as if no more blocks shared one."""
+    """Return how many whole iterations a proxy needs, by loop.
+
+    ``most_parts`` limits the number of blocks that are assumed to share a loop.
+    """
     stages = stages_of(inference, schedule.values)
-    for loop in peeled(inference, schedule.values):  # one more, so that two iterations run without masks
+    for loop in peeled(inference, schedule.values):  # one more iteration, so that two are executed without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(inference)
     if shared is not None:
@@ -139,19 +148,19 @@ def _iterations_of_loops(inference: Inference, schedule: Schedule, most_parts: i
 
 
 def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: int | None = None) -> int:
-    """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations.
+    """Return how many whole iterations a proxy needs in the loop that needs the most.
 
     Args:
-        problem: Requested problem.
-        schedule: Schedule whose rings and splits are considered.
-        most_parts: Number of blocks that share a loop at most, if a smaller number suffices; None for all.
+        problem: The original problem.
+        schedule: Schedule with the stages of rings and the splits.
+        most_parts: Limit for the number of blocks that are assumed to share a loop; None for no limit.
     """
     inference = choices_of(problem).inference(schedule.values)
     return max(_iterations_of_loops(inference, schedule, most_parts).values(), default=1)
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return the extent of a step, and how many whole steps a proxy needs, by the name of the size."""
+    """Return, by name of each size that can be reduced, the extent of a step and the number of whole steps needed."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}
@@ -172,7 +181,7 @@ def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int
             most = max((iterations[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
-        fixed.update(window.array.sizes[:-2])  # such as heads and batches, which must keep their ratio
+        fixed.update(window.array.sizes[:-2])  # for example heads and batches, whose ratios must not change
     return {
         name: unit
         for name, unit in units.items()

@@ -1,4 +1,4 @@
-"""Shared memory of a schedule as attributes: resident tiles, the ring of each loop, and exchanges."""
+"""Attributes of a space that compute shared memory: tiles that stay there, the ring of each loop, and exchanges."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OUTSIDE = "outside"
 def shared_memory(
     problem: ProgramProblem, device: Device, parameters: Sequence[Parameter], shaping: Mapping[str, str]
 ) -> list[Attribute]:
-    """Return the attributes up to ``shared_bytes``, the largest number of bytes live at one time.
+    """Return ``shared_bytes``, the shared memory of a block, with the attributes it is computed from.
 
     Args:
         problem: The program and its sizes.
         device: The GPU.
         parameters: Parameters of the space.
-        shaping: The parameters that distributions depend on.
+        shaping: Names of the parameters that distributions depend on.
     """
     choices = choices_of(problem)
     first, operands = choices.first, unique_operands(choices.first)
@@ -49,7 +49,7 @@ def shared_memory(
         Attribute(
             "resident_bytes",
             lambda outside, **c: sum(c.values()) + 0 * outside,
-            "bytes of shared memory for tiles that are copied once",
+            "bytes of shared memory for tiles that stay there",
             names={"outside": scratch_name(OUTSIDE), **resident},
         )
     )
@@ -71,7 +71,7 @@ def shared_memory(
 
 
 def exchange_loops(inference: Inference) -> dict[str, int | None]:
-    """Return the outermost loop around exchanges (None: outside of loops), by name suffix of their attributes."""
+    """Return, by suffix of attribute names, each outermost loop that may contain exchanges; None: outside of loops."""
     around = (*inference.inside.values(), *inference.stored_in)
     loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -79,14 +79,14 @@ def exchange_loops(inference: Inference) -> dict[str, int | None]:
 
 
 def scratch_name(suffix: str) -> str:
-    """Return the name of the attribute with the bytes of exchanges, outside of loops or in one loop."""
+    """Return the name of the attribute with the bytes of exchanges, given a suffix of ``exchange_loops``."""
     return f"scratch_{suffix}"
 
 
 def _scratch(
     choices: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return the attributes for the shared memory of the exchanges in one loop: the size of the largest exchange."""
+    """Return the attributes for the exchanges in one loop, which reuse memory: the bytes of the largest exchange."""
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
@@ -149,21 +149,21 @@ def _scratch(
 
 
 def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
-    """Return the bytes that each carried sum needs where it is combined."""
+    """Return the attributes with the bytes that combining each partial sum across warps needs."""
 
     def size(number: int) -> Callable[..., object]:
         return each_needs(choices, lambda _, needs: needs.sums.get(number, 0))
 
     return [
         Attribute(
-            f"bytes_{estimates.sum_name(i)}", size(i), "bytes of shared memory for a sum across warps", names=shaping
+            f"bytes_{estimates.sum_name(i)}", size(i), "bytes of shared memory for sums across warps", names=shaping
         )
         for i in range(len(choices.first.sums))
     ]
 
 
 def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return, for each sum that may be combined in ``loop``, its parameter and the values that select the loop."""
+    """Return, by parameter of each partial sum that may be combined in ``loop``, the values that select this loop."""
     times: dict[str, list[str]] = {}
     for i in range(len(inference.sums)):
         for time, loop_of_sum in loops_of_sum(inference, i).items():
@@ -173,15 +173,18 @@ def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
 
 
 def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
-    """Return the attributes up to ``shared_bytes``, computed loop by loop so that each depends on few columns.
+    """Return ``shared_bytes`` with attributes for the maximum over loops.
+
+    The maximum is computed loop by loop, so that each attribute depends on few columns.
 
     Args:
-        inference: The program at some choice of sizes.
-        rings: The bytes of each loop's ring.
-        barriers: Bytes of mbarriers, counted for every instruction although only boxes need them: a dependence on the
-            instruction would couple the columns of attention too tightly for counting.
+        inference: Inference of the program at one choice of sizes.
+        rings: Names of the attributes with the bytes of each loop's ring.
+        barriers: Bytes of mbarriers. They are included for every instruction, although only boxes need them. Otherwise
+            the attribute would depend on the instruction, and the schedules of attention could no longer be counted
+            efficiently.
     """
-    doc = "bytes of shared memory for the rings and exchanges of the loops up to this one"
+    doc = "bytes of shared memory for rings and exchanges: maximum over the loops up to this one"
     listed, most = list[Attribute](), scratch_name(OUTSIDE)
     for suffix, loop in exchange_loops(inference).items():
         if loop is None:
@@ -209,7 +212,7 @@ def _tile_bytes(choices: Choices, index: int, name: str) -> Attribute:
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return attributes that add columns one by one: enumerating each pair is cheaper than all combinations."""
+    """Return attributes that add columns one by one, which is cheaper to enumerate than all combinations at once."""
     sums = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": sums[-1].name, "part": part}

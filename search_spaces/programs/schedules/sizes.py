@@ -1,4 +1,4 @@
-"""Numbers computed from a program's chosen sizes: shapes of products, operands and blocks, and counts."""
+"""Numbers that depend only on the values of ``p.choose``: shapes of products and operands, numbers of blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
 
-# Operations whose code supports any number of lanes. Review those that combine values of lanes before adding them.
+# Operations whose generated code supports any number of lanes, not only powers of two. Before adding an operation that
+# combines values of lanes, check its code.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.PadTile, ir.Mma,
     ir.Fill, ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If,
@@ -27,19 +28,19 @@ _OF_ANY_LANES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number computed from sizes: an attribute, or a constant if it depends on no ``p.choose``."""
+    """A number that depends on the values of ``p.choose``: an attribute, or a constant if it is always the same."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
     def constant(self, choices: Choices) -> dict[str, int]:
-        """Return the number as a constant by name; empty if it depends on a chosen size."""
+        """Return the number by name if it is constant; empty if it depends on a chosen size."""
         names, table = choices.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
     def attribute(self, choices: Choices) -> tuple[Attribute, ...]:
-        """Return the number as an attribute; empty if it is a constant."""
+        """Return an attribute for the number; empty if it is constant."""
         names, table = choices.deciding(self.size)
         if not names:
             return ()
@@ -75,8 +76,8 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
             )
     for a in range(anchor_count(choices)):
         doc, doc_lines = (
-            f"elements of a memory line, in tiles of kind {a + 1}",
-            f"memory lines, in tiles of kind {a + 1}",
+            f"elements per memory line, in tiles of kind {a + 1}",
+            f"number of memory lines, in tiles of kind {a + 1}",
         )
         sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
         sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], doc_lines))  # type: ignore[misc]
@@ -100,7 +101,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
             )
         )
     if shared_loop(choices.first) is not None:
-        sizes.append(Sizes(PARTS, _parts, "blocks that share the loop"))
+        sizes.append(Sizes(PARTS, _parts, "number of blocks that share the loop"))
     if len(choices.first.trace.blocks) > 1:
         for d, axis in ((-2, "rows"), (-1, "columns")):
             sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
@@ -113,7 +114,7 @@ def _parts(inference: Inference) -> int:
 
 
 def _depth(inference: Inference, number: int) -> int:
-    """Return the greatest common divisor of the depths of a group's products."""
+    """Return the greatest common divisor of the depths (k) of a group's products."""
     depths = [
         o.a.shape[1]
         for o, _ in inference.trace.walk()
@@ -123,12 +124,12 @@ def _depth(inference: Inference, number: int) -> int:
 
 
 def anchor_count(choices: Choices) -> int:
-    """Return the largest number of anchors of any combination."""
+    """Return the largest number of anchors over all combinations of sizes."""
     return max(len(i.anchors) for i in choices.inferences.values())
 
 
 def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
-    """Return (elements per line, lines) of an anchor; (1, 1) if these sizes need fewer anchors."""
+    """Return (elements per line, number of lines) of an anchor; (1, 1) if there are fewer anchors with these sizes."""
     if number >= len(inference.anchors):
         return 1, 1
     anchor = inference.anchors[number]
@@ -136,10 +137,10 @@ def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
 
 
 def lane_counts(choices: Choices, number: int) -> tuple[int, ...]:
-    """Return the candidates for the number of lanes next to each other on a memory line.
+    """Return the candidate numbers of lanes that share a memory line.
 
-    These are the powers of two. If all operations support other numbers, they also include the divisors of each line
-    length that is odd or twice an odd number.
+    The candidates are powers of two. If all operations support other numbers, divisors of line lengths that are odd or
+    twice an odd number are also candidates.
     """
     lines = {_anchor_line(i, number)[0] for i in choices.inferences.values()}
     if not all(_takes_any_lanes(o) for o, _ in choices.first.trace.walk()):
@@ -149,14 +150,14 @@ def lane_counts(choices: Choices, number: int) -> tuple[int, ...]:
 
 
 def _takes_any_lanes(operation: ir.Operation) -> bool:
-    """Return True if the code of an operation supports a number of lanes that is not a power of two."""
+    """Return True if the generated code of an operation supports numbers of lanes other than powers of two."""
     if isinstance(operation, ir.ReduceTile):
         return operation.kind in REDUCTIONS
     return type(operation) in _OF_ANY_LANES
 
 
 def is_transposable(inference: Inference, position: int) -> bool:
-    """Return True if a store may go through shared memory in order to write whole lines."""
+    """Return True if a schedule may store through shared memory, in order to write whole lines."""
     store = inference.stores[position]
     return (
         isinstance(store, ir.StoreTile)

@@ -1,4 +1,4 @@
-"""The space of a tile program's schedules: parameters, validity constraints and pruning rules."""
+"""The search space of a tile program: parameters, attributes, validity constraints and pruning rules."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 
-MOST_REGISTERS = 1024  # registers of a thread's values; code is unrolled over them
+MOST_REGISTERS = 1024  # limit of registers for a thread's values, as code is unrolled over registers
 
 
 @lru_cache(maxsize=64)
 def space(problem: ProgramProblem, device: Device) -> Space:
-    """Return all schedules of ``problem`` on ``device``."""
+    """Return the space of all schedules of ``problem`` on ``device``."""
     choices, operands = choices_of(problem), staged_operands(problem)
     products, threads = choices.first.products, workers(choices, device)
     return Space(
@@ -87,8 +87,8 @@ def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
             size = (row.m, row.n)[d]
             if tile % (groups * size):
                 return (
-                    f"{groups} subgroups along {axis} cannot each get whole fragments of {size} of the {tile} elements "
-                    f"of the mma at {product.source}"
+                    f"the {tile} elements along {axis} of the mma at {product.source} cannot be divided into whole "
+                    f"fragments of {size} for {groups} subgroups"
                 )
             return None
 
@@ -131,7 +131,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
         Rule(
             f"subgroups{other.suffix}",
             lambda rows, columns, threads: np.equal(rows * columns * 32, threads),
-            "{rows} x {columns} subgroups are not all {threads} threads of the block",
+            "{rows} x {columns} subgroups differ from the {threads} threads of the block",
             names={"rows": f"subgroups_m{other.suffix}", "columns": f"subgroups_n{other.suffix}", "threads": threads},
         ),
     )
@@ -141,13 +141,13 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     def why_not(tile_k: int, intrinsic: str) -> str | None:
         row = fragments(intrinsic)
         if tile_k % row.k:
-            return f"the mma at {product.source} has a depth of {tile_k}, not a multiple of {row.k} ({intrinsic})"
+            return f"the depth {tile_k} of the mma at {product.source} is not a multiple of {row.k} ({intrinsic})"
         return row.why_not(device)
 
     return Rule.refusing(
         f"intrinsic{product.suffix}",
         why_not,
-        "the device has the instruction, and it divides the loop's step",
+        "the device has the instruction, and the depth is a multiple of the instruction's",
         names={"tile_k": f"tile_k{product.suffix}", "intrinsic": "intrinsic"},
     )
 
@@ -169,7 +169,7 @@ def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
     def allows(_: Inference, needs: Needs) -> bool:
         return needs.why_not is None and needs.registers <= MOST_REGISTERS
 
-    reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
+    reason = "groups of a reduction are split among subgroups, or a thread has too many elements"
     return Rule(
         "plan",
         each_needs(choices, allows),

@@ -1,7 +1,8 @@
-"""Stream-K in a program's space: the k of the last tiles is distributed among all blocks, which then finish together.
+"""The decision on stream-K: the k range of the last tiles is divided among all blocks, which then finish together.
 
-As many blocks are launched as are resident. Each computes whole tiles, then an equal share of the iterations of the
-last whole wave and of the partial wave after it, as in the hand-written matmul (``autosched/common/stream_k.cuh``).
+The number of launched blocks is the number of resident blocks. Each block first computes whole tiles. The iterations of
+the last whole wave and of the partial wave after it are then divided equally among the blocks, as in the hand-written
+matmul (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ MOST_BLOCKS = 4  # the largest value of min_blocks
 
 
 def is_splittable(choices: Choices) -> bool:
-    """Return True if blocks may share the iterations of the only loop."""
+    """Return True if the search may split the iterations of the only loop among blocks."""
     return all(splittable(i) is not None for i in choices.inferences.values())
 
 
 def stream_k(choices: Choices) -> tuple[Parameter, ...]:
-    """Return the decision on stream-K."""
+    """Return the decision on stream-K; none if the program's loop cannot be split."""
     if not is_splittable(choices):
         return ()
-    doc = "whether the iterations of the last tiles are distributed among all blocks, which then finish together"
-    # The number of tiles to distribute is a constant of the kernel, so no size may be dynamic.
+    doc = "whether the iterations of the last tiles are divided among all blocks, which then finish together"
+    # The number of divided tiles is a constant of the kernel, so stream-K does not support dynamic sizes.
     return (ordinal("stream_k", (0,) if choices.first.trace.is_dynamic else (0, 1), doc, before=0),)
 
 
 def stream_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]:
-    """Return the columns derived for stream-K."""
+    """Return the attributes for stream-K."""
     return (launched_blocks(device),) if is_splittable(choices) else ()
 
 
 def early_copies(stage_bytes: str) -> Attribute:
-    """Return the column that is 1 if stream-K refills the ring for a block's next part while results are stored.
+    """Return the attribute that is 1 if stream-K starts copies for a block's next tile before it stores results.
 
-    This costs no shared memory: exchanges use the last stage, the only one that these copies leave free.
+    The copies need no additional shared memory: they do not fill the last stage, which exchanges use meanwhile.
     """
     return Attribute(
         EARLY_COPIES,
         lambda stream_k, stages, exchanged, stage: ((stream_k > 0) & (stages > 1) & (exchanged <= stage)).astype(
             np.int64
         ),
-        "1 if the first iterations' tiles of the next part are copied while results are stored",
+        "1 if copies for the first iterations of a block's next tile start before the current results are stored",
         names={"stream_k": "stream_k", "stages": "stages", "exchanged": "scratch_outside", "stage": stage_bytes},
     )
 
@@ -66,13 +67,13 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
         return (
-            f"{blocks} tiles on {launched} blocks have no partial wave after whole waves, whose k could be distributed"
+            f"{blocks} tiles on {launched} blocks have no partial wave after whole waves, which stream-K could divide"
         )
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):
             return None
-        return f"rings for {intrinsic} serve only one tile per block, but stream-K has several"
+        return f"the ring of {intrinsic} supports only one tile per block, but stream-K has several"
 
     def one_sharing(split_k: IntArray, stream_k: IntArray) -> BoolArray:
         answer: BoolArray = (stream_k == 0) | (split_k == 1)
@@ -82,21 +83,21 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_split",
             one_sharing,
-            "split_k {split_k} and stream-K both distribute k: use only one of them",
+            "split_k {split_k} and stream-K both divide k: use only one of them",
         ),
-        Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
+        Rule.refusing("stream_k_waves", why_not, "stream-K has tiles to divide"),
         Rule(
             "stream_k_iterations",
             lambda iterations, stream_k: (stream_k == 0) | (iterations > 1),
-            "stream-K distributes iterations of the loop, but it has only {iterations}",
+            "stream-K cannot divide a loop with {iterations} iteration",
             names={"iterations": "turns"},
         ),
-        Rule.refusing("stream_k_way", by_boxes, "stream-K loops over tiles with instructions that read fragments"),
+        Rule.refusing("stream_k_way", by_boxes, "stream-K needs an instruction that reads fragments"),
     )
 
 
 def stream_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that limit stream-K to more than one wave of tiles, and to as many blocks as fit on an SM.
+    """Return pruning rules of stream-K: more than one wave of tiles, and as many blocks as fit on an SM.
 
     Stream-K launches ``min_blocks`` blocks per SM.
     """
@@ -129,10 +130,11 @@ def _resident_rule(choices: Choices, device: Device) -> Rule:
         if stream_k == 0 or min_blocks >= fit:
             return None
         return (
-            f"stream-K would launch {min_blocks} blocks per SM, but {fit} with {tile_m}x{tile_n}x{tile_k} "
-            f"tiles in {stages} stages fit, and more resident blocks hide more latency than equal shares of k save"
+            f"stream-K launches {min_blocks} blocks per SM, but {fit} with {tile_m}x{tile_n}x{tile_k} tiles in "
+            f"{stages} stages fit: more resident blocks hide latency, which saves more time than an equal division of "
+            "k"
         )
 
     return Rule.refusing(
-        "stream_k_resident", too_few, "stream-K runs as many blocks on an SM as a schedule of whole tiles"
+        "stream_k_resident", too_few, "stream-K has as many blocks per SM as a schedule of whole tiles"
     )

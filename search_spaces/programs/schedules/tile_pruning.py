@@ -1,4 +1,4 @@
-"""Pruning rules on tiles, threads and loops: they drop schedules that are no faster than a simpler one."""
+"""Pruning rules on tiles, threads and loops, for schedules that are not faster than a simpler schedule."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FEW_THREADS = 128  # one warp per scheduler of an SM
-ROWS_OF_FRAGMENT = 16  # fewest rows that a warp multiplies
-LEAST_RESULTS = 32  # fewest results per thread for which fragment reads keep up with mma.sync
-BODY_LIMIT = 1024  # instructions for products in an unrolled loop body; more overflow the instruction cache
+FEW_THREADS = 128  # threads of one warp per scheduler of an SM
+ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies
+LEAST_RESULTS = 32  # smallest number of results per thread with which fragment reads are fast enough for mma.sync
+BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
-LEAST_BLOCKS = 2  # blocks per SM for which rings with the most stages leave room
-UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; more overflow the instruction cache
+LEAST_BLOCKS = 2  # number of blocks per SM that rings with MANY_STAGES must leave room for
+UNROLLED_VALUES = 128  # limit of registers of all bodies of an unrolled loop, due to the instruction cache
 
 
 def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
-    """Return the rules on tiles, subgroups, rings, tails, unrolling, registers, exchanges and rasters."""
+    """Return the pruning rules on tiles, subgroups, rings, tails, unrolling, registers, exchanges and rasters."""
     choices = choices_of(problem)
     first = choices.first
     rules: list[Rule] = []
-    for name, values in choices.domains.items():  # drop a tile if half its size already covers the extent
+    for name, values in choices.domains.items():  # a tile of half the size must not cover the extent
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in choices.inferences.items()}
             index = list(choices.domains).index(name)
             if first.trace.is_dynamic:
-                break  # with a dynamic size, schedules must serve every size
+                break  # schedules must be good for all values of a dynamic size
             if all(tile == v[index] for v, tile in sizes.items()):
                 extent, least = first.trace.extent[axis], min(values)
                 rules.append(
                     Rule(
                         f"tile_size_{name}",
                         lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),
-                        f"{name} is {{tile}}, but a tile of half that size already covers {extent}",
+                        f"{name} is {{tile}}, but half of it already covers {extent}",
                         names={"tile": name},
                     )
                 )
@@ -80,7 +80,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 Rule(
                     f"warp_part{p.suffix}",
                     lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
-                    "each of {threads} threads has fewer than 32 accumulators of a {m}x{n} tile: fewer subgroups would "
+                    "each of {threads} threads has fewer than 32 accumulators of a {m}x{n} tile: fewer subgroups "
                     "read less from shared memory",
                     names={k: v for k, v in names.items() if k != "k"},
                 )
@@ -90,8 +90,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     Rule(
                         f"whole_rows{p.suffix}",
                         lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
-                        "with {columns} subgroups along rows, row reductions would cross subgroups, but {m} rows "
-                        "are enough for as many warps as an SM has schedulers",
+                        "with {columns} subgroups side by side, row reductions cross subgroups, although {m} rows "
+                        "are enough for a warp per scheduler",
                         names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )
@@ -100,8 +100,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, other_rows: np.equal(rows, other_rows),
-                "{rows} subgroups along the rows of one product but {other_rows} of the product that uses its results: "
-                "these would be exchanged through shared memory",
+                "{rows} subgroups along the rows of a product, but {other_rows} along those of a product that uses "
+                "its results, need an exchange through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
                     "other_rows": f"subgroups_m{first.products[other].suffix}",
@@ -113,7 +113,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_overlap",
                 lambda stages, iterations: (stages >= 2) | (iterations < 2),
-                "with {stages} stage, each of {iterations} iterations waits for the full memory latency",
+                "with {stages} stage, each of the {iterations} iterations waits for the full memory latency",
                 names={"stages": name, "iterations": name.replace("stages", "turns")},
             )
         )
@@ -132,7 +132,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     f"{name}_many",
                     lambda stages, ring_bytes, room=room: (stages < MANY_STAGES) | (ring_bytes <= room),
                     f"a ring of {{ring_bytes}} bytes leaves room for fewer than {LEAST_BLOCKS} blocks per SM, and "
-                    "fewer stages of this size have enough bytes in flight",
+                    "fewer stages already have enough bytes in flight",
                     names={"stages": name, "ring_bytes": name.replace("stages", "ring_bytes")},
                 )
             )
@@ -172,14 +172,14 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 
 def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
-    """Return rules that allow peeling a loop only if its other iterations exist and then need fewer masks."""
+    """Return rules that drop peeled loops without iterations before the peeled ones, or without benefit."""
     rules: list[Rule] = []
     if choices.shaping:
         rules.append(
             Rule(
                 f"{name}_peelable",
                 lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-                "with these sizes the last iteration of the loop needs no more masks than the others",
+                "with these sizes, the last iteration of the loop needs no more masks than the others",
                 names={"tail": name, "peelable": f"peelable_{name}"},
             )
         )
@@ -188,7 +188,7 @@ def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
             Rule.refusing(
                 f"{name}_way",
                 lambda tail, intrinsic: (
-                    f"{intrinsic} reads boxes, which are filled without masks"
+                    f"{intrinsic} reads boxes, which need no masks, so peeling has no effect"
                     if tail == PEELED and is_boxed(intrinsic)
                     else None
                 ),
@@ -213,13 +213,13 @@ def _raster_rule() -> Rule:
     def why_not(down: int, across: int, raster: str) -> str | None:
         if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
             return None
-        return f"raster {raster} gives {down} x {across} tiles the same order as a simpler raster"
+        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
 
     return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
 
 
 def _chained(choices: Choices) -> set[tuple[int, int]]:
-    """Return pairs of products where the second uses the first one's results, directly or not."""
+    """Return pairs of product groups, one of which uses values computed from the other's results."""
     pairs = set()
     for _, source, target in choices.first.conversions:
         one, other = _product_of(source), _product_of(target)
@@ -237,7 +237,7 @@ def _product_of(spread: Spread) -> int | None:
 
 
 def _is_reduced(choices: Choices, product: Product) -> bool:
-    """Return True if rows of the product's results are reduced in a loop."""
+    """Return True if a loop reduces rows of the product's result."""
     first = choices.first
     for id_, source in first.sources.items():
         operation = first.definitions[id_]
@@ -253,7 +253,7 @@ def _is_reduced(choices: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that minimises the number of threads that hold copies of other threads' elements."""
+    """Return the rule that as few threads as possible hold copies of other threads' elements."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)
@@ -262,7 +262,7 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
 
     def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
         if line % (lanes * width):
-            return True  # refused by a validity constraint
+            return True  # excluded by a validity constraint
         most = max(
             used(line, lines, threads // WARP, c, w) for c in counts for w in (1, 2, 4, 8) if line % (c * w) == 0
         )
@@ -271,7 +271,8 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "{lanes} lanes with {width} elements on a line of {line}: more of {threads} threads hold copies than necessary",
+        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads hold copies than "
+        "necessary",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

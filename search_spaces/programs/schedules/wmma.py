@@ -1,4 +1,4 @@
-"""Rules that wmma adds to a program's space: where it is possible, and where mma.sync replaces it."""
+"""Rules of a program's space for wmma: where wmma is possible, and where mma.sync replaces it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the validity rules of wmma: operands must be in shared memory, and only loops may add to sums."""
+    """Return the validity rules of wmma: operands must be in shared memory, and only loops may accumulate."""
     if not any(is_wmma(name) for name in choices.instructions(device)):
         return ()
     reasons = (why_not_wmma(i) for i in choices.inferences.values())
@@ -22,7 +22,7 @@ def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(intrinsic: str) -> str | None:
         return reason if is_wmma(intrinsic) else None
 
-    rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are only accumulated by a loop")]
+    rules = [Rule.refusing("wmma", why_not, "wmma reads operands from shared memory; only a loop accumulates")]
     for s in unique_operands(choices.first):
         if s.loop is None:
             rules.append(_home_rule(s.name))
@@ -36,13 +36,14 @@ def _home_rule(name: str) -> Rule:
         return f"{intrinsic} reads {name} from shared memory, not from {home}"
 
     names = {"home": f"home_{name}", "intrinsic": "intrinsic"}
-    return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, from which wmma reads it", names=names)
+    return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory if wmma is used", names=names)
 
 
 def wmma_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that prefers mma.sync, whose sums need no shared memory, if it can read all operands.
+    """Return the pruning rule that drops wmma if mma.sync can read all operands.
 
-    ldmatrix transposes 16-bit types only, so operands of other types must be contiguous along k.
+    mma.sync is faster, as its accumulators need no shared memory. For mma.sync, operands of other than 16-bit types
+    must be contiguous along k, because ldmatrix transposes only 16-bit types.
     """
     names = choices.instructions(device)
     if not any(is_wmma(name) for name in names) or choices.element is None:
@@ -57,6 +58,6 @@ def wmma_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(intrinsic: str) -> str | None:
         if not is_wmma(intrinsic):
             return None
-        return f"{intrinsic} is slower than {serving[0]}, which reads these operands and keeps its sums in registers"
+        return f"{intrinsic} is slower than {serving[0]}, which supports these operands and accumulates in registers"
 
     return (Rule.refusing("wmma_worth_a_try", why_not, "mma.sync is used if it can read the operands"),)

@@ -1,4 +1,4 @@
-"""Work of one block: instructions, products and memory traffic, added up operation by operation."""
+"""Count the work of one block: instructions, products and memory traffic, operation by operation."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from search_spaces.programs.planning.wmma import loop_to_read_after
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 
-ISSUED_PER_COPY = 4  # warp instructions per piece that cp.async copies to a box, including the address
-PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and select the better one
-SEARCH = 30  # warp instructions that load 32 offsets, count the tiles of their groups and add these up
-SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
-LINE_BYTES = 128  # bytes of shared memory per cycle
+ISSUED_PER_COPY = 4  # warp instructions per cp.async that fills a box, including the address
+PICK_INSTRUCTIONS = 4  # instructions that compare two elements with their indices and select one
+SEARCH = 30  # warp instructions of find_tile for each 32 groups: load offsets, count tiles, add
+SCALAR = 8  # warp instructions to load and clamp a scalar, including the address
+LINE_BYTES = 128  # bytes that shared memory transfers per cycle
 COPY_PREFIXES = (
     "layout",
     "copy",
     "vector",
     "copy_columns",
-)  # prefixes of the decisions on how an operand is copied and read
+)  # prefixes of the parameters on how an operand is copied and read
 OTHER_PREFIXES = (
     "store_",
     "home_",
@@ -54,28 +54,28 @@ OTHER_PREFIXES = (
     TILES,
     "tail",
     "intrinsic",
-)  # prefixes of other parameters that affect it
+)  # prefixes of the other parameters that affect the work
 # Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Pairs are converted together.
 ROUNDED = 0.5  # f32 to f16 or bf16
-WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # bytes to 16 bits, with f32 between them in the program
-SCALE = {"f16": 1.25, "bf16": 3.25}  # e4m3 scales of e2m1 numbers of these types; 0.75 of it gather four in a word
-WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
-WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
-STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
-MOST_SAMPLED = 64  # grid positions over which iterations are averaged
+WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # 8-bit to 16-bit types via f32
+SCALE = {"f16": 1.25, "bf16": 3.25}  # e4m3 scales, by unpacked type; 0.75 of it gather four in a word
+WMMA_WAVEFRONTS = 8  # shared-memory cycles to store or load a 16 x 16 fragment in f32
+WMMA_READ = 12  # instructions to store a 16 x 16 fragment, wait, and load it
+STORE_WORD = 2  # assumed instructions to store a word of a computed operand, including the address
+MOST_SAMPLED = 64  # limit of blocks over which numbers of iterations are averaged
 
 
 @dataclass
 class BlockWork:
-    """Work of a block.
+    """The work of a block.
 
     Attributes:
-        instructions: Warp instructions.
-        special: Results of special functions.
-        wavefronts: Wavefronts of shared memory.
+        instructions: Number of warp instructions.
+        special: Number of results of the special-function unit.
+        wavefronts: Number of shared-memory cycles.
         load_bytes: Bytes loaded from global memory.
         store_bytes: Bytes stored to global memory.
-        flops: Floating-point operations of products.
+        flops: Number of floating-point operations of products.
     """
 
     instructions: float = 0.0
@@ -86,7 +86,7 @@ class BlockWork:
     flops: float = 0.0
 
     def times(self, count: float) -> BlockWork:
-        """Return the work of ``count`` repetitions."""
+        """Return the work multiplied by ``count``."""
         return BlockWork(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(BlockWork)})
 
     def __add__(self, other: BlockWork) -> BlockWork:
@@ -96,7 +96,8 @@ class BlockWork:
 class _Counter(BlockWork):
     """Adds up the work of a block, operation by operation.
 
-    ``of_values``: count the work on values in registers; else copies and reads of tiles in shared memory.
+    ``of_values``: True to count the work on values in registers; False to count copies and reads of tiles in shared
+    memory.
     """
 
     def __init__(
@@ -117,10 +118,10 @@ class _Counter(BlockWork):
         self.peeled = peeled(inference, values)
         self.masking = masking(inference)
         self.scales = _scales_of_fp4(inference)
-        self.inside = False  # inside of a loop
-        self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
+        self.inside = False  # True while operations in a loop are counted
+        self.unstaged_bytes = 0.0  # bytes that loops load to registers without staging
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
-        self._exchanged: dict[str, float] = {}  # by layout: one counter serves many schedules
+        self._exchanged: dict[str, float] = {}  # wavefronts by layout, cached
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         iterations = self.iterations
@@ -133,7 +134,7 @@ class _Counter(BlockWork):
                     inside = times * average_iterations(self.inference, operation.number)
                     if self.split is not None and operation.number == combining_loop(self.inference):
                         inside = times * (blocks_per_tile(self.inference, self.split) - 1)
-                    if operation.number in self.peeled:  # masks of the last iteration are ignored
+                    if operation.number in self.peeled:  # masks of the peeled iteration are not counted
                         self.iterations = without_last_iteration(iterations, operation.number)
                     outer, self.inside = self.inside, True
                     if self.of_values:
@@ -173,7 +174,7 @@ class _Counter(BlockWork):
                     self._value(operation, times)
 
     def _resident(self, result: ir.Value, times: float) -> None:
-        """Count the copy of a tile outside of loops, and the reads of a tile whose elements are converted."""
+        """Count the copy of a tile that is loaded outside of loops, and the reads of a converted tile."""
         for spread in self.inference.computed_in(result):
             staged = self.keys.get((result.id, spread))
             if staged is not None and staged.loop is None:
@@ -197,7 +198,7 @@ class _Counter(BlockWork):
         self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
 
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
-        """Count bounds checks of copies: one per piece and dimension that may leave the array; none for TMA."""
+        """Count bounds checks of copies: one per copy instruction and dimension that may be out of bounds."""
         if isinstance(n, StagedNumbers):
             masks = _masks(self.inference, n.staged.name, tuple(self.iterations.items()))
             self.instructions += masks * n.copy.requests * times
@@ -236,15 +237,16 @@ class _Counter(BlockWork):
                     self._read_sums(product, times)
 
     def _read_sums(self, product: ProductTiling, times: float) -> None:
-        """Count moving accumulators through shared memory: 1 KiB per fragment, written and read."""
+        """Count the conversion of wmma accumulators: each fragment (1 KiB) is written to shared memory and read."""
         sums = math.prod(product.fragments) * self.distributions.warps
         self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
         self.instructions += WMMA_READ * sums * times
 
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
-        """Count a product of boxes: each multiplication reads all of b, and its rows of a if they are in shared memory.
+        """Count a product whose operands are in boxes.
 
-        One warp issues tcgen05. Its sums are read from tensor memory once, after its loop, or after each product.
+        Each multiplication reads all of b, and rows of a if a is in shared memory. One warp issues tcgen05
+        instructions. Sums are read from tensor memory once, after the loop or after each product.
         """
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])
@@ -253,11 +255,11 @@ class _Counter(BlockWork):
         spread = Spread("left", operation.a.shape, self.inference.product_of[operation.result.id])
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
-        self.instructions += 3.0 * warps * multiplications * times  # per warp, including two descriptors
+        self.instructions += 3.0 * warps * multiplications * times  # three per warp, including two descriptors
         if in_tensor_memory(name) and not sums_stay(self.inference):
             stored = stored_bytes(self.inference, operation)
             self.wavefronts += stored / LINE_BYTES * times
-            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # reads of sums and stores of a
+            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # to read sums and store operand a
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
@@ -312,7 +314,7 @@ class _Counter(BlockWork):
         return WIDENED.get((value.dtype.name, to.name), ROUNDED)
 
     def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
-        """Count the redistribution of a value; ``shared``: always through shared memory."""
+        """Count the redistribution of a value. ``shared``: True if it always goes through shared memory."""
         route = move(source, target, self.distributions.warps)
         if isinstance(route, Shuffled) and not shared:
             self.instructions += 2 * len(route.table) * self.distributions.warps * times
@@ -322,7 +324,7 @@ class _Counter(BlockWork):
             self.exchanges.append((source, target, times))
 
     def exchanged(self, layout: str) -> float:
-        """Return the wavefronts of all exchanged tiles with this layout."""
+        """Return the wavefronts of all exchanges through shared memory, for a layout of exchanged tiles."""
         if layout not in self._exchanged:
             total, warps = 0.0, self.distributions.warps
             for source, target, times in self.exchanges:
@@ -332,18 +334,18 @@ class _Counter(BlockWork):
         return self._exchanged[layout]
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
-        """Count loads or stores of registers: requests, and the sectors that they touch."""
+        """Count loads from global memory to registers, or stores: instructions and touched sectors."""
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
         width = math.gcd(of.run(line), 16 // element, window.array.line_divisor)
         if window.array.order is not None:
             width = packed_width(window.array, of, self.distributions.warps)
         requests = of.registers // width * self.distributions.warps
-        side_by_side = width if window.array.order is None else 128 // element  # a packed tile is contiguous
+        side_by_side = width if window.array.order is None else 128 // element  # a tile of a packed array is contiguous
         for digit, weight in of.weighted(line):
             if digit.unit == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
-        if line in window.indexed:  # a vector: each element has its own position
+        if line in window.indexed:  # each element has its own position
             width = side_by_side = 1
             requests = of.registers * self.distributions.warps
         if window.array.order is not None:
@@ -375,7 +377,7 @@ class _Counter(BlockWork):
 
 @cache
 def _scales_of_fp4(inference: Inference) -> dict[int, DType]:
-    """Return the results of casts that are scales of e2m1 numbers, with the types of these numbers."""
+    """Return the casts whose results are scales of fp4 numbers, with the types to which these are unpacked."""
     scales = {}
     for operation in inference.definitions.values():
         if isinstance(operation, ir.Map) and operation.function.startswith("fp4_"):
@@ -392,7 +394,7 @@ def _scales_of_fp4(inference: Inference) -> dict[int, DType]:
 def placed_operand(
     inference: Inference, staged: Staged, values: Mapping[str, Value], distributions: Distributions
 ) -> StagedNumbers | BoxedNumbers:
-    """Return the layout and copy of an operand; cached, as they depend on few of the parameters."""
+    """Return the layout and copy of an operand. Cached, as these depend on few parameters."""
     names = *(f"{name}_{staged.name}" for name in COPY_PREFIXES), "intrinsic", "filled_by"
     return _placed_as(inference, staged.name, distributions.warps, tuple((n, values[n]) for n in names if n in values))
 
@@ -411,13 +413,13 @@ def _operands(inference: Inference) -> dict[str, Staged]:
 
 @lru_cache(maxsize=2**12)
 def _masks(inference: Inference, name: str, iterations: tuple[tuple[int, int], ...]) -> int:
-    """Return the number of dimensions along which tiles of an operand may reach beyond their array."""
+    """Return the number of dimensions along which tiles of an operand may be out of bounds."""
     return sum(reaches_beyond(_operands(inference)[name].load.window, d, inference, dict(iterations)) for d in (0, 1))
 
 
 @cache
 def average_iterations(inference: Inference, number: int) -> float:
-    """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
+    """Return the average number of iterations of a loop, over blocks sampled from the first to the last."""
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
     last, positions = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_SAMPLED), 2)
@@ -430,14 +432,14 @@ def average_iterations(inference: Inference, number: int) -> float:
 
 @lru_cache(maxsize=2**14)
 def _of_values(inference: Inference, distributions: Distributions, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
-    """Count the work on values in registers; cached, as it depends on few of the parameters."""
+    """Count the work on values in registers. Cached, as it depends on few parameters."""
     counter = _Counter(inference, dict(chosen), distributions, True)
     counter.run(inference.trace.operations, 1.0)
     return counter
 
 
 def work_of_values(inference: Inference, config: Config, distributions: Distributions) -> _Counter:
-    """Count the work on values in registers, without the wavefronts of exchanges through shared memory."""
+    """Count the work on values in registers, except the wavefronts of exchanges through shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(OTHER_PREFIXES))
     return _of_values(inference, distributions, chosen)
 
@@ -452,7 +454,7 @@ def work_of_block(inference: Inference, config: Config, distributions: Distribut
 
 
 def _copied(plan: CopyPlan) -> int:
-    """Return the cycles of L1 and shared memory for copying a tile; 16-byte cp.async bypasses L1."""
+    """Return the cycles of L1 and shared memory for copying a tile. 16-byte cp.async bypasses L1."""
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)
     return plan.tags + plan.stores.wavefronts

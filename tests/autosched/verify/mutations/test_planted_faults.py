@@ -38,9 +38,9 @@ class Planted:
     found: str
 
 
-_PUBLISH = "    __threadfence();  // what is left is there before it is counted\n"
+_PUBLISH = "    __threadfence();  // partial sums must be visible before they are counted\n"
 _COUNT = "    last = atomicAdd(&counters[row], 1u) == SPLITS - 1;\n"
-_COLLECT = "  __threadfence();  // what all have left is read after they were counted\n"
+_COLLECT = "  __threadfence();  // partial sums are read after all of them were counted\n"
 _ISSUE = "    if (t + STAGES - 1 < tiles) load(t + STAGES - 1);\n    commit();\n"
 _ARRIVE = "    wait();\n    __syncthreads();\n"
 

@@ -1,4 +1,4 @@
-"""Whole CUDA programs, compiled by nvcc and run without a GPU: output, exit status and findings."""
+"""Complete CUDA programs are compiled by nvcc and run without a GPU: output, exit status and findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 CORPUS = Path(__file__).parent / "corpus"
-# Compiled in every test run; nvcc takes seconds for each of the others.
+# These are compiled in every test run. Other programs are nightly, since nvcc takes seconds for each.
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
@@ -31,7 +31,7 @@ CLEAN = (
 )  # fmt: skip
 
 
-# GPUs that have no dependent launches: CUB's merge sort in CUDA 13.0 makes them without the waits that they need.
+# On newer GPUs, CUB's merge sort in CUDA 13.0 has a real fault: a dependent launch without the necessary wait.
 DEVICES = {"sorting": "a100"}
 
 
@@ -60,7 +60,7 @@ def test_sound_programs_run_to_their_end(name: str) -> None:
     assert "nothing was found" in done.stderr
 
 
-# Its merging kernel loads the partitions before it waits for the kernel that computes them.
+# The merging kernel loads the partitions before it waits for the kernel that computes them.
 @pytest.mark.nightly
 def test_the_late_wait_of_a_merge_sort_is_found() -> None:
     program = build("sorting", "-arch=sm_90")
@@ -251,7 +251,7 @@ def test_a_newer_program_needs_a_newer_device() -> None:
 
 
 def test_a_program_runs_under_the_name_of_its_link() -> None:
-    """Python finds a virtual environment's packages by its own name, since the interpreter there is a link."""
+    """A virtual environment's interpreter is a link. Python finds the environment's packages by the link's name."""
     program = [sys.executable, "-c", "import sys; print(sys.prefix)"]
     command = [sys.executable, "-m", "autosched", "run", "--driver", *program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)

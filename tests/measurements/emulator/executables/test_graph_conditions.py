@@ -1,4 +1,4 @@
-"""Conditional nodes of graphs, and the errors that programs make with them."""
+"""Conditional nodes of graphs, and faults in their use."""
 
 from __future__ import annotations
 

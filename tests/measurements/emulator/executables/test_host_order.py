@@ -1,4 +1,4 @@
-"""Unordered accesses of a program's streams and host, and unwritten memory, each with a correct counterpart."""
+"""Unordered accesses of a program's streams and host, and unwritten memory. Each case has a correct variant."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def graph_edges() -> Path:
 
 
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
-    """Return the exit status, and the findings."""
+    """Run a program in the emulator, and return the exit status and the findings."""
     command = [sys.executable, "-m", "autosched", "run", "--json", *options, str(program), *arguments]
     done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     findings = json.loads(done.stdout)["findings"]
@@ -83,7 +83,7 @@ def test_unordered_host_accesses_are_reported_at_their_call(orders: Path, how: s
 @pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
 def test_accesses_ordered_by_streams_events_and_waits_are_accepted(orders: Path, how: str) -> None:
     status, findings = run(orders, how, "sound")
-    if how in ("result", "reuse", "pageable", "rows"):  # no kernel is launched, so nothing was verified
+    if how in ("result", "reuse", "pageable", "rows"):  # no kernel, so nothing was verified
         assert (status, findings) == (2, [])
     else:
         assert (status, findings) == (0, [])
@@ -96,7 +96,7 @@ def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
     assert re.search(r"stream 1 .*host_order\.cu:\d+", found["message"])
 
 
-# nvcc 13: edges of graphs have data.
+# Edges of graphs have data since CUDA 13.
 @pytest.mark.parametrize(
     ("how", "status", "said"),
     [
@@ -151,7 +151,7 @@ def test_unused_unwritten_memory_is_no_fault(unwritten: Path, how: str) -> None:
 
 
 def test_memory_is_not_called_unwritten_after_a_kernel_that_was_not_emulated(unwritten: Path) -> None:
-    """The program's PTX is for a newer GPU, so no kernel runs that could write the memory."""
+    """The program's PTX is for a newer GPU, so the kernel that writes the memory is not emulated."""
     assert run(unwritten, "sum_written", options=("--device", "t4")) == (2, [])
 
 

@@ -1,4 +1,4 @@
-"""Programs that launch kernels with attributes: cooperation, and programmatic dependence along a stream."""
+"""Programs that launch kernels with attributes: cooperative launches, and programmatic dependence in a stream."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def run(program: Path, *arguments: str, device: str = "h100") -> subprocess.Comp
     return forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
-# In the last three the second kernel does not wait, and does not overlap the first.
+# In the last three cases the second kernel does not wait, but never overlaps the first.
 @pytest.mark.parametrize("how", ["", "refilled", "ordinary", "synchronized", "copied"])
 def test_chains_that_wait(program: Path, how: str) -> None:
     done = run(program, how)
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
 
 
-# A kernel that lets the next one start before it has waited does not order it after preceding kernels. So their writes
-# are not visible in the next kernel either.
+# If a kernel lets the next kernel start before it has waited itself, the next kernel is not ordered after earlier
+# kernels and may not see their writes.
 @pytest.mark.parametrize(
     ("how", "kernel"),
     [("late", "second("), ("skipped", "third("), ("triggered", "second("), ("overwritten", "refill(")],

@@ -1,4 +1,4 @@
-"""The replacements of CUDA's libraries are compiled once, however many processes request them."""
+"""The replacements of CUDA's libraries are compiled only once, even if many processes request them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_file_that_names_no_libraries_is_not_searched(tmp_path: Path, monkeypa
     monkeypatch.setattr(libraries, "has_text", searched)
     with (tmp_path / "elf").open("wb") as file:
         file.write(b"\x7fELF\x02\x01\x01")
-        file.truncate(10 << 30)  # a sparse file: it uses no disk space
+        file.truncate(10 << 30)  # a sparse file, which uses no disk space
     assert not libraries.opens_driver(tmp_path / "elf")
 
 

@@ -1,4 +1,4 @@
-// Half of the warps do not come to a barrier of the whole block.
+// With BROKEN, half of the warps skip a barrier of the whole block.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

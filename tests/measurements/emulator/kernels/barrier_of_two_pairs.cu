@@ -1,4 +1,5 @@
-// Warps 0 and 1 meet, and warps 2 and 3 do: at one barrier, where any two of the four may be the first ones.
+// Warps 0 and 1 meet at a barrier, as do warps 2 and 3. With BROKEN all use one barrier, so any two of the four
+// warps may meet.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

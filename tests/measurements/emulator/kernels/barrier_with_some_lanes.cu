@@ -1,4 +1,4 @@
-// Some lanes of a warp do not come to a barrier.
+// With BROKEN, one lane of a warp skips a barrier.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

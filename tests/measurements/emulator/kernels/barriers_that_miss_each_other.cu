@@ -1,4 +1,4 @@
-// Producer and consumer wait at different barriers.
+// A producer arrives at a barrier and a consumer waits there. With BROKEN the consumer waits at another barrier.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

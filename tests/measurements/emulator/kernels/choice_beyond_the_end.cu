@@ -1,4 +1,4 @@
-// What lies beyond the end is compared, too; a count of nothing makes nothing of the answer.
+// Unwritten values decide a branch, and the result is multiplied by 0. With BROKEN one such result is used.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

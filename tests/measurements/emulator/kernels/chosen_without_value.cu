@@ -1,4 +1,4 @@
-// A flag that nobody has set decides which of two values a thread takes, which it drops.
+// An unwritten flag chooses between two values. The chosen value is only used with BROKEN.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   float x = a[t];

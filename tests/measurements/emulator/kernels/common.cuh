@@ -1,5 +1,5 @@
-// What the test kernels share. A test prepends `#define BROKEN 0` or `1` to a kernel: 1 puts the fault in. The line
-// at which the fault is to be found ends in `// found here`.
+// Includes and helpers of the test kernels. A test prepends `#define BROKEN 0` or `1` to a kernel; 1 enables the fault.
+// The fault must be found at the line that ends in `// found here`.
 #pragma once
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/barrier.cuh>

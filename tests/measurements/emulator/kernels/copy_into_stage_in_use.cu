@@ -1,4 +1,4 @@
-// cp.async may write from its issue on, while others still read the stage.
+// cp.async may write as soon as it is issued. With BROKEN, other threads still read the stage.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

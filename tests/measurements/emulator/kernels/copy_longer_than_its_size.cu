@@ -1,4 +1,4 @@
-// cp.async of 4 bytes cannot take 8.
+// With BROKEN, a cp.async of 4 bytes has a source size of 8 bytes.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// cp.async takes whole vectors at the tail of the array.
+// cp.async copies vectors at the end of an array. With BROKEN they reach beyond the end.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// A wait makes a thread's copies visible to itself alone.
+// cp.async.wait_group makes copies visible only to the waiting thread. With BROKEN, others read without a barrier.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

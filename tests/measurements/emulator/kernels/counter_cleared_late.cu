@@ -1,4 +1,4 @@
-// One thread clears a counter that others already count with.
+// One thread clears a counter. With BROKEN, other threads may already have counted.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ unsigned positive;
   if (threadIdx.x == 0) positive = 0;

@@ -1,4 +1,4 @@
-// A launch leaves a zeroed workspace as it found it, for the next one.
+// A kernel must reset its zeroed workspace for the next launch. With BROKEN it does not.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* counter) {

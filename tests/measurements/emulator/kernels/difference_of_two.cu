@@ -1,4 +1,4 @@
-// What nobody has written, less itself, is zero; less what nobody has written beside it, it is anything.
+// An unwritten value minus itself is 0. With BROKEN another unwritten value is subtracted: the result is undefined.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Waits for a value that nobody writes.
+// With BROKEN, the kernel waits for a value that no thread writes.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* flag) {

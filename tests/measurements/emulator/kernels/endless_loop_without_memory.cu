@@ -1,4 +1,4 @@
-// Never ends and never calls anything.
+// With BROKEN, the kernel loops for ever without accessing memory.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

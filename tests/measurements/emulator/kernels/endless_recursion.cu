@@ -1,4 +1,4 @@
-// Calls itself more often than the machine lets it.
+// With BROKEN, a function recurses deeper than the device's stack allows.
 #include "common.cuh"
 
 inline __device__ __noinline__ float deep(const float* p, int n) {

@@ -1,4 +1,4 @@
-// What nobody has written is hardly what stands in memory; whether it is is for nobody to say.
+// With BROKEN, an unwritten value is compared by compare-and-swap. A match is unlikely, but the outcome is undefined.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Many threads store true to one flag.
+// With BROKEN, many threads store the same value, true, to one flag.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   o[i] = a[i];

@@ -1,5 +1,5 @@
-// Fragments are loaded a step ahead, also behind the last step, when other warps already take their place: what nobody
-// multiplies with is no matter. They have the registers of those in use, here and in the next round.
+// Fragments are loaded one step ahead. After the last step other warps may already overwrite them, which is harmless
+// as they are not multiplied. Their registers hold used fragments before and after. With BROKEN they are multiplied.
 #include "common.cuh"
 
 inline __device__ void fetch(unsigned& fragment, unsigned row) {

@@ -1,4 +1,4 @@
-// Which function is called is what nobody has written.
+// With BROKEN, an unwritten value decides which function is called.
 __device__ __noinline__ float more(float x) { return x + 1; }
 __device__ __noinline__ float twice(float x) { return 2 * x; }
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {

@@ -1,4 +1,4 @@
-// Loads of BYTES from the byte offsets of a table, request by request; ~0 sits out.
+// Load BYTES at the byte offsets of a table. Each row is one request of the warp; lanes with ~0 do not take part.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, const unsigned* data, unsigned* o) {

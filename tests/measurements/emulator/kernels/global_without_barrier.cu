@@ -1,4 +1,4 @@
-// Threads of a block exchange values through global memory.
+// Threads of a block exchange values through global memory. With BROKEN the barrier is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, float* w) {

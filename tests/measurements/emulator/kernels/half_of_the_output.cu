@@ -1,4 +1,4 @@
-// One thread of two writes nothing.
+// With BROKEN, every second thread writes no output.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

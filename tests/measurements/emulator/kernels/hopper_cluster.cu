@@ -1,5 +1,5 @@
-// C = A @ B^T of bf16 as in hopper_matmul.cu, by clusters of two blocks that share rows of A: each loads half of them for
-// both. A producer warpgroup gives registers to the consumers; C goes through shared memory, by TMA.
+// C = A @ B^T of bf16 as in hopper_matmul.cu, by clusters of two blocks that share rows of A: each block loads half of
+// these rows for both. A producer warpgroup releases registers to the consumers. C is stored from shared memory by TMA.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 constexpr int STAGES = 2, COLUMNS = 64, K_TILE = 64, BLOCKS = 2;

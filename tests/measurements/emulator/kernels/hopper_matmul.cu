@@ -34,7 +34,7 @@ __device__ __forceinline__ void load(u32 to, const Map& map, int x, int y, u32 b
       "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
-// Rows of 128 bytes, eight of them 1,024 bytes apart, swizzled by 128 bytes.
+// Descriptor of rows of 128 bytes with a 128-byte swizzle. Groups of eight rows are 1,024 bytes apart.
 __device__ __forceinline__ u64 descriptor(u32 address) {
   return u64{1} << 62 | u64{1024 >> 4} << 32 | u64{1} << 16 | (address & 0x3ffff) >> 4;
 }

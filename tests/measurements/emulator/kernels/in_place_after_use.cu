@@ -1,4 +1,4 @@
-// A row is compacted in place: what was read as constant is overwritten after it has been used.
+// A row is permuted in place. With BROKEN, values are used after a barrier, when they may have been overwritten.
 extern "C" __global__ void kernel(const unsigned* a, float* o, unsigned* c) {
   __shared__ unsigned kept[64];
   const unsigned t = threadIdx.x;

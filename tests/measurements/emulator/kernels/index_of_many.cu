@@ -1,4 +1,4 @@
-// Many threads store what each of them has found.
+// With BROKEN, many threads store different indices to one element.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   o[i] = a[i];

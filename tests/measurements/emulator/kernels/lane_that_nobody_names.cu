@@ -1,4 +1,4 @@
-// Whom a lane asks is what nobody has written.
+// With BROKEN, an unwritten value is the source lane of a shuffle.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// What nobody has written hardly matches anything; whether it does is for nobody to say.
+// With BROKEN, lanes match unwritten values. Equal values are unlikely, but the result is undefined.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

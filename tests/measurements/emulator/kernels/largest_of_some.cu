@@ -1,4 +1,4 @@
-// The larger of a number and of what nobody has written is often the number.
+// The maximum of a number and an unwritten value is often the number. With BROKEN one such maximum is stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Each block counts itself; which one is the last, the count's old value says, and not a look at it afterwards.
+// Blocks count themselves, and the atomic's old value tells which is last. With BROKEN a plain read decides.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   o[blockIdx.x * blockDim.x + threadIdx.x] = a[threadIdx.x];
   if (threadIdx.x != 0) return;

@@ -1,4 +1,4 @@
-// Threads whose own element is beyond the end load the last one, which its owner overwrites, and drop it.
+// Threads beyond the end load the last element while its owner overwrites it. Only BROKEN uses their values.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   constexpr unsigned n = 50, each = 16;
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Of exchanges the last one stays: that it is one of a value that somebody has written is chance.
+// Exchanges store equal values to one element. With BROKEN one value is unwritten and stays in some orders.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// ldmatrix rows start at multiples of 16 bytes.
+// Rows of ldmatrix must start at multiples of 16 bytes. With BROKEN they start 8 bytes later.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// Matrices are loaded a step ahead: those behind the last step have never been written, and must go nowhere.
+// Matrices are loaded one step ahead. The one after the last step is unwritten, and used only with BROKEN.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,4 +1,4 @@
-// ldmatrix.xMATRICES of the row addresses in a table, request by request.
+// Execute ldmatrix with MATRICES matrices at the row addresses of a table. Each row of the table is one request.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {

@@ -1,4 +1,4 @@
-// ldmatrix reads rows that lanes of its own warp have stored.
+// ldmatrix reads rows that other lanes of its warp have stored. With BROKEN, __syncwarp is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

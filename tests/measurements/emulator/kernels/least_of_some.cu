@@ -1,4 +1,4 @@
-// The smaller of a low number and of a byte that nobody has written is often the number.
+// The minimum of a low number and an unwritten byte is often the number. With BROKEN one such minimum is stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ signed char tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,5 @@
-// Threads beyond the end leave before the barriers, which since Volta wait for the others alone.
+// Threads beyond the end exit before barriers, which since Volta wait only for the other threads. With BROKEN the
+// barrier before an overwrite is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float s[64];
   const unsigned t = threadIdx.x;
@@ -10,6 +11,6 @@ extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
     s[t] = a[t] + k;  // found here
     __syncthreads();
     o[t] = s[39 - t];
-    if (!BROKEN) __syncthreads();  // what is read may be overwritten
+    if (!BROKEN) __syncthreads();  // after it, the values read may be overwritten
   }
 }

@@ -1,4 +1,4 @@
-// What stays in a variable of the device is there for the next launch.
+// A device variable keeps its value for the next launch. With BROKEN it keeps unwritten values.
 __device__ unsigned left[64];
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];

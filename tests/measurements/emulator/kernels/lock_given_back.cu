@@ -1,4 +1,4 @@
-// The last of several blocks gives a lock back: it has seen that the others are done.
+// The last block releases a lock after it has seen that all others are done. With BROKEN it does not wait.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   o[blockIdx.x * blockDim.x + threadIdx.x] = a[threadIdx.x];
   if (threadIdx.x != 0) return;

@@ -1,4 +1,4 @@
-// A workspace of which only a part is written is loaded as a whole; a mask takes nothing else.
+// A partly written workspace is loaded completely and masked. With BROKEN the mask includes an unwritten element.
 extern "C" __global__ void kernel(const float* a, float* o, float* c) {
   const unsigned t = threadIdx.x;
   if (t < 40) c[t] = a[t];

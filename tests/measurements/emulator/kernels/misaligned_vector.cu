@@ -1,4 +1,4 @@
-// Pairs of floats from an odd index.
+// With BROKEN, pairs of floats are loaded from an odd index.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// The last block adds up what the others have stored: the fence behind the count is missing.
+// The last block adds up what other blocks have stored. With BROKEN the fence after the count is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, float* w, unsigned* counter) {

@@ -1,4 +1,4 @@
-// A stage is filled again while others still read it.
+// With BROKEN, a stage is overwritten while other threads still read it.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

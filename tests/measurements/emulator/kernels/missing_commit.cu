@@ -1,4 +1,4 @@
-// A wait for groups does not wait for copies that are in no group.
+// cp.async.wait_group does not wait for copies that are in no group. With BROKEN the commit is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

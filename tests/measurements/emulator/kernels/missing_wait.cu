@@ -1,4 +1,4 @@
-// A thread reads its own cp.async without a wait.
+// With BROKEN, a thread's cp.async is read without a wait for its group.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// Lanes of one warp exchange values through shared memory.
+// Lanes of a warp exchange values through shared memory. With BROKEN, __syncwarp is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

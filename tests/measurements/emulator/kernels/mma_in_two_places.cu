@@ -1,4 +1,4 @@
-// mma.sync is .aligned: all lanes execute the same instruction, not one of two alike.
+// mma.sync is .aligned: all lanes must execute the same instruction. With BROKEN they execute two identical ones.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

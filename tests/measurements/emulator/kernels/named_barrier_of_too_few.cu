@@ -1,10 +1,10 @@
-// A named barrier that one of the reading warps does not join.
+// With BROKEN, one of the reading warps does not join the named barrier.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {
   const unsigned t = threadIdx.x, s = shared_memory(), warp = t / 32;
   if (warp < 2) st_shared(s + t * 4u, ld_global_nc<4>(a + t));
-  // Warps 0 and 1 write, all read. Barrier 1 is for the first two only.
+  // Warps 0 and 1 write, and all three warps read. With BROKEN only the writers join barrier 1.
   if (BROKEN) {
     if (warp < 2) barrier_sync(1, 64);
   } else {

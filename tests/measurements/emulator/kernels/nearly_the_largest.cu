@@ -1,4 +1,4 @@
-// Few numbers are larger, but what nobody has written may be one, or infinite.
+// Few floats exceed 1e38, but an unwritten value may, or be infinite. With BROKEN such a maximum is stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// The tensor core drops the low bits of an f32 that is no tf32 value.
+// The tensor core drops the low bits of an f32 operand. With BROKEN operands are not rounded to tf32 before.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

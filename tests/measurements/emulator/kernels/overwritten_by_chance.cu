@@ -1,4 +1,4 @@
-// Another thread writes over what nobody has written, as it happens: in another order it stays.
+// With BROKEN, a thread stores an unwritten value that another thread overwrites in some orders only.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

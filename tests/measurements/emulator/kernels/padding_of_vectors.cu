@@ -1,4 +1,4 @@
-// Vectors of four, the last one with elements that nobody has computed: padding, which nobody reads.
+// Threads store vectors of four. The last vector ends in uncomputed padding. With BROKEN it is entirely uncomputed.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = threadIdx.x;
   const unsigned most = BROKEN ? 60 : 61;

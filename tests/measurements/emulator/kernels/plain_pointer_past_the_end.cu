@@ -1,4 +1,4 @@
-// A pointer is followed without a ptx function, far behind its array.
+// With BROKEN, a plain pointer far beyond its array is dereferenced.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

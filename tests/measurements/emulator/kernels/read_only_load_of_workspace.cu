@@ -1,4 +1,4 @@
-// ld.global.nc may return what was there before.
+// With BROKEN, ld.global.nc reads what the kernel has written, and may return an older value.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, float* w) {

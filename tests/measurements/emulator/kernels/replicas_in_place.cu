@@ -1,4 +1,4 @@
-// Threads beyond the tile hold copies of its elements, as in Triton's layouts: they load, and do not store.
+// As in Triton's layouts, threads beyond the tile load copies of elements and do not store. Only BROKEN uses these.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   unsigned x;

@@ -1,4 +1,4 @@
-// Sums of the columns of a matrix of f16, whose rows come through a ring of stages by cp.async.
+// Sum the columns of an f16 matrix. cp.async loads the matrix's rows into a ring of stages.
 constexpr int STAGES = 3, TILE = 8, WIDTH = 64;
 
 __device__ __forceinline__ float value(unsigned short bits) {

@@ -1,4 +1,4 @@
-// The last row of a tile is read but not stored.
+// The last row of a tile is read from shared memory. With BROKEN the row is never stored.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// Lanes of a row store its value to one place: of rows beyond the last each has its own, and nothing is made of them.
+// Lanes of a row store its value to one element. In rows beyond the last their values differ; only BROKEN uses them.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,4 +1,4 @@
-// Launched twice: a launch sees what the one before it stored, but not what others of its own blocks store.
+// Launched twice: a launch sees what the previous launch stored. With BROKEN it reads what other blocks store now.
 #include <autosched/common/last_block.cuh>
 
 #include "common.cuh"

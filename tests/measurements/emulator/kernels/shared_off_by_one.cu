@@ -1,4 +1,4 @@
-// Neighbours are read from shared memory, and the last thread has none.
+// Threads read their neighbours' elements in shared memory. With BROKEN the last thread reads beyond the end.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// Every lane accesses the byte offsets of a table, request by request; ~0 sits out. BYTES is the width.
+// Each lane accesses BYTES at the byte offsets of a table. Each row is one request; lanes with ~0 do not take part.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {
@@ -11,7 +11,7 @@ extern "C" __global__ void kernel(const unsigned* table, const unsigned* request
     if (at != ~0u) ld_shared<BYTES>(s + at);  // load
     warp_sync();
   }
-  // Each request writes zeros, many lanes perhaps the same ones: a race by the rules, but a request to count.
+  // Several lanes may store zeros to the same bytes: formally a race, but the request is counted.
   for (unsigned r = 0; r < count; ++r) {
     const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
     if (at != ~0u) st_shared(s + at, AlignedVector<BYTES>{});  // store

@@ -1,4 +1,4 @@
-// One element of padding too many.
+// With BROKEN, stores are shifted by one element, beyond the end of shared memory.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// A shuffle of the whole warp that half of it executes, while the rest waits at the next one.
+// With BROKEN, half of the warp executes a full-warp shuffle while the other half waits at the next shuffle.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

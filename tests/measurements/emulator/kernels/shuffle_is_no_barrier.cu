@@ -1,4 +1,4 @@
-// shfl orders no memory: what it returns does not say that a store has been performed.
+// A shuffle does not order memory accesses. With BROKEN, it is the only synchronisation between a store and a load.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

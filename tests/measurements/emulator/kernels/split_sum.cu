@@ -1,4 +1,4 @@
-// Sums of the rows of a matrix of f16, each by SPLITS blocks: the last one of a row adds up what all have left.
+// Sum the rows of an f16 matrix. SPLITS blocks share a row, and the last of them adds up all partial sums.
 __device__ __forceinline__ float value(unsigned short bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -25,12 +25,12 @@ extern "C" __global__ void __launch_bounds__(128)
   __syncthreads();
   if (threadIdx.x == 0) {
     partials[row * SPLITS + split] = sums[0] + sums[1] + sums[2] + sums[3];
-    __threadfence();  // what is left is there before it is counted
+    __threadfence();  // partial sums must be visible before they are counted
     last = atomicAdd(&counters[row], 1u) == SPLITS - 1;
   }
   __syncthreads();
   if (threadIdx.x != 0 || !last) return;
-  __threadfence();  // what all have left is read after they were counted
+  __threadfence();  // partial sums are read after all of them were counted
   float total = 0.0f;
   for (int s = 0; s < SPLITS; ++s) total += __ldcg(&partials[row * SPLITS + s]);
   out[row] = total;

@@ -1,4 +1,4 @@
-// Shared memory does not outlive its block, though the next one may find it there.
+// Shared memory of an earlier block may still hold the block's values. With BROKEN a block reads them.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

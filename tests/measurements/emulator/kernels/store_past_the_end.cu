@@ -1,4 +1,4 @@
-// An off-by-one in the index of a store.
+// With BROKEN, the index of a store is off by one.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// A store to bytes that a cp.async is writing.
+// With BROKEN, a thread stores to bytes that a cp.async is still writing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

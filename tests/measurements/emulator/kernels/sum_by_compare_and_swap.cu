@@ -1,5 +1,5 @@
-// A sum by compare-and-swap, as the programming guide has it for doubles: the first look is a plain one, which the swap
-// checks. What is stored without being checked may be torn or old.
+// Sum by compare-and-swap, as the programming guide does for doubles. The first, plain read may be torn or old, which
+// the swap checks. With BROKEN an unchecked value is stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned seen = *c, expected;  // found here

@@ -1,4 +1,5 @@
-// A scan of counts of which only the first 41 threads have one: each takes off what it has added, known or not.
+// Only the first 41 threads of a prefix sum have values. Each result subtracts the thread's own value, which cancels
+// even if it is unwritten. With BROKEN, two results that include unwritten values are stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned counts[64], before[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Warps that have added up the same terms in other orders store their sums to one place.
+// Two warps add the same terms in different orders and store the sums to one element. With BROKEN the sums differ.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ float sum;
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// The last block has fewer elements than threads.
+// The last block has fewer elements than threads. With BROKEN the bounds check is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

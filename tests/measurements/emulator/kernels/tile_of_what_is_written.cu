@@ -1,4 +1,4 @@
-// As tile_that_wraps_round, but that the launch also writes what is shown: it is no longer the same whatever happens.
+// Like tile_that_wraps_round, but with BROKEN the launch also writes the source, so the copies may differ.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   o[t] = a[t];

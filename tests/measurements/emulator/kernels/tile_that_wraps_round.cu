@@ -1,5 +1,5 @@
-// Threads beyond the end of an image wrap round, and store its first elements once more: each what stands at one place of
-// what is shown, whatever that is.
+// Threads beyond the end of an image wrap around and store its first elements again. The values are equal, since all
+// read the same source element, which no thread writes. With BROKEN they read different elements.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   o[t] = a[t];

@@ -1,4 +1,5 @@
-// Blocks compact an array in place. Each says, without a fence, that it has read its tile, and the next one waits for that.
+// Blocks compact an array in place. Each signals, without a fence, that it has read its tile, and the next block waits
+// for that. With BROKEN the signal comes before all threads have read.
 __device__ unsigned load(unsigned* p) {
   unsigned x;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p));

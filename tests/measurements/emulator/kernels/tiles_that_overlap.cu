@@ -1,4 +1,4 @@
-// Two blocks write the same elements.
+// With BROKEN, two blocks write the same elements.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// The first block clears what all blocks add to.
+// With BROKEN, the first block clears a counter to which all blocks add.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (BROKEN && i == 0) *c = 0;

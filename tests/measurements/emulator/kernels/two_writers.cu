@@ -1,4 +1,4 @@
-// Two warps write the same word.
+// With BROKEN, two warps write the same word.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

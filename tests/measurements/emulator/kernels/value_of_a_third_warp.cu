@@ -1,4 +1,4 @@
-// A third warp writes what the second one has written: the first one may still be the last.
+// With BROKEN, three unordered warps write a word. Two write the same value, but the first warp may write last.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

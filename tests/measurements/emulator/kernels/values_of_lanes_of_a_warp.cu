@@ -1,4 +1,4 @@
-// Of two warps that write to a place in any order, one lets another of its lanes write behind the first.
+// With BROKEN, two unordered warps write a word. A second lane of one warp then writes the word after the first lane.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,5 +1,5 @@
-// One of the threads that write to a place in any order writes once more: that decides nothing. What is written behind a
-// barrier does.
+// Two unordered warps write a word, one of them twice, so the word is undefined. A later write after a barrier
+// defines it; with BROKEN that write is missing.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,4 +1,4 @@
-// A warp waits for another one by a flag in volatile shared memory, with a fence on each side.
+// A warp waits for a flag in volatile shared memory, with a fence on each side. With BROKEN a fence is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ volatile unsigned ready;
   __shared__ float value;

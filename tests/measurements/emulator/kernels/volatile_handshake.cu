@@ -1,4 +1,4 @@
-// One warp hands values over to another one through volatile shared memory, and waits until each has been taken.
+// A warp passes values to another through shared memory, and waits until each was read. BROKEN omits a fence.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ volatile unsigned full;
   __shared__ float value;

@@ -1,4 +1,4 @@
-// The sum of a warp by steps through volatile shared memory, as before Volta.
+// A warp's sum through volatile shared memory, as written before Volta. With BROKEN, __syncwarp is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ volatile float s[64];
   const unsigned t = threadIdx.x;

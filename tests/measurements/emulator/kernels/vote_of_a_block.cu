@@ -1,4 +1,4 @@
-// A block votes on values of which some were never written: no thread is above the limit that is known.
+// A block votes on values. With BROKEN, unwritten values decide the vote, as no written value exceeds the limit.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,4 +1,4 @@
-// A block votes on values of which some were never written: others decide it, whatever these are.
+// A block votes on values of which some are unwritten. Written values decide the vote, except with BROKEN.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

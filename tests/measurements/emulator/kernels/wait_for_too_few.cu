@@ -1,4 +1,4 @@
-// Two groups are in flight, and the second is read.
+// Two groups of cp.async are in flight. With BROKEN the second is read after a wait for the first.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

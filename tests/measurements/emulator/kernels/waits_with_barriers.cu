@@ -1,4 +1,5 @@
-// A block waits for a later one: one thread asks, and all hear of the answer at a barrier, as in Triton's loops.
+// As in Triton's loops, a block waits for a later block: one thread polls, and barriers pass the answer to the others.
+// With BROKEN one block never signals.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned there;
   const unsigned turn = gridDim.x - 1 - blockIdx.x;

@@ -1,4 +1,4 @@
-// Tiles of bytes in shared memory need rows aligned to 16 bytes (8 fault on a GPU), where those of f16 need 32.
+// wmma tiles of bytes in shared memory need 16-byte alignment (8 faults on a GPU). f16 tiles need 32 bytes.
 #include <mma.h>
 using namespace nvcuda;
 

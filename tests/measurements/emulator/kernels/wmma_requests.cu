@@ -1,4 +1,4 @@
-// wmma.load of the fragments that start at the byte offsets of a table; the stride comes behind the count.
+// Execute wmma.load at the byte offsets of a table, one request each. `requests` holds the count and the stride.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {

@@ -1,4 +1,4 @@
-// wmma strides are multiples of 16 bytes.
+// wmma strides must be multiples of 16 bytes. With BROKEN the stride is 36 bytes.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

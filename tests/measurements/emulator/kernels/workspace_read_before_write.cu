@@ -1,4 +1,4 @@
-// A workspace that is not zeroed is read first.
+// A workspace that is not zeroed is written and read. With BROKEN it is read without having been written.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, float* w) {

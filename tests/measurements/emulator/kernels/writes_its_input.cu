@@ -1,4 +1,4 @@
-// The arguments are mixed up.
+// With BROKEN, the kernel writes its input array.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(float* a, float* o) {

@@ -1,4 +1,4 @@
-// An array of device pointers, interior pointers, in-place.
+// A kernel gets an array of pointers into the middle of one allocation, and works in place.
 #include "check.h"
 __global__ void scale(float* const* batch, const int* sizes) {
   float* x = batch[blockIdx.x];

@@ -1,4 +1,4 @@
-// Scans, reductions and selections as thrust does them: blocks look back at what others have published.
+// Scans, reductions and selections of thrust, in which blocks look back at values that earlier blocks have published.
 #include <thrust/copy.h>
 #include <thrust/device_vector.h>
 #include <thrust/reduce.h>

@@ -1,4 +1,4 @@
-// Constant memory that the host fills; -DFORGET leaves that out.
+// The host fills constant memory. With -DFORGET it does not.
 #include "check.h"
 __constant__ float taps[5];
 __global__ void convolve(const float* in, float* out, int n) {

@@ -1,4 +1,4 @@
-// A barrier of the grid, by a cooperative launch whose size follows from the occupancy.
+// A cooperative launch with grid barriers.
 #include <cooperative_groups.h>
 
 #include "check.h"

@@ -1,5 +1,5 @@
-// Launches with attributes: a chain of three kernels, of which each may begin before the one in front of it has ended.
-// The first argument says what goes wrong, or what else makes it right. With -DMEET also a barrier of the grid.
+// A chain of three kernels, launched so that each may begin before the preceding kernel has ended.
+// The first argument selects a fault or a correct variant. With -DMEET a kernel has a grid barrier.
 #ifdef MEET
 #include <cooperative_groups.h>
 #endif
@@ -15,7 +15,7 @@
 
 constexpr int n = 256, block = 64;
 
-// CUB does the same: code for older architectures contains neither instruction, but the host sets the attribute for all.
+// As in CUB, code for older architectures has neither instruction, but the host sets the attribute for every GPU.
 #if __CUDA_ARCH__ >= 900
 __device__ void let_next_begin() { cudaTriggerProgrammaticLaunchCompletion(); }
 __device__ void wait_for_previous() { cudaGridDependencySynchronize(); }
@@ -35,17 +35,17 @@ __global__ void first(int* x, bool triggers) {
   x[blockIdx.x * block + threadIdx.x] = blockIdx.x * block + threadIdx.x;
   if (triggers) let_next_begin();
 }
-// Writes what a kernel in front reads, and none writes.
+// Writes memory that a preceding kernel reads and no preceding kernel writes.
 __global__ void refill(int* weight, bool wait) {
   if (wait) wait_for_previous();
   weight[blockIdx.x * block + threadIdx.x] = 0;
 }
 __global__ void second(const int* x, const int* weight, int* y, bool wait) {
   const int i = blockIdx.x * block + threadIdx.x;
-  const int w = weight[i];  // nobody in front writes it
+  const int w = weight[i];  // no preceding kernel writes weight
   y[i] = before(wait, x, i) * w;
 }
-// Reads what the first kernel has written: behind its wait, or where the second one has waited before it let this begin.
+// Reads the first kernel's output: after waiting, or because the second kernel waited before it let this kernel begin.
 __global__ void third(const int* x, const int* y, int* z, bool wait) {
   const int i = blockIdx.x * block + threadIdx.x;
   const int v = before(wait, x, i);

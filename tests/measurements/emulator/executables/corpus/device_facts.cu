@@ -1,4 +1,4 @@
-// Properties of the device, attributes of functions, shared memory beyond 48 KiB.
+// Queries of device properties and function attributes, and a kernel with more than 48 KiB of shared memory.
 #include <cstring>
 
 #include "check.h"

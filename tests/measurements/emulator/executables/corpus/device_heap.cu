@@ -1,4 +1,4 @@
-// Objects that one launch makes on the device's heap, and others use and free.
+// One launch allocates objects on the device's heap. Later launches use and free them.
 #include "check.h"
 struct Shape {
   __device__ virtual ~Shape() {}
@@ -58,7 +58,7 @@ int main() {
   if (granted(2 << 20) || !granted(768 << 10)) return verdict(false);
   release<<<1, 1>>>();
   bool all = true;
-  for (int k = 0; k < 40; ++k) {  // more in all than there is at a time
+  for (int k = 0; k < 40; ++k) {  // more bytes in total than fit at a time
     all = all && granted(900 << 10);
     release<<<1, 1>>>();
   }

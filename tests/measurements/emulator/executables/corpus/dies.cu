@@ -1,4 +1,4 @@
-// The host reads where nothing is, after a launch.
+// The host dereferences a null pointer after a launch.
 #include "check.h"
 __global__ void nothing() {}
 int main() {

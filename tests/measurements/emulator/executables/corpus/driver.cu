@@ -1,4 +1,4 @@
-// The driver API: a module, and a library, of PTX text that the program brings along. Compiled with -lcuda.
+// Uses the driver API: loads PTX text of the program as a module and as a library. Compiled with -lcuda.
 #include <cuda.h>
 
 #include <cstdio>
@@ -64,7 +64,7 @@ int main() {
 #endif
   CHECK(cuMemcpyDtoH(a.data(), d, n * sizeof(int)));
   const void* table;
-  const CUuuid unknown = {};  // NVRTC asks for one that nothing stands in for
+  const CUuuid unknown = {};  // NVRTC queries a driver function that has no replacement
   bool good = cuGetExportTable(&table, &unknown) != CUDA_SUCCESS;
   for (int i = 0; i < n; ++i) good = good && a[i] == times * i;
   std::printf(good ? "PASS\n" : "FAIL\n");

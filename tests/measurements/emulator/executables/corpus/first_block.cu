@@ -1,4 +1,4 @@
-// Counts on block 0 being the first to count itself, which holds in ascending order alone.
+// Assumes that block 0 is the first to count itself, which only holds in ascending order of blocks.
 #include "check.h"
 __global__ void count(int* total, float* x) {
   if (threadIdx.x == 0 && atomicAdd(total, 1) != 0 && blockIdx.x == 0) x[1 << 20] = 1;  // here

@@ -1,4 +1,4 @@
-// A search level by level, as in bfs: a frontier with an atomic counter, a flag that the host reads after each launch.
+// A breadth-first search: a frontier with an atomic counter, and a flag that the host reads after each launch.
 #include "check.h"
 __global__ void expand(const int* starts, const int* edges, int* level, const int* front, int size, int* next, int* count, int depth) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

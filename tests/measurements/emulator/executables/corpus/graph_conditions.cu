@@ -1,5 +1,5 @@
-// Conditional nodes of graphs: a loop, both ways of an if, a choice, and faults of programs that use them.
-// "endless" is a loop whose condition nothing clears, around a body with a kernel or ("endless", "empty") without.
+// Conditional nodes of graphs: a loop, both branches of an if, a switch, and faulty programs.
+// "endless" is a loop whose condition is never cleared. Its body has a kernel, or with "endless empty" none.
 #include <cstring>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// Edges of graphs: ordinary ones order two nodes; programmatic ones are refused.
+// Ordinary edges of graphs order two nodes. Programmatic edges are rejected.
 #include <cstring>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// Graphs: captured from two streams, made node by node, with a child, updated, launched again and again.
+// Graphs that are captured from two streams, built node by node, nested, updated, and launched repeatedly.
 #include "check.h"
 __global__ void scale(float* x, float by) { x[threadIdx.x] *= by; }
 __global__ void add(float* x, const float* y) { x[threadIdx.x] += y[threadIdx.x]; }
@@ -18,7 +18,7 @@ int main() {
   CHECK(cudaEventCreate(&fork));
   CHECK(cudaEventCreate(&join));
 
-  // Captured, nothing of which is done before the launch: x = (x + 2) * 3.
+  // Captured work does not run before the graph is launched: x = (x + 2) * 3.
   CHECK(cudaMemset(x, 0, bytes));
   int one = 1;
   float by = 2;
@@ -46,7 +46,7 @@ int main() {
   CHECK(cudaStreamSynchronize(s));
   CHECK(cudaMemcpy(out, x, bytes, cudaMemcpyDeviceToHost));
   good = good && out[0] == 24 && calls == 2;
-  // A fork that nobody has waited for.
+  // A forked stream that was not joined.
   cudaGraph_t unjoined;
   CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
   CHECK(cudaEventRecord(fork, s));
@@ -58,7 +58,7 @@ int main() {
   CHECK(cudaGraphGetNodes(captured, nullptr, &count));
   good = good && count == 5;
 
-  // Node by node, the last one added first: x = 0, x += y, x *= 5; then the same with 7, and as a child.
+  // Built node by node, the last node first: x = 0, x += y, x *= 5. Then the same with 7, and as a child graph.
   cudaGraph_t made;
   CHECK(cudaGraphCreate(&made, 0));
   float five = 5;
@@ -87,7 +87,7 @@ int main() {
   CHECK(cudaGraphExecKernelNodeSetParams(run, last, &scaling));
   CHECK(cudaGraphLaunch(run, s));
   good = good && out[3] == 14;
-  // What a node is launched with, read and changed: of a captured graph, too.
+  // Launch parameters of a node are read and changed, also in a captured graph.
   cudaKernelNodeParams had;
   CHECK(cudaGraphKernelNodeGetParams(middle, &had));
   good = good && had.func == (void*)add && had.blockDim.x == n && *(float**)had.kernelParams[1] == y;

@@ -1,4 +1,4 @@
-// Atomics in shared and global memory, cudaMemset, bytes.
+// A histogram of bytes with atomics in shared and global memory, cleared by cudaMemset.
 #include "check.h"
 __global__ void histogram(const unsigned char* data, int n, unsigned* bins) {
   __shared__ unsigned mine[64];

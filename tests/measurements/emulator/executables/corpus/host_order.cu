@@ -1,4 +1,4 @@
-// Streams and the host use one array. The first argument names how, the second says "sound" where they wait for each other.
+// Streams and the host access one array. The first argument selects a case. With the second, "sound", they synchronise.
 #include <pthread.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ __global__ void fill(int* to, int value) { to[threadIdx.x] = value; }
 __global__ void twice(const int* from, int* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }
 __global__ void tally(int* to) { atomicAdd(to, 1); }
 
-// Host threads hand over by it what they may have waited for, or not.
+// One host thread signals another by this flag.
 static std::atomic<bool> ready{false};
 static void await() {
   while (!ready) std::this_thread::yield();
@@ -62,11 +62,11 @@ int main(int argc, char** argv) {
     fill<<<1, count, 0, a>>>(x, 1);
     if (sound) after(b, a);
     twice<<<1, count, 0, b>>>(x, y);  // streams
-  } else if (is("blocking")) {  // the legacy stream waits for blocking streams alone
+  } else if (is("blocking")) {  // the legacy stream waits only for blocking streams
     cudaStream_t a = stream(sound ? cudaStreamDefault : cudaStreamNonBlocking);
     fill<<<1, count, 0, a>>>(x, 1);
     twice<<<1, count>>>(x, y);  // blocking
-  } else if (is("halves")) {  // of one array, for each stream one
+  } else if (is("halves")) {  // each stream writes one half of an array
     cudaStream_t a = stream(), b = stream();
     fill<<<1, count / 2, 0, a>>>(x, 1);
     fill<<<1, count / 2, 0, b>>>(x + (sound ? count / 2 : count / 2 - 1), 2);  // halves
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     twice<<<1, count>>>(managed, x);
     if (sound) CHECK(cudaStreamSynchronize(0));
     managed[7] = 3;  // managed_write
-  } else if (is("managed_read")) {  // both read
+  } else if (is("managed_read")) {  // kernel and host both read
     twice<<<1, count>>>(managed, x);
     plain[0] = managed[7];
     if (!sound) managed[7] = plain[0];  // managed_read
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
       }
     }
     std::memset(pinned, 0, bytes);  // reuse
-  } else if (is("pageable")) {  // copies from and to pageable memory are done, as far as the host sees
+  } else if (is("pageable")) {  // copies of pageable memory are synchronous for the host
     cudaStream_t a = stream();
     CHECK(cudaMemcpyAsync(x, sound ? plain : pinned, bytes, cudaMemcpyHostToDevice, a));
     (sound ? plain : pinned)[3] = 1;  // pageable
@@ -122,17 +122,17 @@ int main(int argc, char** argv) {
     twice<<<1, count, 0, b>>>(p, y);
     if (sound) after(a, b);
     CHECK(cudaFreeAsync(p, a));  // pool
-  } else if (is("pool_free")) {  // cudaFree waits for nothing here
+  } else if (is("pool_free")) {  // cudaFree of pool memory does not wait
     cudaStream_t a = stream();
     int* p;
     CHECK(cudaMallocAsync((void**)&p, bytes, a));
     fill<<<1, count, 0, a>>>(p, 1);
     if (sound) CHECK(cudaStreamSynchronize(a));
     CHECK(cudaFree(p));  // pool_free
-  } else if (is("default")) {  // with --default-stream per-thread two streams, else one
+  } else if (is("default")) {  // two streams with --default-stream per-thread, otherwise one
     fill<<<1, count>>>(x, 1);
     twice<<<1, count, 0, sound ? cudaStreamPerThread : stream()>>>(x, y);  // default
-  } else if (is("rows")) {  // columns of one matrix
+  } else if (is("rows")) {  // each stream writes some columns of a matrix
     cudaStream_t a = stream(), b = stream();
     const std::size_t pitch = 16 * sizeof(int), half = pitch / 2;
     CHECK(cudaMemset2DAsync(x, pitch, 0, half, 16, a));
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphLaunch(executable, a));
     if (sound) after(b, a);
     twice<<<1, count, 0, b>>>(x, y);  // graph
-  } else if (is("graph_node")) {  // made node by node
+  } else if (is("graph_node")) {  // a graph built node by node
     cudaStream_t a = stream(), b = stream();
     cudaGraph_t graph;
     cudaGraphNode_t node;
@@ -167,22 +167,22 @@ int main(int argc, char** argv) {
     const cudaKernelNodeParams filling = parameters((void*)fill, of_fill), doubling = parameters((void*)twice, of_twice),
                                refilling = parameters((void*)fill, of_refill);
     CHECK(cudaGraphCreate(&graph, 0));
-    if (is("edge")) {  // between two nodes
+    if (is("edge")) {  // an edge between two nodes
       CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
       CHECK(cudaGraphAddKernelNode(&side, graph, &first, sound ? 1 : 0, &doubling));  // edge
-    } else if (is("edge_around")) {  // a path of edges orders, side by side does not
+    } else if (is("edge_around")) {  // a path of edges orders two nodes, parallel paths do not
       CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
       CHECK(cudaGraphAddEmptyNode(&between, graph, &first, 1));
       CHECK(cudaGraphAddKernelNode(&side, graph, &between, 1, &doubling));
       CHECK(cudaGraphAddKernelNode(&first, graph, sound ? &side : &between, 1, &refilling));  // edge_around
-    } else {  // a graph within a graph, and a node beside it
+    } else {  // a child graph, and a node that does or does not depend on it
       CHECK(cudaGraphCreate(&inner, 0));
       CHECK(cudaGraphAddKernelNode(&first, inner, nullptr, 0, &filling));
       CHECK(cudaGraphAddChildGraphNode(&between, graph, nullptr, 0, inner));
       CHECK(cudaGraphAddKernelNode(&side, graph, &between, sound ? 1 : 0, &doubling));  // child
     }
     launch(graph, stream());
-  } else if (is("host_node")) {  // the host's function comes behind the kernel, or beside it
+  } else if (is("host_node")) {  // a host function that does or does not depend on the kernel
     cudaGraph_t graph;
     cudaGraphNode_t first, second;
     int value = 1;
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
     CHECK(cudaGraphAddHostNode(&second, graph, &first, sound ? 1 : 0, &adding));
     launch(graph, stream());
-  } else if (is("executable")) {  // one comes after its own last launch, on any stream; two come in no order
+  } else if (is("executable")) {  // launches of one executable are ordered on any stream, launches of two are not
     cudaStream_t a = stream(), b = stream();
     cudaGraph_t graph;
     cudaGraphExec_t one, two;
@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphInstantiate(&two, graph, 0));
     CHECK(cudaGraphLaunch(one, a));
     CHECK(cudaGraphLaunch(sound ? one : two, b));  // executable
-  } else if (is("fork")) {  // a captured stream's, and its join
+  } else if (is("fork")) {  // a captured fork and its join
     cudaStream_t a = stream(), b = stream();
     cudaEvent_t forked, joined;
     cudaGraph_t graph;
@@ -225,7 +225,7 @@ int main(int argc, char** argv) {
     CHECK(cudaMemsetAsync(y, 0, bytes, a));
     CHECK(cudaStreamEndCapture(a, &graph));
     launch(graph, a);
-  } else if (is("join")) {  // work behind the fork that comes before the join
+  } else if (is("join")) {  // work after the fork, before or after the join
     cudaStream_t a = stream(), b = stream();
     cudaEvent_t forked, joined;
     cudaGraph_t graph;
@@ -259,14 +259,14 @@ int main(int argc, char** argv) {
     });
     fill<<<1, count, 0, a>>>(used, 1);
     if (!sound) ready = true;
-    if (is("result_of_thread")) {  // a copy to pageable memory waits for its stream, too
+    if (is("result_of_thread")) {  // a copy to pageable memory also waits for its stream
       CHECK(cudaMemcpyAsync(plain + count / 2, used, 4, cudaMemcpyDeviceToHost, a));
     } else {
       CHECK(cudaStreamSynchronize(a));
     }
     ready = true;
     other.join();
-  } else if (is("joined") || is("joined_posix")) {  // what a thread has waited for is done for who joins it
+  } else if (is("joined") || is("joined_posix")) {  // a joining thread sees work that the thread waited for
     cudaStream_t a = stream();
     const auto work = [&] {
       fill<<<1, count, 0, a>>>(managed, 1);
@@ -292,7 +292,7 @@ int main(int argc, char** argv) {
     if (sound) other.join();
     plain[0] = managed[7];  // read_before_join
     if (!sound) other.join();
-  } else if (is("told")) {  // one thread launches and reads, when another one says that it has waited
+  } else if (is("told")) {  // a thread launches and reads, after another thread signals that it has waited
     cudaStream_t a = stream();
     std::mutex mutex;
     std::condition_variable said;
@@ -314,7 +314,7 @@ int main(int argc, char** argv) {
     }
     said.notify_one();
     other.join();
-  } else if (is("device_copy")) {  // between places of the device the host does not wait
+  } else if (is("device_copy")) {  // the host does not wait for a copy within the device
     cudaStream_t b = stream();
     CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));
     if (sound) CHECK(cudaDeviceSynchronize());

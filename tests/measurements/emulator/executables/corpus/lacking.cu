@@ -1,4 +1,4 @@
-// What is not emulated: the program gets an error, and the function is named.
+// A function that is not emulated returns an error, and its name is reported.
 #include "check.h"
 int main() {
   void* p;

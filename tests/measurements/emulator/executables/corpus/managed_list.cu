@@ -1,4 +1,4 @@
-// Managed memory: a list whose nodes point to each other, a managed variable, pointers in structs.
+// Managed memory: a linked list, a managed variable, and structs with pointers.
 #include "check.h"
 struct Node {
   int value;

@@ -1,4 +1,4 @@
-// Pitched memory, copies of rows, tiles in shared memory, blocks of two dimensions.
+// A matrix product with pitched memory, 2D copies, tiles in shared memory, and two-dimensional blocks.
 #include "check.h"
 constexpr int Tile = 8;
 __global__ void multiply(const float* a, const float* b, float* c, int n, size_t pitch) {

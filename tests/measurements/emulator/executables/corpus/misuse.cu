@@ -1,5 +1,5 @@
-// What the runtime refuses: -DCOPY a copy that is too long, -DFREED use of freed memory, -DTHREADS a block that is too large,
-// -DCLUSTER a grid that is no multiple of its clusters.
+// Rejected calls: a copy that is too long (-DCOPY), use of freed memory (-DFREED), too large a block (-DTHREADS),
+// and a grid that is no multiple of its clusters (-DCLUSTER).
 #include "check.h"
 __global__ void touch(int* x) { x[threadIdx.x] = 1; }
 int main() {

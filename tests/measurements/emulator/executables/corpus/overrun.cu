@@ -1,4 +1,4 @@
-// A write behind the end of an allocation.
+// A write beyond the end of an allocation.
 #include "check.h"
 __global__ void fill(int* x, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

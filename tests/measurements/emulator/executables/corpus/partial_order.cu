@@ -1,4 +1,4 @@
-// Launches and edges that order only a part of a kernel: refused by name, while the ordinary ones work.
+// Launch attributes that order only a part of a kernel are rejected by name. Ordinary launches work.
 #include <cuda.h>
 
 #include <cstring>

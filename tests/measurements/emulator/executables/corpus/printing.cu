@@ -1,4 +1,4 @@
-// What the device prints comes between what the host prints, in order.
+// Lines printed by the device appear between the host's lines in the correct order.
 #include "check.h"
 __global__ void hello(const char* who, float x) { printf("device %d says %s %.2f\n", threadIdx.x, "hello", x * threadIdx.x); }
 int main() {

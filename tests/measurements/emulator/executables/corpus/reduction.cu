@@ -1,4 +1,4 @@
-// Dynamic shared memory, templates, several launches in a loop.
+// A reduction with dynamic shared memory, templates, and several launches in a loop.
 #include "check.h"
 template <int Block>
 __global__ void sum(const int* in, int* out, int n) {

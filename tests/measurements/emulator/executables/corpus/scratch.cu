@@ -1,5 +1,5 @@
-// Sums of tiles in memory that only the device sees. The last tile has elements beyond the end, of which nobody knows the
-// value, and its sum is for nobody. The argument says who takes it all the same.
+// Sums of tiles are stored in device memory. The last tile has unwritten elements, so its sum is undefined
+// and must not be used. The argument selects who uses it nevertheless.
 #include <cstring>
 #include <vector>
 

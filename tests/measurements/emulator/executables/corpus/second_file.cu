@@ -1,4 +1,4 @@
-// The other file of two_files.cu. `own` and `offset` are names of both.
+// The second file of the program two_files.cu. Both files define `own` and `offset`.
 __device__ int counter = 7;
 static __device__ int own = 100;
 

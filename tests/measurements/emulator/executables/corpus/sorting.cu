@@ -1,4 +1,4 @@
-// Sorting as thrust and CUB do it: by radix in one sweep, pairs as torch.sort does them, rows apart, and by merging.
+// Sorts of thrust and CUB: one-sweep radix sort, pairs as in torch.sort, segmented sort, and merge sort.
 #include <thrust/device_vector.h>
 #include <thrust/sort.h>
 
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   good = good && back(d) == keys;
 
   std::vector<float> values(n);
-  for (float& v : values) v = static_cast<float>(static_cast<int>(random() % 1000)) - 500;  // many are equal
+  for (float& v : values) v = static_cast<float>(static_cast<int>(random() % 1000)) - 500;  // many keys are equal
   std::vector<long long> order(n);
   std::iota(order.begin(), order.end(), 0);
   thrust::device_vector<float> from(values.begin(), values.end()), to(n);

@@ -1,4 +1,4 @@
-// Iterations that swap two arrays, as in hotspot; -DRACE leaves out the second array.
+// A stencil whose iterations swap two arrays, as in hotspot. With -DRACE there is only one array.
 #include <utility>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// A kernel that stops: by an assertion, or -DTRAP by itself.
+// A kernel that stops by a failed assertion, or with -DTRAP by a trap.
 #undef NDEBUG
 #include <cassert>
 

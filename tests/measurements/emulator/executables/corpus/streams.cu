@@ -1,4 +1,4 @@
-// Streams, pinned memory, events between streams, callbacks, asynchronous copies and memory.
+// Streams with events, callbacks, pinned memory, and asynchronous copies and allocations.
 #include "check.h"
 __global__ void square(float* x, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

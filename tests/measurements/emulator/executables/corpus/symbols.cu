@@ -1,4 +1,4 @@
-// Variables of the device: values of their own, kept from launch to launch, read and written by the host.
+// Device variables have initial values, keep values between launches, and are read and written by the host.
 #include "check.h"
 __device__ int counter = 40;
 __device__ float table[4] = {1, 2, 3, 4};

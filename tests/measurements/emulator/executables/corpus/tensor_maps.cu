@@ -1,5 +1,5 @@
-// Tiles copied by tensor maps with bit 21 of their second word cleared, as CuTe's make_tma_copy clears it for tensors under
-// 128 KiB where the driver is 13.1 or older. Compiled with -arch=sm_90 -lcuda.
+// Copies by tensor maps whose second word has bit 21 cleared. CuTe's make_tma_copy clears it for tensors under
+// 128 KiB if the driver is 13.1 or older. Compiled with -arch=sm_90 -lcuda.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -43,7 +43,7 @@ __global__ void take_pixels(const __grid_constant__ CUtensorMap map, int* to) {
   wait(mbarrier);
   to[threadIdx.x] = tile[threadIdx.x];
 }
-// Two images of `width` pixels, as the last tap of three reads them.
+// Load two images of `width` pixels with the offset of the last of three filter taps.
 bool pixels_of_a_convolution() {
   std::vector<int> a(2 * width * channels), b(pixels * channels);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = 100 + static_cast<int>(i);
@@ -71,7 +71,7 @@ bool pixels_of_a_convolution() {
 }
 int main() {
   bool good = pixels_of_a_convolution();
-  // Megabytes lie between arrays: bit 21 of their addresses is set in some of them.
+  // Arrays are megabytes apart, so that some addresses have bit 21 set.
   for (int turn = 0; turn < 4; ++turn) {
     std::vector<int> a(side * side), b(side * side);
     for (int i = 0; i < side * side; ++i) a[i] = turn * 1000 + i;

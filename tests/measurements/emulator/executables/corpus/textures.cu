@@ -1,4 +1,4 @@
-// Texture and surface objects of arrays and of linear memory.
+// Texture and surface objects for arrays and for linear memory.
 #include "check.h"
 __global__ void blend(cudaTextureObject_t picture, cudaTextureObject_t line, cudaSurfaceObject_t to, int width, int height) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;

@@ -1,4 +1,4 @@
-// Compiled with -rdc=true together with second_file.cu: calls its function, uses its variable, has its names.
+// Compiled with -rdc=true together with second_file.cu. Uses its function and variable, and repeats its static names.
 #include "check.h"
 
 extern __device__ int twice(int x);

@@ -1,4 +1,4 @@
-// Copies both ways, events, the last error, arguments of the program.
+// Vector addition with copies in both directions, events, the last error, and command-line arguments.
 #include "check.h"
 __global__ void add(const float* a, const float* b, float* c, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

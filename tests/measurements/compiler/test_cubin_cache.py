@@ -1,4 +1,4 @@
-"""The cache of compiled kernels has whole entries or none, with concurrent writers and after any failure."""
+"""The cache of compiled kernels never has partial entries, even with concurrent writers and after failures."""
 
 import dataclasses
 import json

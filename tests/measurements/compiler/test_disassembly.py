@@ -1,4 +1,4 @@
-"""Loops and kinds of instructions in machine code, for real cubins and for handwritten code."""
+"""The disassembler finds loops and kinds of instructions in real cubins and in handwritten code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ extern "C" __global__ void stream(const float4* in, float* out, int n) {
 
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
-    """Instructions written as "opcode operands", one every 16 bytes."""
+    """Parse instructions "opcode operands", one every 16 bytes."""
     made = []
     for i, row in enumerate(rows):
         opcode, _, operands = row.partition(" ")
@@ -60,7 +60,7 @@ def test_the_main_loop_of_a_compiled_kernel() -> None:
     loop = mix(main_loop(body))
     assert 10 < loop.instructions < len(body) * 2 // 3 + 60
     assert loop.loaded_bytes and loop.loaded_bytes % 16 == 0, "float4 is loaded whole"
-    turns = loop.loaded_bytes // 16  # the compiler unrolls
+    turns = loop.loaded_bytes // 16  # the compiler unrolls the loop
     assert loop.count("barrier") >= 2 * turns
     assert loop.count("float") >= 2 * turns
     assert loop.after_barrier is not None and loop.after_barrier < loop.instructions

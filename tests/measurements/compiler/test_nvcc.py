@@ -1,4 +1,4 @@
-"""Compiling by nvcc instead of NVRTC: template instances, several functions, host code, and the error without nvcc."""
+"""Compiling with nvcc instead of NVRTC: template instances, several functions, host code, and missing nvcc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling: parsing of the compiler's log, and a pool that gives one result per kernel."""
+"""The compiler's log is parsed, and the pool of compilers gives one result per kernel."""
 
 import contextlib
 import dataclasses
@@ -412,7 +412,7 @@ def test_a_missing_nvrtc_is_reported_with_its_installation():
 
 
 def test_close_while_others_wait_ends_every_iteration(tmp_path):
-    """A future that is cancelled while waiting must not block as_completed: it ends whenever the pool is closed."""
+    """Closing the pool cancels waiting futures. as_completed must then end."""
     for pause in (0.0, 0.02, 0.2):
         with CompilePool(CompileCache(tmp_path / str(pause)), workers=1) as pool:
             kernels = [kernel(f"k{i}", f"x[threadIdx.x] = {i}.0f + {pause}f;") for i in range(12)]

@@ -1,4 +1,4 @@
-"""NVRTC in a separate process, with a time limit."""
+"""NVRTC runs in a separate process with a time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_ptx_equals_a_compilation_in_this_process(tmp_path: Path, monkeypatch: p
     here = compile_here(SOURCE, "scale", "compute_80", HEADERS)
     there = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
     assert here.text == there.text is not None and there.entry == here.entry
-    # Options name folders relative to this process's working folder.
+    # Folders in options are relative to this process's working folder.
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "scale.cuh").write_text("#define SCALE 3.0f\n")
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_compile_errors_are_returned_in_the_log() -> None:
 
 
 def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)  # starts the compiler
+    compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)  # the first call starts the compiler process
     monkeypatch.setattr(ptx, "COMPILE_SECONDS", 0.5)
     with pytest.raises(CompilerStopped, match="not compiled within") as stopped:
         compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()))

@@ -1,4 +1,4 @@
-"""``register_limit`` equals the number of registers that ptxas allots to a kernel that needs more."""
+"""``register_limit`` equals the number of registers that ptxas allocates to a kernel that needs more."""
 
 from __future__ import annotations
 

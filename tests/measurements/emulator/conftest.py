@@ -1,4 +1,4 @@
-"""Fixtures by which the emulator's tests run small kernels."""
+"""Fixtures with which the emulator's tests run small kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RunKernel = Callable[..., Emulation]
 
 @cache
 def headers() -> Headers:
-    """Return what the kernels include. Their digest takes 10 ms, so it is computed once."""
+    """Return the headers that test kernels include. The result is cached, since computing the digest takes 10 ms."""
     return Headers.from_folder(INCLUDE) | Headers.from_folder(KERNELS)
 
 
@@ -65,17 +65,17 @@ def run_kernel(
 
 @pytest.fixture(scope="session")
 def run() -> RunKernel:
-    """``run(source, arguments, inputs, grid=, block=, shared=, launches=)``: emulates the kernel called ``kernel``."""
+    """Return ``run(source, arguments, inputs, grid=, block=, shared=, launches=)``, which emulates ``kernel``."""
     return run_kernel
 
 
 @pytest.fixture(scope="session")
 def kernel_of() -> Callable[..., GeneratedKernel]:
-    """``kernel_of(source, arguments, grid=, block=, shared=, launches=)``: that kernel."""
+    """Return ``kernel_of(source, arguments, grid=, block=, shared=, launches=)``, which does not run the kernel."""
     return make_kernel
 
 
 @pytest.fixture(scope="session")
 def test_kernel() -> Callable[[str], str]:
-    """The source of a kernel in ``kernels/``."""
+    """Return a function that returns the source of a kernel in ``kernels/``."""
     return lambda name: (KERNELS / f"{name}.cu").read_text()

@@ -1,7 +1,7 @@
-"""Realistic kernels: correct ones are never rejected, and each fault is found at its line.
+"""Realistic kernels: the correct variants are never rejected, and each fault is found at its line.
 
-A kernel has the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. With BROKEN 1 it has
-the finding of the table at the line that ends in ``// found here``; with BROKEN 0 it has none.
+Each kernel has the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. With BROKEN 1 it
+has the listed finding at the line that ends in ``// found here``. With BROKEN 0 it has no finding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """``note``: the sound kernel has a note of the same kind. ``empty``: ``c`` holds no values at first."""
+    """A kernel and its finding. ``note``: the correct kernel has a note of this kind. ``empty``: ``c`` is unwritten."""
 
     kernel: str
     kind: FindingKind
@@ -191,7 +191,7 @@ def test_a_time_limit_names_the_load_of_an_input(kernel_of: MakeKernel) -> None:
 
 
 def test_a_time_limit_names_the_wait(kernel_of: MakeKernel) -> None:
-    """A loop that changes a register in each iteration cannot be detected as a deadlock."""
+    """The waiting loop changes a register in each iteration, so it cannot be detected as a deadlock."""
     kernel = kernel_of(COUNTS_ITS_QUESTIONS, (Operand("c", "inout", U32, (65,)),), block=64)
     done = emulate(kernel, {"c": np.zeros(65, np.uint32)}, time_limit=1.0)
     (timeout,) = done.findings

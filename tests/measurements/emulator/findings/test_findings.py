@@ -1,4 +1,4 @@
-"""Every kind of finding has kernels with that fault, which are clean without it."""
+"""For every kind of finding, some kernel has the fault. Without the fault the kernel has no findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """A file in kernels/ and its launch: ``a`` is the input's length, ``o`` the output's."""
+    """A file in kernels/, its finding, and its launch. ``a`` is the length of the input, ``o`` that of the output."""
 
     kernel: str
     kind: FindingKind
@@ -96,7 +96,7 @@ CASES = (
 def emulate_case(
     case: Case, broken: bool, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> tuple[Emulation, int]:
-    """Return the launch, and the expected line of the fault (0: no line)."""
+    """Emulate a case. Return the launch, and the line at which the fault is expected (0 if it has no line)."""
     source = f"#define BROKEN {int(broken)}\n{test_kernel(case.kernel)}"
     lines = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// found here")]
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)), *case.workspaces)
@@ -131,7 +131,7 @@ def test_kernel_without_the_fault_is_clean(
 def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
     run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> None:
-    """CUTLASS adds half of the last place of tf32, and the tensor core truncates the lower bits."""
+    """CUTLASS adds half a unit of the last place of tf32 and lets the tensor core truncate. This is only a note."""
     case = next(case for case in CASES if case.kind is K.UNROUNDED_TF32)
     source = test_kernel(case.kernel).replace("cvt_rna_tf32(", "(0x1000u + ")
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)))
@@ -141,15 +141,14 @@ def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
 
 
 def test_every_kind_has_a_case() -> None:
-    # Of PTX text test_ptx_instructions.py, of sm_90 test_ptx_hopper.py, of a broken runner test_emulator_seal.py,
-    # of the heap test_heap.py, of symbols test_arguments.py, of limits test_corpus.py.
+    # Other files test kinds of PTX text, sm_90, sm_100, crashes, the heap, symbols and launch limits.
     of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE,
               K.LAUNCH_LIMIT}  # fmt: skip
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,
                  K.MBARRIER_MISUSE, K.MISSING_MBARRIER_FENCE, K.BLOCK_EXITED}  # fmt: skip
     of_blackwell = {K.TCGEN05_IN_FLIGHT, K.MISSING_TCGEN05_FENCE, K.MISSING_TCGEN05_WAIT, K.TENSOR_MEMORY_MISUSE,
                     K.UNINITIALIZED_TENSOR_MEMORY}  # fmt: skip
-    of_host = {K.HOST_RACE, K.UNINITIALIZED_HOST_READ}  # executables/test_host_order.py
+    of_host = {K.HOST_RACE, K.UNINITIALIZED_HOST_READ}  # tested in executables/test_host_order.py
     assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper - of_blackwell - of_host
 
 

@@ -1,4 +1,4 @@
-"""A racing value that decides a branch does not affect a thread that executes nothing inside the branch."""
+"""If a racing value decides a branch in which a thread executes nothing, the race does not affect the thread."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from search_spaces.launches.operand import Operand
 
 pytestmark = needs_compiler
 
-# Warp 1 reads what warp 0 writes, and skips a store by it. The store executes where the lowest bit of the last number
-# of a chain is RESULT. Each number is x * x + x of the one before, so that none but the first is odd.
+# Warp 1 reads the flag that warp 0 writes, and the flag decides whether warp 1 skips a store. The store is predicated:
+# it executes only if the lowest bit of the last number of a chain is RESULT. Each number is x * x + x of the previous
+# number x, so all except the first are even.
 TEXT = """.version 7.0
 .target sm_80
 .address_size 64
@@ -44,7 +45,7 @@ END:
 
 
 def run(length: int, result: int) -> Emulation:
-    """Run the kernel with a chain of that length, whose store executes where the last bit is ``result``."""
+    """Run the kernel with a chain of this length. The store executes if the last number's lowest bit is ``result``."""
     chain = "\n".join(f"  mad.lo.u32 %x{k}, %x{k - 1}, %x{k - 1}, %x{k - 1};" for k in range(1, length))
     text = TEXT.replace("LENGTH", str(length)).replace("CHAIN", chain).replace("LAST", str(length - 1))
     text = text.replace("RESULT", str(result))

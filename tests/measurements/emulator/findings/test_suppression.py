@@ -1,4 +1,4 @@
-"""Findings that are expected are left out, and findings of one cause belong together."""
+"""Expected findings are suppressed, and findings with the same cause are grouped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling, caching and running, independently of single instructions."""
+"""How kernels are compiled, cached and run by the emulator, apart from single instructions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def source(scale: float) -> str:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a cache for this test that contains only the runner."""
+    """Set up a cache folder that contains only the runner, and return it."""
     built = runner()
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     (cache_folder() / built.name).hardlink_to(built)
@@ -134,9 +134,9 @@ def test_cache_is_pruned_oldest_first(
         if path != here:
             path.write_bytes(bytes(1000))
         os.utime(path, (time.time() - age, time.time() - age))
-    assert build.runner() == here  # which is used from here on
+    assert build.runner() == here  # updates the runner's time of last use
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
-    monkeypatch.setattr(build, "_added", itertools.count())  # the next program is this process's first
+    monkeypatch.setattr(build, "_added", itertools.count())  # the next program counts as this process's first
     compiled = compile_to_bytecode(kernel_of(source(7.0), ARGUMENTS))
     kept = {"new.program", compiled.path.name, here.name}
     assert {
@@ -279,7 +279,7 @@ def test_without_nvrtc_this_machine_is_to_blame(
 
 
 def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
-    """A killed session leaves no emulated launch behind."""
+    """If the process that started a launch is killed, the launch ends, too."""
     runner()
     script = tmp_path / "parent.py"
     text = 'extern "C" __global__ void kernel() { while (true) {} }'
@@ -324,7 +324,7 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
 def test_programs_kept_by_another_translator_are_not_read(
     digest: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digest covers all code that translates PTX, in any folder."""
+    """The programs' digest covers all code that translates PTX, in any folder."""
     read: set[Path] = set()
     plain = Path.read_bytes
 

@@ -1,4 +1,4 @@
-"""The cache of programs stays below its size: the least recently used entries are deleted first."""
+"""The cache of programs stays below its size limit. The least recently used entries are deleted first."""
 
 from __future__ import annotations
 

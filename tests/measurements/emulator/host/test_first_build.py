@@ -1,4 +1,4 @@
-"""The first build of the runner: resuming after interruption, two builds at a time, and progress reports."""
+"""The first build of the runner resumes after an interruption, may run twice at a time, and reports progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTS = {"one/a.cpp": "", "one/b.cpp": '#include "shared.hpp"\n', "two/c.cpp": "
 
 
 class Site:
-    """A cache, a runtime of a few files and a fake compiler, for processes that build it."""
+    """A folder with a cache, a runtime of a few files and a fake compiler. Processes build this runtime."""
 
     def __init__(self, folder: Path) -> None:
         self.runtime, self.log, self.cache = folder / "runtime", folder / "log", folder / "cache"
@@ -96,7 +96,7 @@ def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     kept = site.object_files()
     assert len(kept) == 2 and all(intact(path) for path in kept)
     slow.unlink()
-    site.log = site.log.with_name("log of the next")  # compilers of a killed process may still write to the first
+    site.log = site.log.with_name("log of the next")  # compilers of the killed process may still write to the first log
     site.environment["LOG"] = str(site.log)
     again = site.start()
     path, reported = again.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""Failures of the machine are distinguished from a kernel's: they never reject a kernel."""
+"""Failures of the host machine never reject a kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ extern "C" __global__ void kernel(const float* a, float* o) {
 ARGUMENTS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)))
 INPUTS = {"a": np.arange(32, dtype=np.float32)}
 
-# Actions of a fake compiler when it is asked to compile; $out is the output, $REAL the real compiler.
+# What a fake compiler does when it is called to compile. $out is the output file, $REAL the real compiler.
 BROKEN = {
     "silent failure": "exit 1",
     "crash": "echo 'g++: internal compiler error: Segmentation fault signal terminated program cc1plus' >&2; exit 4",
@@ -54,7 +54,7 @@ BROKEN = {
 
 
 def test_ctrl_c_is_raised_after_the_compiler_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds because ``communicate`` waits briefly for the process before it raises."""
+    """``communicate`` waits briefly for the process before it raises, so the process has ended."""
 
     def communicate(self: subprocess.Popen[str], *_: object) -> None:
         self.wait()
@@ -67,7 +67,7 @@ def test_ctrl_c_is_raised_after_the_compiler_has_ended(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """``compiler(script)`` puts a g++ on the PATH that runs the script instead of compiling; the runner is built."""
+    """Return ``compiler(script)``, which puts a g++ on the PATH that runs the script instead of compiling."""
     real, built = host_compiler(), runner()
 
     def install(script: str) -> Path:
@@ -140,7 +140,7 @@ def test_control_characters_of_compiler_output_are_escaped(compiler: Compiler) -
 def test_a_hanging_compiler_and_its_children_are_killed(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """g++ only drives cc1plus, which does the work."""
+    """g++ starts cc1plus, which does the work and must also be killed."""
     compiler(f'sleep 60 & echo $! >"{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/child"; wait')
     monkeypatch.setattr("measurements.emulator.host.build.COMPILE_SECONDS", 1.0)
     with pytest.raises(HostFailure, match="not done within 1 s"):

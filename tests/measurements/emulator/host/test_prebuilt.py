@@ -1,4 +1,4 @@
-"""The runner of a wheel is used without a C++ compiler, and only if it equals the one that would be compiled."""
+"""A wheel's prebuilt runner needs no C++ compiler. It is used only if it is of the same sources as the runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPERANDS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)
 
 @pytest.fixture
 def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install the prebuilt runner, and remove compilers and cache."""
+    """Install a prebuilt runner, hide all compilers, and use an empty cache."""
     compiled = runner()
     folder = tmp_path / "prebuilt"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""The C++ runtime: a file includes headers of its own folder and of lower layers, and a Machine owns all state."""
+"""Files of the C++ runtime include only headers of their own folder or of lower layers. A Machine owns all state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from needs import needs_compiler
 from measurements.emulator.host.build import RUNTIME, runner
 
 FLOORS = (
-    "machine",  # the state that all share, and the report
+    "machine",  # state shared by all layers, and the report
     "memory",
     "memory/global",
     "memory/shared",
@@ -30,13 +30,13 @@ FLOORS = (
     "isa/matrix",
     "interpreter",  # executes warps
     "sched",  # scheduling of warps and blocks
-    ".",  # the program
+    ".",  # the main program
 )
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
 def upward(runtime: Path, floors: tuple[str, ...]) -> Iterator[str]:
-    """Yield the includes of headers that lie above the file which includes them."""
+    """Yield includes of headers in a higher layer than the including file."""
     floor = {PurePosixPath(folder): height for height, folder in enumerate(floors)}
     for path in sorted(runtime.rglob("*.?pp")):
         file = PurePosixPath(path.relative_to(runtime).as_posix())
@@ -73,7 +73,7 @@ def test_no_variable_is_shared_between_files() -> None:
 @needs_compiler
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
 def test_mutable_state_belongs_to_a_machine() -> None:
-    """Exceptions are function-local statics, and the pointer by which signal handlers find the machine."""
+    """Allowed exceptions: function-local statics, and the pointer through which signal handlers find the machine."""
     lines = subprocess.run(["nm", "-C", runner()], capture_output=True, text=True, check=True).stdout.splitlines()
     symbols = [line.split(maxsplit=2) for line in lines]
     zeroed = {s[2] for s in symbols if len(s) == 3 and s[1] in "bB" and s[2].startswith("autosched::emulator")}

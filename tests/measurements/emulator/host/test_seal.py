@@ -1,4 +1,4 @@
-"""The emulator checks itself: damaged programs are compiled again, and a broken runner rejects no kernel."""
+"""The emulator checks its cached files: damaged programs are compiled again, and a damaged runner rejects no kernel."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monke
 def test_odd_names_of_the_cache_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     folder = tmp_path / name / "emulator"
     folder.mkdir(parents=True)
-    shutil.copy2(runner(), folder)  # it takes long to compile
+    shutil.copy2(runner(), folder)  # copied, since compiling the runner takes long
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", os.fspath(tmp_path / name))
     wrong = kernel(SOURCE.replace("3u *", "undeclared *"))
     done = emulate(kernel(), {})

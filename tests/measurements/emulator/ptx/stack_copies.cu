@@ -1,4 +1,4 @@
-// A struct that is filled in part, and copied. Compiled by nvcc -G (stack_copies.ptx), which copies field by field.
+// A partly written struct is copied. nvcc -G compiles it to stack_copies.ptx, which copies field by field.
 struct Pair {
   float x;
   char tag;
@@ -11,7 +11,7 @@ __device__ Pair part_of(float x, bool whole) {
     p.tag = 1;
     p.count = 2;
   }
-  return p;  // its other fields hold nothing
+  return p;  // the other fields are unwritten
 }
 extern "C" __global__ void right(float* o, const float* a) {
   Pair p = part_of(a[threadIdx.x], false);

@@ -29,11 +29,11 @@ CLASSES = {"r": "b32", "l": "b64", "h": "b16", "f": "f32", "d": "f64", "C": "b64
 # Instructions that the emulator does not support (docs/explanation/emulator.md).
 LACKING = re.compile(r"\.swizzle_atomicity\.|tcgen05\.(mma\.ws|shift)\.|tcgen05\.cp\.\S*\.b8x16")
 ASSEMBLY = re.compile(r"\basm\s*(?:volatile|__volatile__)?\s*\(")
-TOGETHER = 100  # statements of a kernel
+TOGETHER = 100  # number of assembly statements in one kernel
 
 
 def statements(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the text of each inline assembly, and the constraints of its operands."""
+    """Yield the text of each inline assembly statement, and the constraints of its operands."""
     for found in ASSEMBLY.finditer(text):
         depth, quoted, at = 1, False, found.end()
         fields: list[str] = [""]
@@ -55,9 +55,9 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
-    """Return the assembly in its own scope, with registers for its operands; None if it is not PTX.
+    """Return an assembly statement in a scope that declares registers for its operands, or None if it is not PTX.
 
-    Examples of the latter are names of libc, and macros that were not expanded or are incomplete.
+    Not PTX are, for example, names of libc and macros that were not expanded or are incomplete.
     """
     names: list[str] = []
     declared = []
@@ -95,7 +95,7 @@ def test_inline_assembly_of_headers(architecture: str, tmp_path: Path) -> None:
     assert len(known) > 1000
     for first in range(0, len(known), TOGETHER):
         body = "\n".join(known[first : first + TOGETHER])
-        # After the kernel's end: it is parsed, and not executed.
+        # The statements follow the kernel's ret, so they are parsed but not executed.
         head = f".version 9.0\n.target sm_{architecture}\n.address_size 64\n.visible .entry k(.param .u64 o)"
         kernel = f"{head} {{\nret;\n{body}\nret; }}"
         done = autosched.emulate(kernel, arguments=(np.zeros(1, np.uint32),), grid=1, block=32)

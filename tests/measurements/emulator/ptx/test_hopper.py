@@ -1,4 +1,4 @@
-"""Kernels with mbarriers, TMA and wgmma: correct numbers and no findings in any order of warps."""
+"""Kernels with mbarriers, TMA and wgmma have correct results and no findings in any order of warps."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_cluster_of_anyones_source() -> None:
 
 
 def found_of(fault: Fault, seed: int) -> list[str]:
-    """Return the kinds of findings of a launch, or that its numbers are wrong; empty for a correct launch."""
+    """Emulate a fault's kernel. Return the kinds of findings, [WRONG] for wrong results, or [] for a correct launch."""
     a, b = hopper.operands(64, 128, 320)
     done = emulate(fault.kernel(64, 128, 320), hopper.inputs(a, b), order=Order("ascending", seed), time_limit=30)
     assert done.status in ("ok", "findings"), done.reason

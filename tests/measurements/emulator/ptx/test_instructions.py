@@ -1,4 +1,4 @@
-"""PTX instructions over their corner cases, against exact arithmetic in Python and numpy."""
+"""PTX instructions agree in corner cases with exact arithmetic in Python and numpy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def remainder(a: int, b: int) -> int:
-    return a - quotient(a, b) * b if b else -1  # as on an H100
+    return a - quotient(a, b) * b if b else -1  # H100 results for division by zero
 
 
 def f32(bits: int) -> float:
@@ -93,7 +93,7 @@ def test_integer_arithmetic(bits: int) -> None:
 
 
 def extract(a: int, pos: int, length: int, bits: int, is_signed: bool) -> int:
-    if bits == 32:  # ptxas 13.5 implements the wide form by shifts by the unclamped amount
+    if bits == 32:  # ptxas 13.5 implements the 64-bit instruction with shifts, which do not clamp the amount
         pos, length = pos & 0xFF, length & 0xFF
     if length == 0:
         return 0
@@ -167,7 +167,7 @@ BITS = [
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + (a + b >> 32)),
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c - 5 - int(a < b)),
-    # The flag is the adder's carry: a subtraction adds the complement and one, and sets it if there is no borrow.
+    # The flag is the adder's carry: a subtraction adds the complement and one, which carries if there is no borrow.
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; addc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + int(a >= b)),
     Snippet("{ .reg .u32 %l, %h; add.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
@@ -199,7 +199,7 @@ FLOATS = tuple(
 
 
 def rounded(x: Fraction, mode: str) -> float:
-    """Return the f32 next to ``x`` towards zero, downwards or upwards."""
+    """Round ``x`` to f32 towards zero, downwards or upwards."""
     size = abs(x)
     exponent = -126
     while size >= Fraction(2) ** (exponent + 1):
@@ -271,7 +271,7 @@ def saturated(bits: int) -> int:
     return bits_of(min(max(x, 0.0), 1.0)) if x == x and x > 0 else 0
 
 
-# Instruction, the bits of its operand and its result, the bits of a NaN, and the H100's result for it.
+# (instruction, operand type, result type, bits of a NaN, bits of the H100's result)
 NOT_A_NUMBER = [
     ("neg.f32", "b32", "b32", 0x7FFFFFFF, 0x7FFFFFFF),
     ("neg.f16", "b16", "b16", 0x7FFF, 0x7FFF),
@@ -283,7 +283,7 @@ NOT_A_NUMBER = [
     ("cvt.rn.f32.f64", "b64", "b32", 0x7FF8000000000000, 0x7FC00000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0x7F988A80, 0x7F988000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0xFFCA0181, 0xFFCA0000),
-    # These follow from ptxas's translation of the instructions: sums with -0, and a shift.
+    # The following results are derived from ptxas's code for the instructions: sums with -0, and a shift.
     ("abs.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("neg.ftz.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("abs.f16x2", "b32", "b32", 0xFE013C00, 0x7FFF3C00),
@@ -477,7 +477,7 @@ ret; }}
     ("known", "join", "ok"), [("ne", "and", True), ("eq", "and", False), ("eq", "or", True), ("ne", "or", False)]
 )
 def test_a_predicate_that_decides_alone_hides_an_undefined_one(known: str, join: str, ok: bool) -> None:
-    """NVRTC combines a condition with a comparison whose operand is read only under that condition."""
+    """NVRTC may combine a condition with a comparison whose operand is only defined under that condition."""
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .reg .b64 %o, %v; .reg .b32 %never; .reg .pred %p, %q, %r;
@@ -494,7 +494,7 @@ ret; }}
     assert bool(found) != ok
 
 
-# With a false and a true predicate; the unwritten %never is compared with 7, so the result is unknown.
+# (instruction, whether its result is defined). %never is unwritten, %no is false, %yes is true.
 JOINED = (
     ("setp.gt.and.u32 %r, %never, 7, %no;", True), ("setp.gt.and.u32 %r, %never, 7, !%yes;", True),
     ("setp.gt.and.u32 %r, %never, 7, %yes;", False), ("setp.gt.or.u32 %r, %never, 7, %yes;", True),
@@ -509,7 +509,7 @@ JOINED = (
 
 
 def test_combined_predicates_only_read_the_deciding_operand() -> None:
-    """The same law holds for and.pred and or.pred; a destination may be the combined predicate itself."""
+    """The combined predicate may make the comparison irrelevant, as with and.pred. It may also be the destination."""
     for text, known in JOINED:
         kernel = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

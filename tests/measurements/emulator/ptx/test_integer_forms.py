@@ -1,4 +1,4 @@
-"""Rare forms of integer and half-precision instructions."""
+"""Rare variants of integer and half-precision instructions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_larger_half_but_not_below_zero(name: str, chosen: Callable[..., int
 
 
 def test_products_of_64_bits_in_a_chain() -> None:
-    """mad.lo.cc and madc.hi add 128 bits to a product."""
+    """mad.lo.cc and madc.hi add 128-bit numbers to 128-bit products."""
     cases = [*itertools.product(WIDE, WIDE, WIDE)]
     for kind in ("u64", "s64"):
         text = f"mad.lo.cc.{kind} %d, %a, %b, %c; madc.hi.{kind} %d, %a, %b, %c;"
@@ -62,7 +62,7 @@ HALVES = np.array([0.0, 1.0, -2.5, 1000.0, np.inf, np.nan], np.float16)
 
 @pytest.mark.parametrize("relu", ["", ".relu"])
 def test_fma_oob_treats_elements_outside_a_tensor_as_zero(relu: str) -> None:
-    """TMA writes one NaN there; other NaNs stay NaN, including all ones, as on an H100."""
+    """TMA writes a special NaN outside of the tensor. As on an H100, other NaNs stay NaN, including all ones."""
     bits = [*(int(x) for x in HALVES.view(np.uint16)), 0xFFFF, OUTSIDE]
     cases = [*itertools.product(bits, bits, (0x3C00, 0xBC00))]
     (found,) = results([Snippet(f"fma.rn.oob{relu}.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, int)], cases)

@@ -1,4 +1,4 @@
-"""Cluster launch control: blocks that take over the indices of others, each computed once, and faults."""
+"""Cluster launch control: blocks take over indices of clusters that have not started, exactly once. Also faults."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BODY = """
 
 
 def run_counting(body: str, order: Order) -> Emulation:
-    """Run a kernel that adds to ``out``, which begins with zeros."""
+    """Run a kernel that adds to ``out``, which is initialised with zeros."""
     kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
@@ -79,7 +79,7 @@ def test_every_block_is_computed_once(seed: int) -> None:
 
 
 COUNTING = BODY.replace("out[block * 32 + t] = block + 1;", "atomicAdd(&out[block * 32 + t], 1u);")
-# Block 0 waits for the block that cancels the last cluster of the grid, which waits for block 0.
+# Block 0 waits for the block that takes over the grid's last cluster, and that block waits for block 0.
 MEETING = (
     """
   volatile u32* const flags = out + BLOCKS * 32;
@@ -119,7 +119,7 @@ def test_one_coordinate_of_an_answer() -> None:
     [
         ("    wait(b, parity);\n", "", K.ASYNC_READ_BEFORE_WAIT),
         ("expect(b, 16)", "expect(b, 32)", K.BARRIER_NOT_REACHED),
-        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # it requests again
+        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # requests after a failed one
         ("    fence();\n    __syncthreads();\n    if (!more)", "    if (!more)", K.SHARED_RACE),
         ("    fence();\n    __syncthreads();\n    if", "    __syncthreads();\n    if", K.MISSING_PROXY_FENCE),
         ("block = x + gridDim.x * y;", "block = x;", K.UNWRITTEN_OUTPUT),

@@ -1,4 +1,4 @@
-"""More of PTX over corner cases: f64, bf16, dot products, atomics of every type, scope and space, cp.async."""
+"""More PTX instructions in corner cases: f64, bf16, dot products, atomics of every type, scope and space, cp.async."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F64 = (
     math.nan,
 )
 BF16 = FLOAT_DTYPES["bf16"]
-# Zeros, ones, neighbours of them, the largest and the smallest normal number, infinities, NaN.
+# Zeros, ones and adjacent numbers, the largest number, the smallest normal number, infinities, NaN.
 BF16_BITS = (0, 0x8000, 0x3F80, 0xBF80, 0x3F81, 0x4049, 0xC2F7, 0x7F7F, 0x0080, 0x7F80, 0xFF80, 0x7FC0)
 
 
@@ -68,7 +68,7 @@ def test_f64_arithmetic() -> None:
         got = f64(row)
         same = (got == right) | (np.isnan(got) & np.isnan(right))
         assert same.all(), (text, x[~same][0], y[~same][0], got[~same][0], right[~same][0])
-        if not text.startswith(("min", "max")):  # either of -0 and +0 may be the smaller
+        if not text.startswith(("min", "max")):  # the minimum of -0 and +0 may be either
             assert (np.signbit(got) == np.signbit(right))[right == 0].all(), text
 
 
@@ -219,9 +219,9 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
-    """Emit an update by atom or red: a thread's own 8 bytes hold a and are updated by b (and c).
+    """Return a snippet that updates each thread's own 8 bytes, initially a, by atom or red with operands b (and c).
 
-    The result is the old or the new value.
+    ``answer`` selects the old or the new value as the result.
     """
     bits = int(kind[1:])
     word, third = f"b{bits}", ", %c" if op == "cas" else ""
@@ -264,14 +264,14 @@ def test_atomics_of_integers(space: str) -> None:
             made.append(atomic(order, space, op, kind, "new", True))
     words = (0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63, 2**64 - 1)
     operands = [(a, b, c) for a in words for b in words for c in (7,)]
-    first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)  # the others use its result as memory
+    first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)  # other snippets use its result's memory
     found = [line for line in disagreements([first, *made], operands) if not line.startswith("mov")]
     assert not found, found[:5]
 
 
 @pytest.mark.parametrize("how", ["", ".rn", ".rz", ".rp.ftz"])
 def test_packed_f32_arithmetic_equals_scalar_arithmetic(how: str) -> None:
-    """add, sub, mul and fma of .f32x2 (sm_100), which Triton emits for current GPUs."""
+    """Triton emits add, sub, mul and fma of .f32x2 for sm_100 and later."""
     made = []
     for op, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
         if op == "fma" and not how:
@@ -314,7 +314,7 @@ ret; }}
     run = run_ptx(text, 1, given)
     got = run.outputs["out"].view(np.uint8)[:size].view(unit)
     assert got.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
-    # All lanes set it to zero; the rest of the 8-byte word is never written.
+    # All lanes clear the same bytes, and the remaining bytes of the 8-byte word are never written.
     assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write", "unwritten_output"}
 
 
@@ -340,7 +340,7 @@ def test_updates_with_block_scope_race_between_blocks(update: str, scope: str, f
     assert done.arrays[0].view(np.float32)[0] == 64
 
 
-# Thread 0 passes its stored data to thread 32, followed by a flag.
+# Thread 0 stores data and then a flag, which tells thread 32 that the data is complete.
 HANDED_ON = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .shared .b32 word;

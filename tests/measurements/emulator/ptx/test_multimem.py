@@ -1,4 +1,4 @@
-"""Accesses to a multicast object of one GPU: reducing loads, stores and reductions, their forms and misuses."""
+"""Accesses to a multicast object of one GPU: reducing loads, stores, reductions, and misuses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def each_bytes(kind: str) -> int:
 
 
 def loads(kind: str) -> tuple[str, ...]:
-    """Return the operations that load numbers of a kind."""
+    """Return the operations of multimem.ld_reduce for a type."""
     if kind[0] == "b" and kind[1].isdigit():
         return "and", "or", "xor"
     if kind in ("f32", "f64"):
@@ -68,14 +68,14 @@ def form(what: str, how: str, operation: str, kind: str, n: int) -> str:
 
 
 def registers(kind: str, n: int) -> tuple[str, str]:
-    """Return declarations of registers, and the operand that they form."""
+    """Return a declaration of ``n`` registers, and the operand that consists of these registers."""
     names = [f"%v{k}" for k in range(n)]
     declared = f".reg .{kind if kind in ('f32', 'f64') else f'b{8 * each_bytes(kind)}'} {', '.join(names)};"
     return declared, names[0] if n == 1 else "{" + ", ".join(names) + "}"
 
 
 def program(body: str) -> str:
-    """``kernel(out, in)``, of which each thread has 16 bytes: at ``%out`` and ``%in``."""
+    """Return the PTX of ``kernel(out, in)`` with ``body``. Each thread has 16 bytes at ``%out`` and 16 at ``%in``."""
     return f"""
 .version 9.0
 .target sm_100a
@@ -119,7 +119,7 @@ COMBINED = {
 
 
 def operands(kind: str) -> tuple[Array, Array]:
-    """Return the initial contents and the addends: 512 bytes each."""
+    """Return the initial contents and the addends, 512 bytes each."""
     rng = np.random.default_rng(2)
     if kind in STORAGE:
         values = rng.normal(size=(2, 512 // (4 if kind == "f32" else 8 if kind == "f64" else 2)))

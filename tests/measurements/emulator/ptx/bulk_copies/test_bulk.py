@@ -1,4 +1,4 @@
-"""Bulk copies, tensor boxes, distributed shared memory and mbarriers: one mechanism per kernel, each with a fault."""
+"""Bulk copies, tensor boxes, distributed shared memory and mbarriers: each kernel tests one mechanism and one fault."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ BOXES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, 
 def test_boxes(
     shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...], steps: tuple[int, ...], swizzle: Swizzle
 ) -> None:
-    """All sizes have the slowest dimension first, as in numpy."""
+    """Load boxes of TMA. In the parameters the slowest dimension comes first, as in numpy."""
     x = (np.arange(np.prod(shape)).reshape(shape) % 1000).astype(np.float16)
     operand = Operand("x", "input", F16, shape)
     dense = TensorMap.dense("map", operand, box, swizzle=swizzle)
@@ -183,7 +183,7 @@ def test_boxes(
 
 
 def test_a_box_begins_at_sixteen_bytes() -> None:
-    """On an H100, another first coordinate is an illegal instruction."""
+    """The first coordinate must be a multiple of 16 bytes: on an H100, others give an illegal instruction."""
     map_ = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
     out = Operand("out", "output", U8, (512,))
     for place, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):
@@ -247,8 +247,8 @@ STORED, ADDED = (
         (ADDED, "u32", "60, 39", None),
         (ADDED, "u32", "-4, 0", K.INVALID_ARGUMENT),
         (ADDED, "u32", "1, 0", K.MISALIGNED_ACCESS),
-        (ADDED, "u16", "0, 0", K.INVALID_ARGUMENT),  # sums of 16-bit integers are not supported
-        # From here on not tested on a GPU: like the form without tensors.
+        (ADDED, "u16", "0, 0", K.INVALID_ARGUMENT),  # TMA cannot add 16-bit integers
+        # The following were not tested on a GPU. They follow the bulk reductions without tensors.
         (ADDED.replace("add", "max"), "f16", "0, 0", None),
         (ADDED.replace("add", "max"), "f32", "0, 0", K.INVALID_ARGUMENT),
         (ADDED.replace("add", "inc"), "u32", "0, 0", None),
@@ -260,7 +260,7 @@ STORED, ADDED = (
 def test_boxes_are_only_written_by_supported_instructions(
     instruction: str, dtype: str, place: str, kind: FindingKind | None
 ) -> None:
-    """As on an H100, on which all others are illegal instructions."""
+    """On an H100, writing boxes by any other instruction gives an illegal instruction."""
     element = SCALAR_DTYPES[dtype]
     map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))
     body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", place)

@@ -75,9 +75,9 @@ def run(
 def test_rows_are_gathered_and_scattered(swizzle: Literal["NONE", "128B"]) -> None:
     done, x = run(swizzle=swizzle)
     assert done.ok, done.reason
-    gathered = np.stack([x[3, 32:], x[17, 32:], x[3, 32:], np.zeros(32, np.float32)])  # row 25 is outside
+    gathered = np.stack([x[3, 32:], x[17, 32:], x[3, 32:], np.zeros(32, np.float32)])  # row 25 is outside the matrix
     tile = done.outputs["out"].reshape(4, 8, 4)
-    if swizzle == "128B":  # the pieces of row r lie at piece ^ r
+    if swizzle == "128B":  # 16-byte piece p of row r is stored at p ^ r
         tile = np.stack([tile[r][np.arange(8) ^ r] for r in range(4)])
     np.testing.assert_array_equal(tile.reshape(4, 32), gathered)
     expected = np.zeros((ROWS, 32), np.float32)

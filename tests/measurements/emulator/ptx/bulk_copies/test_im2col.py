@@ -1,4 +1,4 @@
-"""TMA in im2col mode against numpy: pixel columns read by a convolution, and written by its gradient."""
+"""TMA in im2col mode agrees with numpy: pixel columns that a convolution reads and its gradient writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pixels_of(
     strides: tuple[int, ...],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Return where the pixels of a column are, (image, ..., width): all of the bounding box from one on, row by row."""
+    """Return the positions (image, ..., width) of a column's pixels: row by row in the box, from ``start`` on."""
     axes = [
         range(low, size + high, step)
         for low, high, size, step in zip(lower, upper, x.shape[1:-1], strides, strict=True)
@@ -96,7 +96,7 @@ def test_columns_of_pixels(
     done = load(x, start, offsets, im2col)
     assert done.ok, (done.reason, done.findings)
     wanted = column(x, pixels_of(x, start, lower, upper, strides, 40), offsets, CHANNELS)
-    assert not wanted.all() and wanted.any()  # some pixels are outside
+    assert not wanted.all() and wanted.any()  # some pixels are outside the image
     np.testing.assert_array_equal(np.asarray(done.arrays[1]).view(np.float32).reshape(wanted.shape), wanted)
 
 
@@ -130,14 +130,14 @@ def test_columns_are_stored_at_their_im2col_positions() -> None:
         if all(0 <= p < n for p, n in zip((image, *at), out.shape, strict=False)):
             wanted[(image, *at)] = row
     np.testing.assert_array_equal(done.arrays[0], wanted)
-    # On an H100 it is an illegal instruction to write pixels before the tensor.
+    # On an H100, writing pixels before the tensor gives an illegal instruction.
     done = stored(autosched.Im2col((-1, 0), (0, -1), 26, CHANNELS))
     assert "invalid_argument" in {f.kind for f in done.findings}
 
 
 @pytest.mark.parametrize(("start", "good"), [((0, -1, 2), True), ((0, -2, 0), False), ((1, 0, 6), False)])
 def test_a_column_begins_in_its_bounding_box(start: tuple[int, ...], good: bool) -> None:
-    """On an H100, a start outside of the bounding box is an illegal instruction."""
+    """On an H100, a start outside of the bounding box gives an illegal instruction."""
     x = np.ones((2, 5, 6, CHANNELS), np.float32)
     done = load(x, start, (0, 0), autosched.Im2col((-1, -1), (0, 0), 16, CHANNELS))
     assert done.ok if good else {f.kind for f in done.findings} >= {"invalid_argument"}

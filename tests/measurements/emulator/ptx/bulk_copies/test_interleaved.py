@@ -1,4 +1,4 @@
-"""Tensor maps of interleaved layouts (NC/8HWC8 and NC/16HWC16), against numpy and against H100 results."""
+"""Tensor maps of interleaved layouts (NC/8HWC8 and NC/16HWC16) agree with numpy and with H100 results."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ U8, U16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["u16"]
 
 
 def kernel(bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
-    """``place`` and ``offsets`` are the slowest dimension first."""
+    """Return a kernel that loads a box. ``place`` and ``offsets`` have the slowest dimension first."""
     return load_box(bytes_, place[::-1], None if offsets is None else offsets[::-1], out_bytes=padded(bytes_))
 
 
 def padded(bytes_: int) -> int:
-    """Return the bytes, rounded up to whole swizzle patterns."""
+    """Return a number of bytes, rounded up to whole swizzle patterns."""
     return -(-bytes_ // 1024) * 1024
 
 
 def swizzled(slices: Array, swizzle: Swizzle) -> Array:
-    """Return the bytes of consecutive slices in shared memory."""
+    """Return the bytes of shared memory that hold consecutive slices under a swizzle."""
     flat = np.ascontiguousarray(slices).view(np.uint8).reshape(-1)
     byte = np.arange(flat.size)
     image = np.zeros(padded(flat.size), np.uint8)
@@ -56,7 +56,7 @@ def inside(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def box_slices(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
-    """Return the slices of a box, whose second dimension has size one."""
+    """Return the slices that a box loads. The box has size one in the second dimension."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
     for at in itertools.product(*map(range, counts)):
@@ -111,7 +111,7 @@ def test_boxes_are_stored_at_their_interleaved_positions() -> None:
 
 
 def test_columns_of_pixels() -> None:
-    """In im2col mode each pixel is one slice, of the second dimension's."""
+    """In im2col mode, a load copies one slice (of the second dimension) for each pixel."""
     x = numbered((2, 3, 5, 6), "16B")
     im2col = autosched.Im2col((-1, -1), (-1, 0), 40, 8, (1, 2))
     start, offsets = (0, 2, -1, 1), (1, 2)
@@ -133,8 +133,8 @@ def test_columns_of_pixels() -> None:
     np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, "NONE"))
 
 
-# Results of an H100 (driver 580.159.04) on 16-bit elements equal to their indices: the first elements of runs, and
-# their lengths; 0 stands for elements outside. Sizes, strides, boxes and coordinates are the fastest dimension first.
+# H100 results (driver 580.159.04) for 16-bit elements that equal their indices, as runs (first element, length). A
+# first element of 0 means elements outside. Sizes, strides, boxes and coordinates have the fastest dimension first.
 SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]] = [
     (
         *("16B", (16, 4, 3, 2), (64, 256, 1024), (16, 4, 3, 2), (8, 1, 1, 1)),
@@ -157,7 +157,7 @@ def test_interleaved_loads_agree_with_an_h100(
     layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...],
     stretches: list[tuple[int, int]],
 ) -> None:  # fmt: skip
-    """The box has all slices of the second dimension from its end on, and one of them is read."""
+    """The box has the size of the whole second dimension, but one slice of it is loaded."""
     x = Operand("x", "input", U16, (1 << 16,))
     map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
     wanted = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
@@ -171,7 +171,7 @@ def test_interleaved_loads_agree_with_an_h100(
 
 
 def test_waiting_for_the_bytes_of_the_whole_box_never_ends() -> None:
-    """A barrier that expects the bytes of the whole box waits forever, since only one slice arrives."""
+    """Only one slice arrives, so a barrier that expects the bytes of the whole box waits forever."""
     x = Operand("x", "input", U16, (2, 4, 16, 8))
     map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")
     body = kernel(2 * 2 * 8 * 16, (0, 0, 0))

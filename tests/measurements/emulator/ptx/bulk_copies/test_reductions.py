@@ -1,4 +1,4 @@
-"""Reductions by bulk copies and red.async, of every operation and type, in global and distributed shared memory."""
+"""Bulk reductions and red.async, for every operation and type, in global and distributed shared memory."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def test_min_ignores_nan_and_orders_zeros() -> None:
         inputs={"x": x, "out": old},
     )
     got = done.outputs["out"].view(np.float16)
-    # As on an H100: of two NaNs the canonical one, and of two zeros the negative one.
+    # As on an H100: the minimum of NaNs is the canonical NaN, and of two zeros it is -0.
     np.testing.assert_array_equal(got.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
 
 
 def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
-    """As on an H100 (2026-11-27). red.global flushes subnormals, although the PTX ISA describes both alike."""
+    """H100 results of 2026-11-27. red.global flushes subnormals there, although the PTX ISA describes both alike."""
     cases = [
         (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 3), (0x80000001, 0x80000002, 0x80000003),
         (0x00C00000, 0x80800000, 0x00400000), (0x007FFFFF, 0x3F800000, 0x3F800000),
@@ -152,12 +152,12 @@ def test_reductions_of_boxes(name: str) -> None:
         Operand("x", "input", u32, (N,)), inputs={"x": x, "out": old},
     )  # fmt: skip
     assert done.ok, done.reason
-    wanted = old.copy()  # elements outside are dropped
+    wanted = old.copy()  # elements outside of the tensor are dropped
     wanted[32:] = OPERATIONS[name](old[32:], x[:-32])
     np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
 
 
-# Each block reduces into block 0, by bulk copy or by red.async.
+# Each block reduces into block 0's shared memory, with a bulk copy or red.async.
 INTO_BLOCK = """
   __shared__ alignas(128) TYPE sums[128]; __shared__ alignas(128) TYPE mine[128]; __shared__ u64 barrier;
   u32 rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -198,7 +198,7 @@ def into_block(
     seed: int = 0,
 ) -> tuple[Emulation, Array]:
     x, start = values(kind, 2 * N, 5).reshape(2, N), values(kind, N, 6)
-    x[:] = x[:1] if name in ("inc", "dec") else x  # the same in either order
+    x[:] = x[:1] if name in ("inc", "dec") else x  # the result does not depend on the order of the reductions
     dtype = SCALAR_DTYPES[{"b32": "u32", "s32": "i32"}.get(kind, kind)]
     wide = kind[1:] == "64"
     body = INTO_BLOCK.replace("REDUCTION", reduction).replace("FORM", f"{name}.{kind}").replace("WAIT", wait)
@@ -244,7 +244,7 @@ def test_reductions_on_unwritten_memory_are_found(reduction: str) -> None:
     assert "uninitialized_shared_read" in kinds(done)
 
 
-# The threads of a warp add to one word. Thread 0 accesses it in one of three places, of which only the first precedes a
+# The threads of a warp add to one word. Thread 0 accesses the word at one of three points; only the first is before a
 # barrier.
 ONE_WORD = """
   __shared__ u32 sum; __shared__ u64 barrier;
@@ -284,7 +284,7 @@ def test_concurrent_reductions_of_one_word_do_not_race(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
 def test_reductions_of_other_threads_race_with_earlier_accesses(places: tuple[str, str, str], seed: int) -> None:
-    """Thread 0's own reduction is ordered after its accesses; reductions of other threads are not."""
+    """Thread 0's reduction is ordered after thread 0's accesses. Reductions of other threads are not."""
     assert "shared_race" in kinds(into_one_word(*places, seed=seed))
 
 
@@ -293,7 +293,7 @@ def test_threads_may_not_access_a_word_during_its_reduction(place: str, kind: st
     assert kind in kinds(into_one_word(SET, "", place))
 
 
-# Thread 0's reduction is done when thread 32 begins its own, which comes after no barrier.
+# Thread 32 starts its reduction after thread 0's reduction is complete, but no barrier orders them.
 ONE_AFTER_THE_OTHER = """
   __shared__ u32 sum; __shared__ u64 barriers[2]; __shared__ u32 flag;
   const u32 t = threadIdx.x, b = AT(barriers[t / 32 % 2]);
@@ -324,8 +324,8 @@ def test_a_reduction_does_not_hide_an_earlier_write(first: str, second: str, fou
     assert kinds(done) == found
 
 
-# All warps write a word before a barrier; then an asynchronous write arrives. Thread 32 reads the word when thread 0
-# has waited for that write.
+# All warps write a word before a barrier. Then an asynchronous write arrives, and thread 0 waits for it. Afterwards
+# thread 32 reads the word.
 WRITTEN_TOGETHER = """
   __shared__ alignas(16) u32 word[4]; __shared__ u64 barrier; __shared__ u32 flag;
   const u32 t = threadIdx.x, b = AT(barrier);

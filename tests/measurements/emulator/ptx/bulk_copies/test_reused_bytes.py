@@ -1,6 +1,6 @@
 """Shared memory used by threads and then rewritten by the async proxy.
 
-Each thread needs a fence.proxy.async in between.
+Each thread needs a fence.proxy.async between its access and the rewrite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __device__ u32 matrix(u32 row) {
 }
 """
 
-# One stage, filled twice by a thread of the second warp and used by the first.
+# One pipeline stage, which a thread of the second warp fills twice and the first warp uses.
 RING = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full, empty;
   const u32 t = threadIdx.x;
@@ -59,7 +59,7 @@ RING = """
   }
 """
 
-# The same with one warp, in alternation.
+# The same with one warp, which fills and uses the stage in alternation.
 TURNS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
   const u32 t = threadIdx.x;
@@ -124,7 +124,8 @@ def test_readers_fence_before_bytes_are_overwritten_by_a_copy(body: str, use: st
     assert kinds(done) == MISSING
     done = run(body % {"use": f"{used} if (t == 7) fence();", "acquired": ""}, seed=seed)
     assert kinds(done) == MISSING
-    # As before copies out of shared memory: the fence also covers accesses ordered before the fencing thread.
+    # As for copies out of shared memory, the fence also covers accesses that are ordered before the fencing thread's
+    # fence.
     done = run(body % {"use": used, "acquired": "fence();"}, seed=seed)
     assert done.ok, done.reason
 
@@ -161,7 +162,7 @@ def test_a_part_of_the_bytes() -> None:
 
 
 def test_a_later_fence_of_another_warp_orders_an_earlier_read() -> None:
-    """The second warp's fence comes after both."""
+    """After a barrier the second warp writes the stage and executes a fence. The fence also covers the first warp's read."""
     use = """
       out[32 * k + t] = tile[t];
     }
@@ -228,7 +229,7 @@ def test_copies_to_another_block(seed: int) -> None:
         assert f"of block {1 - rank} of the cluster" in done.reason
 
 
-# Block 0 copies its tile to block 1, and fills it again.
+# Block 0 copies its tile to block 1, and then fills its tile again.
 ACROSS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ alignas(128) u32 other[256]; __shared__ u64 full, come;
   u32 rank, t = threadIdx.x;
@@ -269,7 +270,7 @@ def test_copies_between_blocks_read_through_the_async_proxy(seed: int) -> None:
     assert kinds(across(told="__syncthreads();")) == {FindingKind.ASYNC_READ_BEFORE_WAIT}
 
 
-# st.async, whose proxy is that of loads and stores.
+# st.async belongs to the generic proxy, like loads and stores.
 REGISTERS = """
   __shared__ alignas(16) u32 tile[64]; __shared__ u64 full;
   u32 t = threadIdx.x;
@@ -291,7 +292,7 @@ def test_stores_of_registers_need_no_fence() -> None:
     assert done.ok, done.reason
 
 
-# The address of tensor memory is stored in a stage, read by all threads, and overwritten.
+# tcgen05.alloc stores the address of tensor memory in a stage. All threads read it, and then the stage is overwritten.
 ADDRESS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
   const u32 t = threadIdx.x;

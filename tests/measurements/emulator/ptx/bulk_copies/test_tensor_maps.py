@@ -36,7 +36,7 @@ extern "C" __global__ void both(const __grid_constant__ TensorMap map, const voi
 
 
 def maps() -> list[TensorMap]:
-    """Every type of element, rank, swizzle and fill."""
+    """Return tensor maps that cover every element type, rank, swizzle and fill."""
     made = []
     for k, (element, size) in enumerate(ELEMENT_BYTES.items()):
         rank = 1 + k % 5
@@ -88,7 +88,7 @@ FILLED = """
 def test_elements_outside_are_zero_or_one_nan(
     element: str, fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"], outside: int
 ) -> None:
-    """Its halves are the NaN that fma.oob recognises."""
+    """Each 16-bit half of the NaN is the NaN that fma.oob recognises."""
     size = ELEMENT_BYTES[element]
     count = 128 // size
     x = Operand("x", "input", OF_BYTES[size], (count,))
@@ -119,7 +119,7 @@ FLUSHED = np.array([*BITS[:-1], 0x80000000], np.uint32)
     [("FLOAT32", BITS), ("FLOAT32_FTZ", FLUSHED), ("TFLOAT32", TF32), ("TFLOAT32_FTZ", TF32)],
 )
 def test_loads_round_to_the_type_of_the_map(element: str, loaded: Array) -> None:
-    """To nearest, ties to even; NaN and infinities stay."""
+    """Rounding is to nearest, ties to even. NaN and infinities are kept."""
     x = Operand("x", "input", OF_BYTES[4], (32,))
     done = run(
         FILLED.replace("BEGIN", "0"),
@@ -140,7 +140,7 @@ def test_maps_that_only_the_driver_encodes_are_rejected() -> None:
             fields_of(tensor_map, 0)
 
 
-# One thread makes the map, and another one uses it.
+# One thread builds the map, and another thread uses it.
 USE = """
 typedef unsigned short u16;
 extern "C" __global__ void use(const u16* x, const TensorMapFields* fields, TensorMap* map, u16* out) {

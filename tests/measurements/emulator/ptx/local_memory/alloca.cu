@@ -1,4 +1,4 @@
-// What nvcc 13.0 makes of this with -arch=sm_90 -ptx is alloca.ptx.
+// nvcc 13.0 compiles this file to alloca.ptx with -arch=sm_90 -ptx.
 __device__ __noinline__ unsigned reversed(unsigned n, int base) {
   int count = 0;
   for (unsigned m = n; m; m /= base) ++count;

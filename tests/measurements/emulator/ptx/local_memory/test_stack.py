@@ -43,7 +43,7 @@ def kinds(done: EmulatedLaunch) -> set[str]:
     return {f.kind.value for f in done.faults}
 
 
-# Every lane has as many words as its number says, writes them and adds them up.
+# Lane i allocates i words, writes them and adds them up.
 SUM_OF_WORDS = """
   mov.u32 %s, 0; setp.eq.u32 %go, %t, 0; @%go bra END;
   mul.wide.u32 %size, %t, 4; alloca.u64 %p, %size, 16;
@@ -108,7 +108,7 @@ LOOP: stacksave.u64 %saved; alloca.u64 %p, 4096; st.local.u32 [%p+4092], %i; ld.
   st.global.u32 [%out], %s; ret;
 """
     assert set(results(run(body, 500)).tolist()) == {500 * 499 // 2}
-    assert kinds(run(body.replace("stackrestore.u64 %saved;", ""), 500)) == {"out_of_bounds_local"}  # 512 KiB remain
+    assert kinds(run(body.replace("stackrestore.u64 %saved;", ""), 500)) == {"out_of_bounds_local"}  # over 512 KiB
 
 
 def test_a_stack_is_only_restored_to_a_saved_pointer() -> None:

@@ -1,6 +1,6 @@
-"""ldmatrix and stmatrix of bytes, and of packed values of four and six bits, of sm_100.
+"""ldmatrix and stmatrix of sm_100 for bytes, and for packed values of four and six bits.
 
-The lanes of elements follow the fragments of the PTX ISA (9.7.14.5.15), restated by hand.
+Which lane has which element is written down here independently, from the fragments of the PTX ISA (9.7.14.5.15).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ret; }}
 
 
 def run(body: str, words: int, rows: Array, guard: str = "") -> Emulation:
-    """``rows``: 32 of 16 bytes, in shared memory before it begins; %row is that of each lane."""
+    """Run ``body`` with 32 rows of 16 bytes in shared memory. %row is the address of each lane's row."""
     text = PROGRAM.format(head=HEAD.replace("sm_90", "sm_100a").replace("8.5", "8.6"), body=body, guard=guard)
     return run_ptx(text, words, np.ascontiguousarray(rows).view(np.uint64))
 
 
 def loaded(shape: str, count: int, registers: int, kind: str, rows: Array, guard: str = "") -> tuple[Emulation, Array]:
-    """Return the bytes of each lane, (32, 4 * registers)."""
+    """Run ldmatrix, and return the bytes that each lane loads, (32, 4 * registers)."""
     names = [f"%m{k}" for k in range(registers)]
     stores = " ".join(
         f"cvt.u64.u32 %w, {name}; mad.wide.u32 %at, %t, {8 * registers}, %out; st.global.u64 [%at+{8 * k}], %w;"
@@ -55,14 +55,14 @@ def loaded(shape: str, count: int, registers: int, kind: str, rows: Array, guard
 
 
 def packed(values: Array, bits: int) -> Array:
-    """Return rows of 16 bytes with 16 packed values of this many bits, followed by other bytes."""
+    """Return rows of 16 bytes, each with 16 packed values of ``bits`` bits, followed by filler bytes."""
     said = (values[..., None] >> np.arange(bits)) & 1
     together = np.packbits(said.reshape(len(values), -1).astype(np.uint8), axis=1, bitorder="little")
     return np.concatenate([together, np.full((len(values), 16 - together.shape[1]), 0xA5, np.uint8)], axis=1)
 
 
 def rows_of(kind: str) -> tuple[Array, Array]:
-    """Return rows as they lie in shared memory, and their values."""
+    """Return rows as stored in shared memory, and the values that they contain."""
     rng = np.random.default_rng(3)
     bits = {"b8": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[kind]
     values = rng.integers(0, 2**bits, (32, 16))
@@ -70,7 +70,7 @@ def rows_of(kind: str) -> tuple[Array, Array]:
 
 
 def transposed(values: Array, registers: int) -> Array:
-    """Register r has rows 2r and 2r + 1 of each four, in the column of the lane's group and 8 columns further on."""
+    """Return the transposed fragments. Register r has rows 2r and 2r + 1 of four, at columns group and group + 8."""
     got = np.zeros((32, 4 * registers), np.uint8)
     for byte in range(4 * registers):
         matrix, register, within = byte // 8, byte // 4 % 2, byte % 4

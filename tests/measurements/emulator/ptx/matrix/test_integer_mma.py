@@ -1,7 +1,7 @@
-"""mma.sync of 8-bit and 4-bit integers and of single bits, against numpy: every shape, sign, operation and saturation.
+"""mma.sync of 8-bit, 4-bit and 1-bit integers agrees with numpy for every shape, sign, operation and saturation.
 
-The lanes of elements are restated here from the tables of the PTX ISA ("Matrix Fragments for mma.m8n8k32", ".m16n8k64",
-".m8n8k128" and so on), independently of the emulator's formulas.
+Which lane has which element is written down here from the tables of the PTX ISA ("Matrix Fragments for mma.m8n8k32",
+".m16n8k64", ".m8n8k128" and so on), independently of the emulator's formulas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Mma:
-    """One instruction. ``op`` is "xor" or "and" for single bits; ``saturates`` means .satfinite."""
+    """One instruction. ``op`` is "xor" or "and" for single bits, otherwise empty. ``saturates`` means .satfinite."""
 
     shape: tuple[int, int, int]
     a: str
@@ -45,7 +45,7 @@ class Mma:
         return f"mma.sync.aligned.m{m}n{n}k{k}.row.col{options}.s32.{self.a}.{self.b}.s32{popc}"
 
     def registers(self) -> tuple[int, int, int]:
-        """Return the numbers of registers of a, b and c in each lane."""
+        """Return how many registers a lane has for a, b and c."""
         m, n, k = self.shape
         held = 32 // BITS[self.a]
         return m * k // 32 // held, k * n // 32 // held, m * n // 32
@@ -72,7 +72,7 @@ ALL = [
 
 
 def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
-    """Draw values of the type, the lowest and highest more often; a row and a column have only the lowest."""
+    """Return random values of the type, among them many lowest and highest values."""
     bits = BITS[kind]
     low = -(2 ** (bits - 1)) if kind.startswith("s") else 0
     high = low + 2**bits - 1
@@ -84,11 +84,11 @@ def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -
 
 
 def of_lane(mma: Mma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
-    """(row, column) of the elements of a, b and c of a lane, in the order of its registers, lowest bits first."""
+    """Return (row, column) of a lane's elements of a, b and c, in the order of registers, lowest bits first."""
     m, _, k = mma.shape
     group, within = divmod(lane, 4)
-    held = 32 // BITS[mma.a]  # elements of a register
-    halves = range(0, k, 4 * held)  # four lanes have so many along k with one register each
+    held = 32 // BITS[mma.a]  # elements per register
+    halves = range(0, k, 4 * held)  # four lanes with one register each cover this many elements along k
     rows = range(group, m, 8)
     a = [(row, half + within * held + i) for half in halves for row in rows for i in range(held)]
     b = [(half + within * held + i, group) for half in halves for i in range(held)]
@@ -97,7 +97,7 @@ def of_lane(mma: Mma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def packed(values: list[int], bits: int) -> list[int]:
-    """Return registers that hold ``values``."""
+    """Return the registers that hold ``values``."""
     held, mask = 32 // bits, 2**bits - 1
     return [
         sum((int(x) & mask) << (bits * i) for i, x in enumerate(values[at : at + held]))
@@ -106,7 +106,7 @@ def packed(values: list[int], bits: int) -> list[int]:
 
 
 def registers_of(mma: Mma, a: Ints, b: Ints, c: Ints) -> list[list[int]]:
-    """Return the registers of each lane: a, then b, then c."""
+    """Return the registers of each lane: first a, then b, then c."""
     bits = BITS[mma.a]
     lanes = []
     for lane in range(32):
@@ -136,7 +136,7 @@ def test_every_integer_mma_matches_numpy() -> None:
         m, n, k = mma.shape
         a, b = random_matrix(mma.a, (m, k), rng), random_matrix(mma.b, (k, n), rng)
         c = rng.integers(-(10**6), 10**6, (m, n))
-        c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits
+        c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # makes sums exceed 32 bits
         expected.append(mma(a, b, c))
         words += np.array(registers_of(mma, a, b, c)).T.tolist()
     run = run_ptx(program(ALL), sum(32 * mma.registers()[2] for mma in ALL), np.array(words, np.uint64))

@@ -1,4 +1,4 @@
-"""mma.sync of floats of eight bits and less against numpy."""
+"""mma.sync of floats with at most eight bits agrees with numpy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SUMS = {"f16": np.float16, "f32": np.float32}
 
 
 def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Array, behind: str = "") -> Array:
-    """Return the product of bytes of A and B that ``opcode`` makes, by fragment: (32, 4). ``behind``: more operands."""
+    """Run ``opcode`` on bytes of A and B, and return each lane's results, (32, 4). ``behind``: additional operands."""
     lane = np.arange(32)
     group, within, four = lane // 4, lane % 4, np.arange(4)
     words = []
-    for register in range(depth // 8):  # rows g and g + 8 alternately, then the next 16 of k
+    for register in range(depth // 8):  # registers alternate between rows g and g + 8, then advance by 16 along k
         rows, columns = group + 8 * (register % 2), (within * 4)[:, None] + four + 16 * (register // 2)
         words.append(np.ascontiguousarray(of_a[rows[:, None], columns]).view(np.uint32)[:, 0])
     for register in range(depth // 16):
@@ -41,7 +41,7 @@ def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Arr
 
 
 def of_sums(c: Array) -> Array:
-    """Return the elements of c or d that each lane has: (32, 4)."""
+    """Return each lane's elements of c or d, (32, 4)."""
     lane, v = np.arange(32), np.arange(4)
     return np.ascontiguousarray(c[(lane // 4)[:, None] + 8 * (v // 2), (lane % 4)[:, None] * 2 + v % 2])
 
@@ -60,12 +60,12 @@ def test_eight_bit_floats(depth: int, sums: str, kinds: tuple[str, str]) -> None
         np.testing.assert_array_equal(got, of_sums((a @ b + c.astype(np.int64)).astype(SUMS[sums])))
 
 
-# Exponent and mantissa bits, and where they lie in a byte.
+# (exponent bits, mantissa bits, position of the lowest bit within a byte)
 NARROW = {"e2m1": (2, 1, 2), "e2m3": (2, 3, 0), "e3m2": (3, 2, 0)}
 
 
 def narrow(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Return bytes, in which the bits around the number are ignored, and the numbers."""
+    """Return bytes and the numbers that they encode. The other bits of the bytes are random, and must be ignored."""
     if kind in KINDS:
         x = rng.integers(-4, 5, shape).astype(np.float64)
         return KINDS[kind].store(x).view(np.uint8), x
@@ -96,6 +96,6 @@ def test_narrower_floats_with_scales(kinds: tuple[str, str]) -> None:
     (of_a, a), (of_b, b) = narrow(kinds[0], rng, (16, 32)), narrow(kinds[1], rng, (32, 8))
     types = f"f32.{'.'.join(kinds)}.f32.ue8m0"
     opcode = f"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.{types}"
-    scales = ", 0x80808080, {0, 0}, 0x7e7e7e7e, {0, 0}"  # 2.0 for a, 0.5 for b
+    scales = ", 0x80808080, {0, 0}, 0x7e7e7e7e, {0, 0}"  # scales of 2.0 for a and 0.5 for b
     got = product(opcode, 32, "f32", of_a, of_b, np.zeros((16, 8), np.float32), scales)
     np.testing.assert_array_equal(got, of_sums((a @ b).astype(np.float32)))

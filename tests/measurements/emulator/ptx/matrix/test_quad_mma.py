@@ -1,4 +1,4 @@
-"""mma.m8n8k4 of f16 against numpy. The lanes of elements follow the tables of the PTX ISA (9.7.14.5.1)."""
+"""mma.m8n8k4 of f16 agrees with numpy. Which lane has which element follows the PTX ISA (9.7.14.5.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = [("f16", "f16"), ("f32", "f16"), ("f32", "f32")]
 
 
 def position_of_c(kind: str, lane: int, v: int) -> tuple[int, int]:
-    """Return row and column of value v of c or d."""
+    """Return the row and column of a lane's element v of c or d."""
     below = 0 if lane < 16 else 4
     if kind == "f16":
         return lane % 4 + below, v
@@ -40,7 +40,7 @@ def test_four_products_of_a_warp(types: tuple[str, str], layouts: tuple[str, str
     a, b = rng.integers(-4, 5, (4, 8, 4)), rng.integers(-4, 5, (4, 4, 8))
     c = rng.integers(-64, 65, (4, 8, 8))
     d_type, c_type = types
-    halves = np.zeros((4, 32, 2), np.float16)  # registers of a, then of b
+    halves = np.zeros((4, 32, 2), np.float16)  # the registers of a, then those of b
     for lane, v in itertools.product(LANES, range(4)):
         product = lane % 16 // 4
         halves[v // 2, lane, v % 2] = a[product][position_of_a(layouts[0], lane, v)]

@@ -1,7 +1,7 @@
-"""mma.sp.sync against numpy: every shape, type, selector and saturation.
+"""mma.sp.sync agrees with numpy for every shape, type, selector and saturation.
 
-The lanes of elements, and the metadata bits that select them, are restated here from the tables of the PTX ISA ("Sparse
-matrix storage" and the fragments of mma.sp), independently of the emulator's formulas.
+Which lane has which element, and which metadata bits select it, is written down here from the tables of the PTX ISA
+("Sparse matrix storage" and the fragments of mma.sp), independently of the emulator's formulas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 
 
 @dataclass(frozen=True)
 class SparseMma:
-    """m16n8k of sparse A, whose metadata the lanes of ``selector`` have. ``out``: of c and d."""
+    """An m16n8k instruction with sparse A. ``selector`` names the lanes with the metadata. ``out``: type of c and d."""
 
     k: int
     a: str
@@ -46,7 +46,7 @@ class SparseMma:
 
     @property
     def held(self) -> int:
-        """Elements of a or b in a register."""
+        """Number of elements of a or b in a register."""
         return 32 // BITS[self.a]
 
     def registers(self) -> tuple[int, int, int]:
@@ -54,7 +54,7 @@ class SparseMma:
 
 
 def selectors(a: str, k: int) -> range:
-    """One, two or all of each four lanes have 32 bits of metadata: 2 bits for each kept element, 4 for tf32."""
+    """Return the valid selectors: 1, 2 or 4 of 4 lanes hold 32 bits of metadata, 2 per kept element (tf32: 4)."""
     of_row = {"tf32": 4 * (k // 2), "s4": 2 * (k // 4), "u4": 2 * (k // 4)}.get(a, 2 * (k // 2))
     return range(4 // (16 * of_row // 32 // 8))
 
@@ -101,17 +101,17 @@ def packed(bits: list[int], width: int) -> list[int]:
 
 
 def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the kept columns of each row of A, (16, k / 2), and the 2-bit metadata fields that select them."""
+    """Return the columns of A that each row keeps, (16, k / 2), and the 2-bit metadata fields that select them."""
     columns, fields = [], []
     for _ in range(16):
         row: list[int] = []
         said: list[int] = []
-        if mma.a == "tf32":  # one of two; 0b0100 is the first, 0b1110 the second
+        if mma.a == "tf32":  # one of two elements is kept: 0b0100 selects the first, 0b1110 the second
             for pair in range(mma.k // 2):
                 which = int(rng.integers(2))
                 row.append(2 * pair + which)
                 said += [2, 3] if which else [0, 1]
-        else:  # two of four, which are pairs where elements have 4 bits
+        else:  # two of four are kept; 4-bit elements are kept in pairs
             unit = 2 if BITS[mma.a] == 4 else 1
             for four in range(mma.k // 4 // unit):
                 first, second = rng.permutation(4)[:2].tolist()
@@ -125,15 +125,15 @@ def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.in
 
 
 def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    """Return the word of each lane; the words of unselected lanes are ignored."""
+    """Return each lane's metadata word. The words of unselected lanes are random, and must be ignored."""
     words = rng.integers(0, 2**32, 32).tolist()
     per_row = fields.shape[1]
-    lanes = 16 * per_row * 2 // 32 // 8  # lanes of each four that hold metadata
+    lanes = 16 * per_row * 2 // 32 // 8  # how many of four lanes hold metadata
     for group in range(8):
         low, high = fields[group], fields[group + 8]
-        if BITS[mma.a] <= 8:  # a lane has 16 fields of one row: of row g, then of g + 8
+        if BITS[mma.a] <= 8:  # a lane has 16 fields of one row; lanes alternate between rows g and g + 8
             parts = [part for at in range(0, per_row, 16) for part in (low[at : at + 16], high[at : at + 16])]
-        else:  # 8 fields of row g, then 8 of row g + 8
+        else:  # a lane has 8 fields of row g and then 8 of row g + 8
             parts = [np.concatenate((low[at : at + 8], high[at : at + 8])) for at in range(0, per_row, 8)]
         assert len(parts) == lanes
         for i, part in enumerate(parts):
@@ -142,7 +142,7 @@ def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Ge
 
 
 def of_lane(mma: SparseMma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
-    """(row, column) of a lane's elements of A as it is kept, of b, and of c."""
+    """Return (row, column) of a lane's elements of A (without the dropped columns), b and c."""
     group, within = divmod(lane, 4)
     rows = (group, group + 8)
     kept = range(0, mma.k // 2, 4 * mma.held)
@@ -172,7 +172,7 @@ def program(instructions: list[SparseMma]) -> str:
 
 
 def words_of(mma: SparseMma, kept: Numbers, b: Numbers, c: Numbers, metadata: list[int]) -> npt.NDArray[np.uint64]:
-    """Return the registers of each lane: of a, b and c, then the metadata."""
+    """Return the registers of each lane: a, b and c, then the metadata."""
     lanes = []
     for lane in range(32):
         at_a, at_b, at_c = of_lane(mma, lane)
@@ -195,12 +195,12 @@ def test_every_sparse_mma_matches_numpy() -> None:
         kept, b = random_matrix(mma.a, (16, mma.k // 2), rng), random_matrix(mma.b, (mma.k, 8), rng)
         c = rng.integers(-50, 51, (16, 8)).astype(np.float64)
         if mma.out == "s32":
-            c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits
+            c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # makes sums exceed 32 bits
         elif mma.k == 16:
-            b[1] = np.inf  # which many rows do not contain: elements that are not kept are not multiplied by zero
+            b[1] = np.inf  # many rows of A drop this column: zero times infinity would be NaN
         dense = np.zeros((16, mma.k))
         np.put_along_axis(dense, columns, kept, axis=1)
-        with np.errstate(invalid="ignore"):  # an infinity times a zero that is kept
+        with np.errstate(invalid="ignore"):  # a kept zero times infinity
             total = (kept[:, :, None] * b[columns]).sum(1) + c
         if np.isfinite(b).all():
             np.testing.assert_array_equal(total, dense @ b + c)

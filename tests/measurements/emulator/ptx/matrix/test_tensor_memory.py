@@ -1,7 +1,7 @@
-"""One multiplication on tensor memory in inline PTX, and faults in it.
+"""A multiplication with tensor memory in inline PTX, and faults planted in it.
 
-The faults are those that ptxas's checker of tensor memory names, and states that tcgen05 leaves undefined, which no
-other tool reports.
+The faults are those that ptxas's checker of tensor memory reports, and undefined states of tcgen05 that no other tool
+reports.
 """
 
 # ruff: noqa: E501
@@ -24,7 +24,7 @@ pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind
 M, N, DEPTH = 128, 32, 16
 
-# Tiles of 8 rows by 16 bytes, side by side along k first: a's 2048 bytes apart, b's 512.
+# The operands consist of core matrices of 8 rows by 16 bytes. Along k these are 2048 bytes apart in a and 512 in b.
 BODY = """
   __shared__ alignas(1024) unsigned short tile_a[128 * 16]; __shared__ alignas(1024) unsigned short tile_b[32 * 16];
   __shared__ u64 barrier; __shared__ u32 address;
@@ -122,7 +122,7 @@ _COMMIT = 'asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.share
 _WAIT_LOADS = 'asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");\n'
 _AT_ONCE = "  }\n  wait(done, 0);"
 
-# First the faults that ptxas checks (-g-tmem-access-check), then those that neither it nor a GPU reports.
+# First the faults that ptxas's check (-g-tmem-access-check) reports, then faults that only the emulator reports.
 FAULTS = {
     "access out of physical bounds": ('"r"(d + (warp << 21))', '"r"(d + 496 + (warp << 21))', K.TENSOR_MEMORY_MISUSE),
     "access of columns that are not allocated": ('"r"(d + (warp << 21))', '"r"(d + 64 + (warp << 21))', K.TENSOR_MEMORY_MISUSE),
@@ -180,7 +180,7 @@ FAULTS_OF_STORES = {
 
 
 def some(faults: dict[str, Any]) -> list[Any]:
-    """Return all nightly, and every third by default."""
+    """Return test parameters for every third fault by default, and for all faults nightly."""
     return [pytest.param(name, marks=[pytest.mark.nightly] * (i % 3 > 0)) for i, name in enumerate(faults)]
 
 
@@ -192,16 +192,16 @@ def test_planted_faults_are_reported(name: str) -> None:
 
 
 def test_unwritten_columns_are_undefined() -> None:
-    """Bits of tensor memory that are equal in two runs do not show that the stored results are defined."""
+    """Unwritten tensor memory may have equal bits in two runs. Results are nevertheless reported as undefined."""
     done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
     assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings
     assert done.faults
 
 
 def test_columns_loaded_into_registers_are_free_without_a_wait() -> None:
-    """CUTLASS's first Blackwell tutorial has no wait.
+    """A missing tcgen05.wait::ld is reported once, and not again when the columns are freed.
 
-    This gives one finding, and no second one when columns are freed.
+    CUTLASS's first Blackwell tutorial has no such wait.
     """
     assert kinds(run(_WAIT_LOADS, "")[0]) == {K.MISSING_TCGEN05_WAIT}
 

@@ -1,4 +1,4 @@
-"""Unwritten shared memory that is read by wgmma or bulk copies is a finding at any position."""
+"""If wgmma or a bulk copy reads unwritten shared memory at any position, this is a finding."""
 
 from __future__ import annotations
 

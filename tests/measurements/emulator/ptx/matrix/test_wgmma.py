@@ -1,4 +1,4 @@
-"""wgmma of every type, layout and source of A against numpy, dense, sparse and of bits."""
+"""wgmma agrees with numpy for every type, layout and source of A: dense, sparse, and of single bits."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ pytestmark = needs_compiler
 
 Array = npt.NDArray[Any]
 RESULTS = {"f16": np.float16, "f32": np.float32, "s32": np.int32}
-MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of its swizzle
+MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # swizzle field of a descriptor, by the swizzle in bytes
 B_AT = 32768
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix of `lines` (m or n) by k in shared memory.
+    """Layout of an operand in shared memory: a matrix of lines (m or n) by k.
 
-    Its swizzle in bytes, and True if it is contiguous along m or n.
+    ``swizzle`` is in bytes. ``transposed``: the matrix is contiguous along m or n.
     """
 
     swizzle: int = 128
     transposed: bool = False
 
     def place(self, lines: int, depth: int, size: int) -> tuple[Array, int, int]:
-        """Return the byte of each element, and the leading and stride offsets.
+        """Return each element's byte offset, and the descriptor's leading and stride offsets.
 
-        PTX ISA 9.7.15.5.1, canonical layouts.
+        Source: PTX ISA 9.7.15.5.1, canonical layouts.
         """
         line, k = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         per = 16 // size
         if not self.transposed:
             piece, within = k // per, k % per * size
-            if not self.swizzle:  # 8 x 16 bytes together, those along m or n first
+            if not self.swizzle:  # core matrices of 8 x 16 bytes, adjacent along m or n
                 leading, stride = lines // 8 * 128, 128
                 return line % 8 * 16 + line // 8 * stride + piece * leading + within, leading, stride
             stride = 8 * self.swizzle
@@ -68,13 +68,13 @@ def numbers(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Arra
 
 
 def f8(code: int, mantissa: int, bias: int) -> float:
-    """Return the number of an eight-bit float that is neither subnormal nor special."""
+    """Return the value of an eight-bit float that is neither subnormal nor special."""
     exponent, fraction = code >> mantissa & (1 << 7 - mantissa) - 1, code & (1 << mantissa) - 1
     return (-1.0) ** (code >> 7) * (1 + fraction / 2**mantissa) * 2.0 ** (exponent - bias)
 
 
 def encoded(x: Array, kind: str) -> Array:
-    """Return the bits of integers as a type has them."""
+    """Return the encodings of integers in a type."""
     match kind:
         case "f16":
             return x.astype(np.float16).view(np.uint16)
@@ -92,10 +92,10 @@ def encoded(x: Array, kind: str) -> Array:
 
 
 def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Array, Array]:
-    """Return the kept columns of each of 64 rows, (64, depth / 2), and the bits of each row's metadata.
+    """Return the columns that each of 64 rows keeps, (64, depth / 2), and the bits of each row's metadata.
 
-    PTX ISA, "Sparse matrix storage": for tf32, 0b0100 and 0b1110 for one of two; for others, the numbers of two of
-    four.
+    Source: PTX ISA, "Sparse matrix storage". For tf32, 0b0100 and 0b1110 select one of two elements. For other types,
+    two indices select two of four elements.
     """
     columns, bits = [], []
     for _ in range(64):
@@ -116,10 +116,10 @@ def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Arr
 
 
 def metadata_words(bits: Array, selector: int) -> Array:
-    """Return the register of each of 128 threads.
+    """Return the metadata register of each of 128 threads.
 
-    If a row has 32 bits, the halves are those of the pair of lanes that ``selector`` names, with row g and g + 8 in
-    each; if it has 64 bits, the lanes have whole words of one row.
+    If rows have 32 bits, ``selector`` names a pair of lanes. Each lane of the pair holds 16 bits of row g and 16 bits
+    of row g + 8. If rows have 64 bits, each lane holds 32 bits of one row.
     """
     words = np.full(128, 0xDEADBEEF, np.uint64)
     for warp in range(4):
@@ -161,9 +161,10 @@ def run(
         right: Layout of B in shared memory.
         negated: Factors of A and B, 1 or -1.
         selector: Sparsity selector of a sparse A.
-        infinite: The k at which the first column of b is infinite, of bf16; numpy's answer is NaN in rows that have it.
-        spoiled: Changes metadata.
-        edit: Changes the program.
+        infinite: The k at which the first column of b (bf16) is infinite. numpy's result is NaN in rows that keep this
+            k.
+        spoiled: Function that damages the metadata.
+        edit: Function that edits the PTX.
     """
     rng = np.random.default_rng(n)
     size = {"f16": 2, "bf16": 2, "tf32": 4}.get(a, 1)
@@ -313,7 +314,7 @@ def test_layouts_of_sparse_products(swizzle: int) -> None:
 
 
 def test_dropped_elements_of_sparse_a_are_not_multiplied() -> None:
-    """An infinity opposite an element that A does not keep is not multiplied by zero."""
+    """An infinity of B at a column that A drops must not be multiplied by zero, which would give NaN."""
     got, wanted = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
     kept = np.isnan(wanted)
     assert 0 < kept.sum() < 64
@@ -327,7 +328,7 @@ def test_metadata_name_two_elements() -> None:
 
 
 def repeated(words: Array) -> Array:
-    """Row 3 keeps element 1 of its first four twice."""
+    """Damage the metadata: row 3 selects element 1 of its first four elements twice."""
     words[12] = words[12] & ~np.uint32(15) | np.uint32(5)
     return words
 
@@ -347,7 +348,7 @@ def test_sparse_products_require_the_same_waits(line: str, kind: str) -> None:
 
 def test_only_lanes_that_the_selector_names_have_metadata() -> None:
     def edit(named: int) -> Callable[[str], str]:
-        """Remove the metadata of the pair's lanes."""
+        """Leave the metadata register of the lanes of pair ``named`` unwritten."""
         load = "ld.global.u32 %m,"
         guard = f"and.b32 %k, %t, 2; setp.ne.u32 %p, %k, {2 * named}; @%p {load}"
         return lambda text: text.replace(load, guard)

@@ -1,4 +1,4 @@
-"""Alignment of wmma rows in shared memory: elements of up to 8 bits, which ldmatrix loads, and others."""
+"""Alignment of wmma rows in shared memory, for elements of up to 8 bits, which ldmatrix loads, and for others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ extern "C" __global__ void k(const double* in, double* out, int first, int line)
 
 @pytest.mark.parametrize(("first", "line"), [(0, 4), (1, 4), (0, 5), (3, 7)])
 def test_rows_of_f64_begin_at_eight_bytes(first: int, line: int) -> None:
-    """The rows are loaded from shared memory 8 bytes at a time by ptxas 13.0 (LDS.64)."""
+    """Code of ptxas 13.0 loads f64 rows from shared memory 8 bytes at a time (LDS.64)."""
     given = np.arange(128, dtype=np.float64)
     arguments = (given, np.zeros((8, 8)), np.int32(first), np.int32(line))
     done = autosched.emulate(

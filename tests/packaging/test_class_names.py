@@ -1,4 +1,4 @@
-"""Class names are unique: none is defined twice."""
+"""No two classes of the packages have the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static checks of files that only run on other machines."""
+"""Static checks of files that can only run on other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked process of ``forked_python`` does what a new interpreter does."""
+"""A process forked by ``forked_python`` behaves like a new interpreter."""
 
 from __future__ import annotations
 

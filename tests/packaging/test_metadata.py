@@ -1,6 +1,6 @@
 """The metadata of the package.
 
-Links of its description are valid, its requirements fit a machine, and its build requirements are pinned.
+Links in the description are valid, the requirements can be installed, and build requirements are pinned.
 """
 
 from __future__ import annotations

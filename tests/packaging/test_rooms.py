@@ -1,4 +1,4 @@
-"""Every package introduces itself, and names files that exist."""
+"""Every package has an introduction, and the files that it names exist."""
 
 from __future__ import annotations
 

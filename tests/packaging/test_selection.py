@@ -1,4 +1,4 @@
-"""Selection of tests by the options in ``tests/conftest.py``."""
+"""The options in ``tests/conftest.py`` select the right tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Folder whose tests have this project's ``conftest.py``."""
+    """Return a folder for tests that use this project's ``conftest.py``."""
     support = [str(TESTS / "support"), str(TESTS.parent)]
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nmarkers =\n  gpu\n  nightly\n  slow\npythonpath = " + " ".join(support) + "\n"
@@ -96,7 +96,7 @@ def test_a_name_of_no_case_is_an_error() -> None:
 def test_the_emulator_is_compiled_before_the_tests(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], calls: bool
 ) -> None:
-    """Uses a fake compiler that only records that it was called."""
+    """A fake compiler records that it was called."""
     tools = folder / "tools"
     tools.mkdir()
     for name in ("g++", "clang++", "c++"):

@@ -1,4 +1,4 @@
-"""Building the package in an environment that has no other packages."""
+"""setup.py works in an environment without other packages."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def test_the_emulator_is_compiled_without_other_packages() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMPILE"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-S", "-B", "-c", code]  # -S: no installed packages
+    command = [sys.executable, "-S", "-B", "-c", code]  # -S hides installed packages
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The wheel contains everything that is needed outside of the clone, and its build is reproducible."""
+"""The wheel contains everything that is needed outside of the repository, and builds are reproducible."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
-    """Return a wheel that ``built_wheel`` builds."""
+    """Return a wheel that tests share, built by ``built_wheel``."""
     return built_wheel(folder, umask, **variables)[0]
 
 
 def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Path, str]:
-    """Build a wheel from a copy of the clone, because setuptools writes to the folder of the sources.
+    """Build a wheel from a copy of the repository, because setuptools writes to the source folder.
 
-    The metadata is requested first, as by pip.
+    Like pip, request the metadata before the build.
 
     Args:
         folder: Folder of the copy and the wheel.
@@ -164,12 +164,12 @@ def test_building_the_wheel_compiles_the_emulator_if_possible(works: bool, tmp_p
         LOG=str(tmp_path / "log"),
     )
     assert len(list(cache.glob("emulator/runner-*"))) == works
-    assert ("Compiling the emulator" in progress) == works  # pip turns its spinner at each line of progress
+    assert ("Compiling the emulator" in progress) == works  # progress lines, at which pip moves its spinner
     assert ("HostFailure" in progress and "Traceback" not in progress) == (not works)
 
 
 def test_an_editable_installation_compiles_the_emulator(tmp_path: Path) -> None:
-    """It finds the same library, which is identified by its sources."""
+    """An editable installation finds the same library, because the library is identified by its sources."""
     compiler = install_fake_compiler(tmp_path / "bin")
     environment = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Requests, wavefronts and sectors: the emulator's counts, a brute-force count, and the layout algebra agree."""
+"""The emulator, a brute-force count and the layout algebra agree on requests, wavefronts and sectors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def offsets_or_idle(table: Table) -> npt.NDArray[np.uint32]:
 
 
 def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traffic, Traffic | None]:
-    """Return counts at the lines that end in ``// load`` and ``// store``, of a table of offsets (-1: no access)."""
+    """Emulate accesses at the offsets of a table (-1: none). Return the counts at ``// load`` and ``// store``."""
     requests = np.array([len(table), *more], dtype=np.uint32)
     arguments = (words("table", table.size), words("requests", requests.size), words("o", 32, "output"))
     inputs = {"table": offsets_or_idle(table), "requests": requests}
@@ -58,7 +58,7 @@ def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traf
 
 
 def brute_force(addresses: list[int], access_bytes: int) -> tuple[int, int]:
-    """Return (wavefronts, phases) of one request, word by word; lanes with -1 are inactive."""
+    """Return (wavefronts, phases) of one request, counted word by word. Lanes with -1 are inactive."""
     lanes = 8 if access_bytes == 16 else 16 if access_bytes == 8 else 32
     total = phases = 0
     for first in range(0, 32, lanes):
@@ -82,13 +82,13 @@ def test_wavefronts_of_random_requests(run: Run, test_kernel: Callable[[str], st
         count = int(rng.integers(1, 8))
         kind = rng.integers(0, 4)
         lane = np.arange(32)
-        if kind == 0:  # anywhere
+        if kind == 0:  # random positions
             units = rng.integers(0, SHARED // access_bytes, (count, 32))
-        elif kind == 1:  # a stride
+        elif kind == 1:  # a fixed stride
             units = lane * rng.integers(0, 64, (count, 1)) + rng.integers(0, 64, (count, 1))
         elif kind == 2:  # at most six addresses, each read by several lanes (broadcast)
             units = rng.integers(0, 6, (count, 32)) * 32
-        else:  # a permutation
+        else:  # a permutation of 32 positions
             units = np.stack([rng.permutation(32) for _ in range(count)])
         table = units * access_bytes
         table[rng.random(table.shape) < rng.choice([0, 0.3, 0.9])] = -1
@@ -139,12 +139,12 @@ def random_layout(rng: np.random.Generator, shape: tuple[int, int]) -> SharedLay
 def accesses(
     row: TensorIntrinsic, operand: str, layout: SharedLayout, element_bytes: int, access: Access
 ) -> tuple[str, Table]:
-    """Return the kernel, and the table of byte offsets, by which the intrinsic reads every fragment of a tile once."""
+    """Return the kernel, and its table of byte offsets, that reads every fragment of a tile once for the intrinsic."""
     offsets = layout.offsets().astype(np.int64) * element_bytes
-    if access.mode in ("row", "col"):  # wmma: where each fragment starts
+    if access.mode in ("row", "col"):  # wmma: the start of each fragment
         fragment = row.a.shape if operand == "a" else row.b.shape
         return "wmma_requests", offsets[:: fragment[0], :: fragment[1]].reshape(-1)
-    if access.mode in ("rows", "trans"):  # ldmatrix: rows of 16 bytes along the contiguous index, four matrices a time
+    if access.mode in ("rows", "trans"):  # ldmatrix: 16-byte rows along the contiguous index, for four matrices
         lines = offsets if access.axis == "cols" else offsets.T
         starts = lines[:, :: access.vector]
         matrices = starts.reshape(len(starts) // 8, 8, -1).transpose(0, 2, 1)
@@ -161,7 +161,7 @@ def accesses(
 
 
 def test_layout_algebra_predicts_fragment_loads(run: Run, test_kernel: Callable[[str], str]) -> None:
-    """Random layouts x intrinsics: fragment_traffic equals what the emulator counts for the same loads."""
+    """For random layouts and intrinsics, fragment_traffic equals the emulator's counts of the same loads."""
     rng = np.random.default_rng(11)
     compared: Counter[str] = Counter()
     while compared.total() < 200:
@@ -195,7 +195,7 @@ def test_layout_algebra_predicts_fragment_loads(run: Run, test_kernel: Callable[
 
 
 def test_layout_algebra_predicts_copies(run: Run, test_kernel: Callable[[str], str]) -> None:
-    """Random layouts x thread grids: copy_traffic equals what the emulator counts for the same stores."""
+    """For random layouts and thread grids, copy_traffic equals the emulator's counts of the same stores."""
     rng = np.random.default_rng(12)
     for _ in range(100):
         element_bytes = int(rng.choice([2, 4]))
@@ -250,7 +250,7 @@ def test_sectors_of_random_requests(run: Run, test_kernel: Callable[[str], str],
 
 
 def test_sites_of_template_instances_are_separate(run: Run) -> None:
-    """Two layouts accessed by one line of a template are two sites, whose conflicts are counted separately."""
+    """If template instances access two layouts from one line, the conflicts of each are counted separately."""
     source = (
         '#include "common.cuh"\n'
         "template <int Pitch>\n"
@@ -268,7 +268,7 @@ def test_sites_of_template_instances_are_separate(run: Run) -> None:
 
 
 def test_uncoalesced_and_partial_requests(run: Run) -> None:
-    """Lanes that are inactive in an iteration do not shift the requests of later iterations past a barrier."""
+    """Requests are per iteration, even if some lanes are inactive in earlier iterations."""
     source = (
         '#include "common.cuh"\n'
         'extern "C" __global__ void kernel(const unsigned* a, unsigned* o) {\n'

@@ -1,4 +1,4 @@
-"""Options of an emulation as one value, which keywords build or override."""
+"""The options of an emulation are one object. Keywords build such an object or override fields."""
 
 import pytest
 

@@ -17,7 +17,7 @@ from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(GOLDEN.glob("*.json"))
-# One kernel for each way to load, compute and store; nightly all of them.
+# One kernel for each method of loading, computing and storing. All kernels run nightly.
 QUICK = (
     "copy_u8_tail",
     "fma_f32_odd",
@@ -33,7 +33,7 @@ pytestmark = [needs_nvrtc, needs_compiler]
 
 
 def requests(run: Emulation) -> Counter[tuple[str, int, tuple[str, ...], str, int]]:
-    """Return the requests of each source position."""
+    """Return the number of memory requests at each source position."""
     counts: Counter[tuple[str, int, tuple[str, ...], str, int]] = Counter()
     for site in (*run.shared_sites, *run.global_sites):
         counts[site.file, site.line, site.callers, site.instruction, site.bytes] += site.requests

@@ -1,4 +1,4 @@
-"""Ordering of memory accesses by streams and the host: each mechanism, and the same accesses without it."""
+"""Each mechanism by which streams and the host order memory accesses is tested with and without the mechanism."""
 
 from __future__ import annotations
 

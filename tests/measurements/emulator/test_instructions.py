@@ -1,4 +1,4 @@
-"""Each function of ``ptx/`` against numpy, on whole launches."""
+"""Each function of ``ptx/`` agrees with numpy in complete launches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.launches.operand import Operand
 
 
 def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """o[i] = expression of the word ``x``, elementwise."""
+    """Emulate o[i] = expression for each word ``x``."""
     source = entry(
         "const unsigned i = blockIdx.x * 256 + threadIdx.x;\n"
         "const unsigned x = ld_global_nc<4>(a + i).word[0];\n"
@@ -27,7 +27,7 @@ def map_words(run: Run, expression: str, x: npt.NDArray[np.uint32]) -> npt.NDArr
 
 
 def interesting_floats(bits_kept: int) -> npt.NDArray[np.uint32]:
-    """Random bit patterns, ties of a rounding to ``bits_kept`` mantissa bits, small and large values, infinities."""
+    """Return f32 bits: random patterns, ties of rounding to ``bits_kept`` mantissa bits, extreme values, infinities."""
     rng = np.random.default_rng(5)
     random = rng.integers(0, 2**32, 60 * 256, dtype=np.uint32)
     ties = random[: 8 * 256] & ~np.uint32(2 ** (23 - bits_kept) - 1) | np.uint32(2 ** (22 - bits_kept))
@@ -46,7 +46,7 @@ def test_every_f16_and_bf16_converts_to_f32(run: Run) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in add", "ignore:invalid value encountered in add")
 def test_pairs_of_f16(run: Run) -> None:
-    """Convert pairs of all f16 numbers, and add each number to a permutation of all."""
+    """Convert all f16 numbers in pairs, and add each number to an element of a permutation of all."""
     x = np.arange(65536, dtype=np.uint32)
     pairs = x | x[::-1] << 16
     low = map_words(run, "bits_of(cvt_f32_f16_low(f16x2(x)))", pairs).view(np.float32)
@@ -54,9 +54,7 @@ def test_pairs_of_f16(run: Run) -> None:
     every = x.astype(np.uint16).view(np.float16)
     same_floats(low.astype(np.float64), every.astype(np.float64))
     same_floats(high.astype(np.float64), every[::-1].astype(np.float64))
-    other = (
-        f"f16x2(x * {0x9E3B} & 0xffff | x >> 16 << 16)"  # odd factors permute the lower halves; the upper ones double
-    )
+    other = f"f16x2(x * {0x9E3B} & 0xffff | x >> 16 << 16)"  # an odd factor permutes the lower halves; the upper halves are unchanged
     added = map_words(run, f"unsigned(add_rn(f16x2(x), {other}))", pairs)
     turned = (pairs * np.uint32(0x9E3B) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
     same_floats(
@@ -80,7 +78,7 @@ def test_f32_rounds_to_bf16(run: Run) -> None:
     ours = map_words(run, "cvt_rn_bf16_f32(float_of(x))", x).astype(np.uint16)
     nan = np.isnan(x.view(np.float32))
     np.testing.assert_array_equal(ours[~nan], BF16.store(x.view(np.float32)[~nan]))
-    assert (ours[nan] == 0x7FFF).all()  # the instruction has one NaN; stored arrays keep their signs
+    assert (ours[nan] == 0x7FFF).all()  # the instruction returns one NaN, unlike BF16.store, which keeps signs
 
 
 def test_f32_rounds_to_tf32(run: Run) -> None:
@@ -88,7 +86,7 @@ def test_f32_rounds_to_tf32(run: Run) -> None:
     ours = map_words(run, "cvt_rna_tf32(x)", x).view(np.float32)
     expected = round_to_tf32(x.view(np.float32))
     nan = np.isnan(expected)
-    # As on an H100: truncated, not quieted. A NaN becomes infinity if all its payload bits are truncated.
+    # As on an H100, NaNs are truncated, not quieted. A NaN whose remaining payload bits are 0 becomes infinity.
     np.testing.assert_array_equal(ours[nan].view(np.uint32), x[nan] & np.uint32(0xFFFFE000))
     np.testing.assert_array_equal(ours[~nan].view(np.uint32), expected[~nan].view(np.uint32))
 
@@ -108,7 +106,7 @@ def test_arithmetic_functions(run: Run) -> None:
     fused = map_words(run, "bits_of(fmaf(float_of(x), float_of(x), -1.0f))", x.view(np.uint32)).view(np.float32)
     np.testing.assert_array_equal(fused, (x.astype(np.float64) ** 2 - 1).astype(np.float32))
     plain = map_words(run, "bits_of(float_of(x) * float_of(x) - 1.0f)", x.view(np.uint32)).view(np.float32)
-    np.testing.assert_array_equal(plain, fused)  # NVRTC fuses the two
+    np.testing.assert_array_equal(plain, fused)  # NVRTC fuses multiplication and subtraction
 
 
 def test_bit_functions(run: Run) -> None:
@@ -139,7 +137,7 @@ def test_built_in_variables(run: Run) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 def test_packets_go_through_both_memories(run: Run, size: int) -> None:
-    # A thread moves 16 bytes in pieces of `size`; shared memory holds them in reverse.
+    # A thread moves 16 bytes in pieces of `size` bytes. Shared memory holds the pieces in reverse order.
     source = entry(
         f"constexpr int size = {size};\n"
         "const char* from = reinterpret_cast<const char*>(a) + threadIdx.x * 16;\n"
@@ -193,7 +191,7 @@ def test_cp_async_fills_with_zeros(run: Run, size: int) -> None:
 
 
 def test_cp_async_pipeline_delivers_group_by_group(run: Run) -> None:
-    # Three stages in flight; the sum over ten tiles needs every wait to mean the right group.
+    # Three stages are in flight. The sum over ten tiles is right only if every wait waits for the right group.
     source = entry(
         "const unsigned t = threadIdx.x, s = shared_memory();\n"
         "for (int i = 0; i < 2; ++i) {\n"
@@ -218,7 +216,7 @@ def test_cp_async_pipeline_delivers_group_by_group(run: Run) -> None:
 
 
 def test_shuffles(run: Run) -> None:
-    # A block's index is the operand of its shuffles.
+    # The block index is the lane operand of the block's shuffles.
     source = entry(
         "const unsigned lane = threadIdx.x, x = ld_global_nc<4>(a + lane).word[0];\n"
         "const int n = int(blockIdx.x);\n"
@@ -245,7 +243,7 @@ def test_shuffles(run: Run) -> None:
 def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
     rng = np.random.default_rng(6)
     tile = rng.integers(0, 2**16, (32, 8), dtype=np.uint16)
-    order = rng.permutation(32).astype(np.uint32)  # the shared-memory position of lane l's row
+    order = rng.permutation(32).astype(np.uint32)  # order[l]: the shared-memory position of lane l's row
     source = entry(
         "const unsigned lane = threadIdx.x, s = shared_memory();\n"
         "const unsigned row = s + ld_global_nc<4>(order + lane).word[0] * 16;\n"
@@ -294,7 +292,7 @@ def test_atomics_and_barriers_count_every_thread(run: Run) -> None:
 
 
 def test_producers_and_consumers_with_named_barriers(run: Run) -> None:
-    # Warps 0 and 1 fill, warps 2 and 3 read: barrier 1 says "full", barrier 2 "empty".
+    # Warps 0 and 1 fill, warps 2 and 3 read. Barrier 1 signals "full", barrier 2 "empty".
     source = entry(
         "const unsigned t = threadIdx.x, s = shared_memory();\n"
         "if (t < 64) {\n"
@@ -334,7 +332,7 @@ def test_a_thread_may_wait_for_another_of_its_block(run: Run) -> None:
     arguments = (words("o", "output", 64), Operand("w", "workspace", U32, (1,), zeroed=True))
     emulation = run(source, arguments, {}, block=64)
     np.testing.assert_array_equal(emulation.outputs["o"], np.arange(64))
-    # The reset is ordered after the atomic, which its thread has observed (PTX ISA, causality order).
+    # The resetting thread has observed all atomics, so the reset is ordered after them (PTX ISA, causality order).
     assert not emulation.findings
 
 

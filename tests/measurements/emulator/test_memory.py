@@ -45,7 +45,7 @@ U32, U64 = SCALAR_DTYPES["u32"], SCALAR_DTYPES["u64"]
 
 
 def run(offsets: dict[int, int], defined: np.ndarray | None = None, threads: int = 4) -> Emulation:
-    """Run ``add_one`` within one array of 16 words 0, 1, 2, ..."""
+    """Run ``add_one`` on pointers into an array of the words 0 to 15."""
     array = Operand("x", "inout", U32, (16,))
     launch = Launch(entry="add_one", arguments=(array, array), grid=(1, 1, 1), block=(threads, 1, 1))
     memory = Memory(offsets=offsets, defined={"x": np.ones(64, bool) if defined is None else defined})
@@ -172,6 +172,6 @@ def test_shadow_memory_takes_at_most_three_times_the_arrays(bits: int, tmp_path:
     file = tmp_path / "add.ptx"
     file.write_text(add_in_place(bits))
     small, large = 2**17, 2**20
-    added = 2 * bits / 8 * (large - small) / 1024  # KiB of both arrays
-    runner()  # a compiler needs more memory than the runner
-    assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # including the arrays
+    added = 2 * bits / 8 * (large - small) / 1024  # additional KiB of both arrays
+    runner()  # compile the runner first, since the compiler needs more memory
+    assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # the arrays, and three times as much

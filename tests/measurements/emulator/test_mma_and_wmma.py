@@ -1,4 +1,4 @@
-"""mma.sync and wmma against the reference of their intrinsic, on whole launches."""
+"""mma.sync and wmma agree with the reference of their intrinsic, in complete launches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.launches.operand import Operand
 
 
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
-    """Return values of the multiplied type."""
+    """Return random values that the multiplied type represents exactly."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     if row.type_a == "tf32":
         return round_to_tf32(x)
@@ -36,7 +36,7 @@ def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArr
     return np.ascontiguousarray(stored.store(values)).view(np.uint32)
 
 
-# Those with block scales are only compiled for sm_120a: tests/autosched/include/test_block_scaled_matmul.py.
+# Instructions with block scales need sm_120a. tests/autosched/include/test_block_scaled_matmul.py tests these.
 MMA = [row for row in INTRINSICS.values() if row.unit == "mma" and row.needs != "block_scale_mma"]
 WMMA = [row for row in INTRINSICS.values() if row.unit == "wmma"]
 
@@ -45,7 +45,7 @@ F16_CORNERS = (0.0, -0.0, 1.0, -2.0, 2.0**-24, -(2.0**-14), 65504.0, -65504.0, 2
 
 
 def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) -> None:
-    """Check random numbers, and all pairs of corner cases as factor and sum: subnormal, largest, infinite, NaN."""
+    """Check random numbers, and all pairs of corner cases as a factor and as the initial sum."""
     rng = np.random.default_rng(9)
     c = rng.standard_normal((16, 8)).astype(np.float16)
     sets = [(a, b, c)]
@@ -82,7 +82,7 @@ def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) 
 
 
 def instructions(row: TensorIntrinsic) -> str:
-    """Return the code of d += x * y: one instruction, or two for 8-bit types on sm_75, which only has half its size."""
+    """Return the code of d += x * y: one instruction, or two for 8-bit types on sm_75, which has only half the size."""
     if row.name == "mma_m16n8k16_i8":
         return "".join(f"mma_m8n8k16_s8(d[{2 * i}], d[{2 * i + 1}], x[{i}], y[0]);" for i in range(2))
     if row.until:
@@ -130,7 +130,7 @@ def test_mma_agrees_with_the_reference_of_its_row(run: Run, row: TensorIntrinsic
 
 
 def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], multiplied: tuple[str, str]) -> str:
-    """Load both tiles from shared memory with padded strides, multiply twice, and store; scale all registers alike."""
+    """Return a kernel that loads both tiles with padded strides, multiplies twice, scales all registers, and stores."""
     shape_and_type = row.name.removeprefix("wmma_")
     shape = shape_and_type.rsplit("_", 1)[0]
     element_bytes = 4 if row.type_a == "tf32" else 2
@@ -192,7 +192,8 @@ def test_wmma_fragments_of_another_order_give_other_numbers(run: Run, row: Tenso
 
 
 def test_wmma_and_mma_fragments_differ(run: Run) -> None:
-    # A kernel that assumes mma.sync's accumulator layout for wmma is correct on some GPUs only, and never here.
+    # The layout of wmma's accumulators is unspecified. A kernel that assumes mma.sync's layout must fail in the
+    # emulator.
     source = entry(
         "const unsigned lane = threadIdx.x;\n"
         "float d[8];\n"

@@ -1,4 +1,4 @@
-"""Plain CUDA C++ kernels without ``autosched/ptx``: the features of the language."""
+"""Plain CUDA C++ kernels without ``autosched/ptx`` that use the language's features."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_missing_barrier_is_a_race_and_shows_in_the_numbers(run: Run) -> None:
 
 
 def test_shared_memory_does_not_persist_between_blocks(run: Run) -> None:
-    """A block that reads before it writes sees neither zeros nor the previous block's values."""
+    """If a block reads shared memory before writing, the values are neither zeros nor the previous block's values."""
     before = (
         "__shared__ unsigned outer[3];\ninline __device__ unsigned& own() { static __shared__ unsigned x; return x; }"
     )
@@ -206,7 +206,7 @@ def test_lanes_exchange_values(run: Run, call: str, expected: npt.NDArray[np.uin
 
 
 def test_some_lanes_exchange_values(run: Run) -> None:
-    """Masks name some lanes; the operation does not wait for exited lanes, or for missing lanes of a partial warp."""
+    """A shuffle with a mask waits only for existing lanes, not for exited lanes or missing lanes of a partial warp."""
     body = """
     unsigned i = threadIdx.x, x = i;
     if (i < 8) {
@@ -301,7 +301,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
 def test_a_lane_with_a_lock_continues_while_other_lanes_wait(run: Run, how: str, block: int) -> None:
-    """Some lanes wait for the lock, and others, further on, for all lanes: one call deeper, or at the same depth."""
+    """Lanes that had the lock wait for all lanes while others wait for the lock, inlined or in a called function."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{
       while (atomicCAS(lock, 0, 1) != 0) __nanosleep(20);
@@ -366,7 +366,7 @@ def test_a_misaligned_vector_access_is_found(run: Run) -> None:
 
 
 def test_stores_of_equal_values_count_and_stores_to_inputs_are_reported(run: Run) -> None:
-    """An output holds -1 before the launch."""
+    """Before the launch an output holds -1, yet a kernel that stores -1 has written the element."""
     out = [Operand("o", "output", U32, (64,))]
     source = 'extern "C" __global__ void kernel(int* o) { o[threadIdx.x] = threadIdx.x % 2 ? -1 : 5; }'
     assert run(source, out, {}, block=64).ok
@@ -443,7 +443,7 @@ def test_a_kernel_has_any_name(kernel_of: Callable[..., GeneratedKernel], name: 
 
 
 def test_votes_and_barriers_compact_blocks(run: Run) -> None:
-    """Each block moves its positive numbers to the front, by votes, counts in shared memory, and barriers."""
+    """Each block moves its positive numbers to the front with votes, counts in shared memory, and barriers."""
     source = """
     #define BLOCK 96
     extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-"""Sampled blocks of a launch: inputs equal the reference's, and addresses exceed 2^32 elements."""
+"""Sampled blocks of a large launch get the reference's inputs, at addresses beyond 2^32 elements."""
 
 from __future__ import annotations
 

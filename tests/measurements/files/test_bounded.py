@@ -1,4 +1,4 @@
-"""Pipes given as files: reading waits while a pipe has a writer, up to a limit."""
+"""Reading a pipe as a file waits while the pipe has a writer, up to a time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pipe(tmp_path: Path) -> Path:
 
 def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "NO_WRITER_SECONDS", 0.01)
-    monkeypatch.setattr(bounded, "WAIT_SECONDS", 1e6)  # longer than any test
+    monkeypatch.setattr(bounded, "WAIT_SECONDS", 1e6)  # no test waits that long
     with pytest.raises(TimeoutError):
         read_bounded(pipe, 100)
 

@@ -1,4 +1,4 @@
-"""Users' Python files as modules."""
+"""Users' Python files are imported as modules."""
 
 from __future__ import annotations
 

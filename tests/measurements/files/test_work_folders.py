@@ -1,4 +1,4 @@
-"""Files left by killed processes during compiles and launches, and their removal."""
+"""Files that killed processes leave behind during compiles and launches are removed."""
 
 from __future__ import annotations
 

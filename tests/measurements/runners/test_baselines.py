@@ -1,4 +1,4 @@
-"""The libraries that candidates are compared with, replaced by fakes: functions called, and arguments."""
+"""Libraries that candidates are compared with are replaced by fakes, which check the functions and arguments."""
 
 import math
 import subprocess
@@ -33,7 +33,7 @@ def call(name, problem):
     return inputs, arrays, baseline_call(name, CUPY, Stream(), problem, arrays, 0)
 
 
-# ---- cuBLAS: a host library with its interface, which multiplies as the documentation says ----
+# ---- cuBLAS: a host library with the same interface, which multiplies as documented ----
 
 CUBLAS = r"""
 #include <stddef.h>
@@ -192,7 +192,7 @@ def test_a_missing_cublas_is_reported():
 
 
 class Tensor:
-    """The used part of a tensor, over numpy; ``bf16`` marks the type that numpy lacks."""
+    """Fake tensor over a numpy array. ``bf16`` marks the type that numpy lacks."""
 
     def __init__(self, array, bf16=False):
         self.array, self.bf16, self.shape = array, bf16, array.shape
@@ -372,7 +372,7 @@ def test_a_missing_torch_is_reported(name, monkeypatch):
 
 
 def _uncalled(problem):
-    """Return True if no single call of cupy computes the same as ours."""
+    """Return True if no single cupy call computes the problem."""
     return getattr(problem, "kind", "") in ("sumsq", "argmax")
 
 
@@ -433,7 +433,7 @@ def _known(name, operator):
     return problem is None or callable(call(name, problem)[2])
 
 
-# ---- which reasons the test on a GPU accepts ----
+# ---- reasons that the test on a GPU accepts ----
 
 
 def entrants(problem, *names):

@@ -1,4 +1,4 @@
-"""The kernels that check a candidate's results and its memory accesses, run on the host by one thread."""
+"""The kernels that check a candidate's results and memory accesses run on the host with one thread."""
 
 import math
 import re
@@ -65,7 +65,7 @@ int main(int, char** a) {
 
 @pytest.fixture(scope="module")
 def host_checks(tmp_path_factory):
-    """Return the checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
+    """Return a function (kind, arrays, numbers) -> report that runs a checking kernel as a host program."""
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
     # Remove inline PTX: the kernel that waits for the host reads a GPU clock, which a host program lacks.

@@ -1,4 +1,4 @@
-"""The contract of runners, one class of tests for every backend."""
+"""The contract of runners: one class of tests passes for every backend."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ def candidate(name: str, index: int = 0, **changes) -> Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """A runner, and for each of its possible statuses a function that makes candidates."""
+    """A runner, and for each possible status a function that makes candidates with this status."""
 
     runner: Runner
     pool: CompilePool
@@ -77,7 +77,7 @@ def recorded(status: Status, index: int) -> Candidate:
 
 
 def recording() -> Recording:
-    """Return some trials of every status that is recorded, of the schedules that ``recorded`` gives."""
+    """Return a recording with trials of every recorded status, for the schedules that ``recorded`` makes."""
     trials = []
     for status in REPLAYED:
         for i in range(3001 if status is Status.OK else 40):
@@ -147,7 +147,7 @@ BACKENDS = ["estimate", "cuda", "cuda on two GPUs", "replay"]
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request, tmp_path_factory):
-    """A backend shared by all tests, which do not affect each other."""
+    """Yield a backend that tests share, since they do not affect each other."""
     with opened(request.param, tmp_path_factory.mktemp("backend")) as made:
         yield made
 
@@ -225,7 +225,7 @@ class TestRunnerContract:
         assert list(stream) == []
         results = dict(own_backend.runner.measure([own_backend.kinds[Status.OK](i) for i in range(100, 104)]))
         assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
-        if own_backend.provenance is Provenance.ESTIMATED:  # a GPU's worker starts while all are compiled
+        if own_backend.provenance is Provenance.ESTIMATED:  # with a GPU, all are compiled while its worker starts
             assert len(list(tmp_path.rglob("*.cubin"))) < 20, "candidates that had not started were cancelled"
 
     def test_close_from_another_thread_ends_the_iteration(self, own_backend):
@@ -239,7 +239,7 @@ class TestRunnerContract:
         closer = threading.Timer(0.1, close)
         closer.start()
         got = 0
-        for _ in results:  # slower than reading a recording
+        for _ in results:  # slow, so that a replay is still running when it is closed
             time.sleep(1e-3)
             got += 1
         closer.join()

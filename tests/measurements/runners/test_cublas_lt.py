@@ -1,7 +1,7 @@
-"""cuBLASLt through its C interface.
+"""cuBLASLt is called through its C interface.
 
-The library is a host library that multiplies according to the descriptors, or the real one if it is installed, since
-descriptors need no GPU.
+Most tests use a host library that multiplies according to the descriptors. If the real library is installed, it must
+accept the descriptors, which needs no GPU.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ from measurements.runners.cuda.libraries.baselines import baseline_call
 from measurements.runners.cuda.libraries.cublas import CublasError, Gemm
 from search_spaces.operators.matmul import Matmul
 
-# It accepts the calls that NVIDIA's documentation allows, rejects other sizes of attributes, and offers three
-# algorithms, the second of which cannot be launched. The structures hold all attributes, which its results depend on.
+# Fake cuBLASLt. It accepts the calls that NVIDIA's documentation allows, and rejects wrong attribute sizes. It offers
+# three algorithms, the second of which cannot be launched. Its results depend on all attributes.
 CUBLAS_LT = r"""
 #include <stddef.h>
 #include <stdint.h>
@@ -118,14 +118,14 @@ int cublasLtMatmul(void* h, Operation* d, const void* alpha, const void* a, Layo
 
 
 def launches():
-    """Return the number of launches of each algorithm."""
+    """Return the fake library's counters of launches by algorithm."""
     return (ctypes.c_int * 4).in_dll(cublas_lt._library(), "launches")
 
 
 class Stream(library_arrays.Stream):
-    """A stream: launches between begin_capture and end_capture are made by the graph instead.
+    """Fake stream. Launches between begin_capture and end_capture are executed by the graph instead.
 
-    The graph's launches are distinguished by what it adds to ``launches``.
+    Captured launches are removed from ``launches``; each launch of the graph adds them again.
     """
 
     def __init__(self):
@@ -154,7 +154,7 @@ class Graph:
 
 
 class Event:
-    """A fake event: the launched algorithms determine the elapsed milliseconds; the third is the fastest."""
+    """Fake event. The launched algorithms determine the elapsed milliseconds. The third algorithm is the fastest."""
 
     third = 1e-3
 
@@ -239,14 +239,14 @@ def test_products_that_are_added_up_in_f16(batch):
 
 
 def algorithms_of(made):
-    """Return the algorithms that a call launches, and how often."""
+    """Return how often a call launches each algorithm."""
     before = list(launches())
     made(1)
     return [after - now for after, now in zip(launches(), before, strict=True)]
 
 
 def test_the_fastest_launchable_heuristic_is_chosen(library):
-    """A single launch takes at least the host's launch time."""
+    """Algorithms are timed in graphs, since a single launch takes at least the host's launch time."""
     refused = ctypes.c_int.in_dll(library, "refused")
     refused.value = 0
     problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
@@ -314,7 +314,7 @@ def test_a_missing_cublas_lt_is_reported_with_its_installation(monkeypatch):
 
 
 def test_the_real_library_takes_every_attribute(monkeypatch):
-    """Its descriptors and layouts can be made and filled without a GPU; a handle and algorithms cannot."""
+    """Without a GPU, descriptors and layouts can be created and filled, but not a handle and algorithms."""
     cublas_lt._library.cache_clear()
     try:
         cublas_lt._library()
@@ -330,6 +330,6 @@ def test_the_real_library_takes_every_attribute(monkeypatch):
         gemm = Gemm(64, 128, 256, 2, element, out, b_transposed=True, scale=scale, in_f16=in_f16)
         multiply = cublas_lt.lt_multiplier(CUPY, Stream(), gemm)
         pointers = (4096, 8192, 12288) + ((256, 512) if scale != "none" else ())
-        with pytest.raises(CublasError, match="returned status"):  # there is no handle
+        with pytest.raises(CublasError, match="returned status"):  # fails only because the handle is null
             multiply(*pointers)
     cublas_lt._library.cache_clear()

@@ -1,4 +1,4 @@
-"""The cuda runner with workers that hang, crash, poison and lie: one result per candidate, and no process left over."""
+"""The cuda runner gives one result per candidate and leaves no process, even if workers hang, crash or lie."""
 
 import json
 import os
@@ -171,7 +171,7 @@ def test_a_worker_killed_from_outside_costs_no_candidate(make_runner):
         assert position not in results
         results[position] = measurement
         if len(results) % 8 == 0:
-            time.sleep(rng.uniform(0.0, 0.015))  # somewhere in the next measurement
+            time.sleep(rng.uniform(0.0, 0.015))  # a random moment of the next measurement
             for pid in runner.pids:
                 os.kill(pid, signal.SIGKILL)
     assert len(results) == 60
@@ -189,7 +189,7 @@ def test_a_lost_gpu_stops_the_run_and_keeps_measurements(make_runner):
 
 
 def test_the_same_program_is_measured_once(make_runner, tmp_path):
-    # All kernels have the same name and source, so the same cubin, whatever their schedules.
+    # All kernels have the same name and source, and therefore the same cubin, whatever their schedules are.
     results = list(make_runner().measure([candidate("counted_1000")] * 20))
     assert len(results) == 20
     assert all(m.ok for _, m in results)
@@ -198,7 +198,7 @@ def test_the_same_program_is_measured_once(make_runner, tmp_path):
 
 def test_the_gpu_measures_while_a_compiler_compiles(make_runner, tmp_path):
     results = make_runner().measure([candidate("time_1000"), candidate("time_1000_compiled_late")])
-    assert next(results)[0] == 0  # although the other is still being compiled
+    assert next(results)[0] == 0  # the second is still being compiled
     (tmp_path / "go on").touch()
     assert next(results)[0] == 1
 
@@ -311,7 +311,7 @@ def test_a_partition_of_a_known_product_has_its_own_size():
 
 
 def driver_attributes(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
-    """Return a driver's attributes of a GPU with a compute capability."""
+    """Return the attributes that the driver reports for a GPU of this compute capability."""
     its = architecture(cc)
     limits = {
         "MaxBlocksPerMultiprocessor": its.blocks,

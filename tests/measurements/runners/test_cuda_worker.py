@@ -1,7 +1,7 @@
-"""The GPU worker's own logic with a fake cupy.
+"""The GPU worker's logic, tested with a fake cupy.
 
-The fake keeps device memory in numpy, so that wrong numbers, changed inputs and writes past the end are real. Its clock
-advances only while kernels run, so that times are exact.
+The fake keeps device memory in numpy, so that wrong numbers, changed inputs and writes beyond the end really happen.
+Its clock advances only while kernels run, so that times are exact.
 """
 
 import itertools
@@ -39,7 +39,7 @@ PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 
 @pytest.fixture(autouse=True)
 def no_spin_up(monkeypatch):
-    """Warming up reads the clock once, so that it takes no time."""
+    """Let warming up end after one read of the clock, so that it takes no time."""
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.0)
 
 
@@ -132,7 +132,7 @@ def raced(worker, name, incumbent="right", workspace=False, **changes):
 def test_a_raced_kernel_has_the_incumbents_seconds_times_its_ratio(arrays):
     worker = opened(FakeCupy(time=2e-3), arrays)
     same = raced(worker, "right", max_rounds=3)["seconds"]
-    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # two pairs per round
+    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # a round has two pairs
     half = raced(worker, "right", incumbent="slow", max_rounds=3)["seconds"]
     assert half == pytest.approx([1.5e-3] * 6, rel=1e-6)
 
@@ -200,7 +200,7 @@ def test_a_slow_kernel_is_measured_with_few_repeats_and_a_reason(arrays):
 
 @pytest.fixture
 def set_reasons(monkeypatch):
-    """Set NVML's successive reasons for a low clock, repeated cyclically, under the newer or the older name."""
+    """Return a function that fakes NVML's reasons for a low clock. Successive calls of NVML cycle through ``bits``."""
 
     def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons", **others):
         reasons = itertools.cycle(bits)
@@ -223,7 +223,7 @@ def set_reasons(monkeypatch):
 def test_repeats_slowed_by_heat_are_excluded(arrays, set_reasons, word):
     set_reasons(
         0, 0x4, 0x24, name=f"nvmlDeviceGetCurrentClocks{word}Reasons"
-    )  # 0x4: the power limit, which legitimately affects a kernel's speed
+    )  # 0x4: power limit, a legitimate effect on a kernel's speed; 0x20: heat
     answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
     assert answer["status"] == Status.OK
     left_out, all_of_them = re.fullmatch(
@@ -268,16 +268,16 @@ def test_the_power_limit_excludes_no_repeats(arrays, set_reasons):
 
 @pytest.fixture
 def warm_up(monkeypatch):
-    """Return a function that warms up after clocks with the given readings, and returns the seconds that this took.
+    """Return a function that warms up while the clock has the given readings. It returns the seconds that this took.
 
-    Launches take 1 ms of the simulated GPU; all other time stands still.
+    The simulated time advances only in launches, by 1 ms each.
     """
     cupy = FakeCupy(time=1e-3)
     clocks = []
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)
 
     def clock():
-        """Each reading lasts for one read of the clock: 5 ms of launches."""
+        """Return the present reading. Each reading lasts for one read of the clock, 5 ms of launches."""
         return clocks[min(int((cupy.now - clocks_began[0]) / 5.9e-3), len(clocks) - 1)]
 
     clocks_began = [0.0]
@@ -323,21 +323,21 @@ def test_a_permanently_rising_clock_does_not_extend_the_warm_up(warm_up):
 
 @pytest.mark.parametrize("time", [5e-6, 2.2e-6, 1e-6])
 def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy_equally_often(arrays, time):
-    """Otherwise replays would begin with copies that the previous replay left in the L2."""
+    """Otherwise a replay would begin with copies that the previous replay left in L2."""
     cupy = FakeCupy(time=time)
     worker = opened(cupy, arrays, cold_bytes=1_000_000)
     answer = measure(worker, "right")
     assert answer["seconds"] == pytest.approx([time] * len(answer["seconds"]))
     size = sum(o.bytes for o in PROBLEM.operands())
     copies = -(-1_000_000 // size)
-    _, count = cupy.graphs  # the first one measures the duration of a launch
+    _, count = cupy.graphs  # the first graph only measures the duration of a launch
     assert count % copies == 0
     assert copies * time <= count * time <= 2 * max(2e-3, copies * time)
     assert len(set(cupy.launches)) == copies
     assert len(set(cupy.launches[-copies:])) == copies
 
 
-@pytest.mark.parametrize("time", [5e-6, 2e-3])  # in a graph, and launch by launch
+@pytest.mark.parametrize("time", [5e-6, 2e-3])  # timed in a graph, and launch by launch
 def test_a_kernel_of_two_launches_is_right_after_both_and_timed_as_a_whole(arrays, time):
     answer = measure(opened(FakeCupy(time=time), arrays), "two_phases", launches=2)
     assert answer["status"] == Status.OK
@@ -383,7 +383,7 @@ def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status,
         (np.inf, np.inf, np.inf, 0),
         (np.nan, np.nan, np.nan, 0),
         (np.inf, 65000.0, 30.0, 1),
-        (2.0, 2.0001, np.inf, 0),  # the rounded reference
+        (2.0, 2.0001, np.inf, 0),  # equal after rounding the reference
         (2.0, 2.5, np.inf, 1),
         (2.0, 2.5, np.nan, 1),
     ],
@@ -465,7 +465,7 @@ def test_a_kernel_with_an_unknown_operand_is_rejected(arrays):
 
 
 def test_memory_of_a_reference_is_freed(monkeypatch):
-    """Torch and kernels with local memory use the memory that cupy's pool leaves free."""
+    """The pool of cupy must release memory, since torch and kernels with local memory need it."""
     cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
 
     def computed(problem, inputs):
@@ -500,7 +500,7 @@ def test_a_comparison_times_valid_entrants_and_reports_a_missing_triton(arrays, 
     monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
     right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
-    # The simulated clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
+    # The simulated clock accumulates rounding errors, so equal launches may differ slightly.
     assert right["seconds"] == pytest.approx([3e-4] * 7)
     assert again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
@@ -514,9 +514,9 @@ def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkey
 
 
 def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkeypatch):
-    """Queueing a library's kernels can take longer than their execution, and must not be compared."""
+    """Queueing a library's kernels may take longer than executing them. Graphs exclude the queueing time."""
     monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
-    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one of each arm: beyond 100 us the length is not calibrated
+    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one per entrant; no calibration beyond 100 us
         cupy = FakeCupy(time=time)
         for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
             assert entrant["seconds"] == pytest.approx([time] * 7)
@@ -531,7 +531,7 @@ def test_objects_of_a_graph_live_as_long_as_its_rounds(arrays, monkeypatch):
 
 
 def fake_library(name, cupy, stream, problem, copies, cold_bytes):
-    """Return a baseline whose behaviour is given by its name."""
+    """Return a fake baseline. Its name selects its behaviour."""
     if name == "missing":
         return "it is not here"
     function = Function(cupy, name)

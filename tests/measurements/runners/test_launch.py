@@ -1,4 +1,4 @@
-"""One launch: kernel parameters, and the driver's arguments for tensor maps and clusters."""
+"""Kernel parameters of a launch, and the driver's arguments for tensor maps and clusters."""
 
 import ctypes
 import dataclasses
@@ -34,7 +34,7 @@ LAUNCH = Launch(
 
 
 class Function:
-    """A fake loaded function that records its calls."""
+    """Fake loaded function that records its calls."""
 
     def __init__(self):
         self.calls = []
@@ -62,7 +62,7 @@ def array(address):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Return a fake cuTensorMapEncodeTiled, whose maps hold a running number, and its calls in order."""
+    """Replace cuTensorMapEncodeTiled by a fake whose maps contain a running number. Return its calls in order."""
     asked, numbers = [], itertools.count(1)
 
     def encode(target, *values):
@@ -161,7 +161,7 @@ def test_every_option_of_a_map_is_accepted_by_the_driver(driver):
         x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
         strides = (64 * size, 4096 * size)
         encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
-    f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))  # slices of 32 bytes reach beyond two
+    f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))  # shape with one more slice, for slices of 32 bytes
     plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
     changes = [
         *({"swizzle": s} for s in ("NONE", "32B", "64B", "128B")),
@@ -190,7 +190,7 @@ def no_driver(monkeypatch):
     libraries = ctypes.CDLL
 
     def missing(name, *more, **named):
-        if name != "libcuda.so.1":  # NVRTC is installed
+        if name != "libcuda.so.1":  # such as NVRTC, which is installed
             return libraries(name, *more, **named)
         raise OSError(f"{name}: cannot open shared object file")
 
@@ -198,7 +198,7 @@ def no_driver(monkeypatch):
 
 
 class EmulatedCupy:
-    """One GPU, on which the kernel that makes tensor maps is emulated."""
+    """Fake GPU that emulates the kernel that builds tensor maps."""
 
     def __init__(self):
         self.cuda = SimpleNamespace(Device=lambda: SimpleNamespace(id=0))
@@ -301,7 +301,7 @@ def test_the_cluster_size_is_read_from_the_compiled_function(monkeypatch, cluste
 
 @pytest.fixture
 def launched_by_driver(monkeypatch):
-    """Return the arguments of cuLaunchKernelEx: function, grid, block, memory, stream, attributes and parameters."""
+    """Replace cuLaunchKernelEx by a fake, and return a list of the arguments of its calls."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     told = []
 
@@ -365,7 +365,7 @@ SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_s
 
 @pytest.fixture
 def occupancy(monkeypatch):
-    """Return a fake driver with a number of concurrent blocks per SM, or clusters per GPU."""
+    """Return a fake driver that reports how many blocks per SM, or clusters per GPU, run concurrently."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     fine, asked = bindings.CUresult.CUDA_SUCCESS, []
     said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
@@ -389,7 +389,7 @@ def occupancy(monkeypatch):
 
 
 def launched(described):
-    """Return the grid of two launches, which equals that of ``grid``, and the messages about it."""
+    """Launch twice. Return the grid, which must equal ``program.grid``, and the message about a smaller grid."""
     program, function = loaded(described)
     parameters = program.parameters({"out": 4096, "a": 8192})
     for _ in range(2):
@@ -403,7 +403,7 @@ def launched(described):
     [(1, 4, 128), (1, 3, 120), (2, 31, 62), (4, 31, 124), (4, 32, 128), (4, 33, 128), (4, 1, 4)],
 )
 def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, cluster, running, blocks):
-    """40 SMs, or this many clusters on the GPU. The driver is queried once, for the kernel as launched."""
+    """40 SMs run ``running`` blocks each, or the GPU runs ``running`` clusters. The driver is queried only once."""
     occupancy.blocks_of_sm = occupancy.clusters = running
     grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
     assert grid == (blocks, 1, 1)
@@ -422,7 +422,7 @@ def test_a_fixed_grid_is_launched_without_querying_occupancy(driver, occupancy):
 def test_the_described_grid_is_used_if_the_driver_reports_no_occupancy(driver, occupancy, monkeypatch, cluster):
     bindings = pytest.importorskip("cuda.bindings.driver")
     described = dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1))
-    occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will fail
+    occupancy.blocks_of_sm = occupancy.clusters = 0  # the kernel does not fit, so the launch will fail
     assert launched(described) == ((128, 1, 1), "")
     occupancy.blocks_of_sm = occupancy.clusters = 1
     assert launched(described)[1]

@@ -1,4 +1,4 @@
-"""Times of launches on a GPU in virtual time, whose true times are known: hosts, power and heat leave no bias."""
+"""On a GPU in virtual time, whose true kernel times are known, hosts, power and heat do not bias measured times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from measurements.trials.timing_statistics import StopRule
 
 SECONDS = (2e-6, 5e-6, 20e-6, 100e-6, 300e-6, 0.99e-3, 2e-3)
 COPIES = 4
-HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # 40 ms of every 400
+HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # hot for 40 of every 400 ms
 
 
 def timer_of(gpu: VirtualGpu) -> LaunchTimer:
@@ -50,7 +50,7 @@ def test_a_late_host_does_not_affect_the_times() -> None:
 
 
 def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
-    """The bias that the timer avoids: a graph whose length is derived from the events around one launch."""
+    """The timer avoids this bias: events around one launch include host time, so a graph sized by them is too short."""
     kernel = VirtualKernel(2e-6)
     gpu = VirtualGpu(1, launch_seconds=10e-6)
     timer = timer_of(gpu)
@@ -85,21 +85,21 @@ def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:
 
 
 def test_calls_that_synchronize_are_timed_with_the_host() -> None:
-    """They would wait forever for a stream that waits for them."""
+    """The timer must not hold back the stream of such a call, since the call waits for the stream."""
     kernel = VirtualKernel(5e-6)
     gpu = VirtualGpu(2)
     timer = timer_of(gpu)
 
     def call(copy: int) -> None:
         gpu.launch(kernel)
-        gpu.host.sleep(0.01)  # as a call of cudaFree
+        gpu.host.sleep(0.01)  # synchronises, as cudaFree does
 
     assert timer.held_sampler(call, COPIES, 1.0)()
     assert timer.with_host
 
 
 def graphs_of(kernel: VirtualKernel) -> list[int]:
-    """Return the lengths of the graphs that a timer captures, on a GPU that waits for its host."""
+    """Return the lengths of the graphs that a timer captures on a GPU with a slow host."""
     gpu = VirtualGpu(1, launch_seconds=20e-6)
     lengths = []
     end = gpu.stream.end_capture
@@ -115,7 +115,7 @@ def graphs_of(kernel: VirtualKernel) -> list[int]:
 
 
 def test_graphs_of_short_kernels_are_as_long_as_others() -> None:
-    """The length comes from a graph, not from launches that wait for the host."""
+    """The graph's length is derived from a graph, not from single launches, which wait for the host."""
     assert graphs_of(VirtualKernel(2e-6))[-1] * (2e-6 + GAP) > 1.9e-3
 
 

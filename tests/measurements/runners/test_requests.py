@@ -1,4 +1,4 @@
-"""Requests of a GPU worker arrive unchanged, and nothing else is accepted as a request."""
+"""Requests to a GPU worker arrive unchanged. Invalid requests are rejected."""
 
 from __future__ import annotations
 

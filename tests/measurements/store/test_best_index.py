@@ -1,4 +1,4 @@
-"""The index of an entry agrees with its trials, for any trials in any order."""
+"""An entry's index of best trials agrees with its trials, for any trials in any order."""
 
 from __future__ import annotations
 

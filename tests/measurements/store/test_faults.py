@@ -106,7 +106,7 @@ def child(path: Path, what: str, number: int) -> "subprocess.Popen[str]":
 
 
 class TestAftermath:
-    """The file alone is incomplete while there is a log next to it."""
+    """Databases of killed processes. While a log is next to the file, the file alone is incomplete."""
 
     @pytest.mark.parametrize("create", [True, False])
     def test_the_log_of_a_killed_process_is_recovered(self, tmp_path: Path, create: bool) -> None:
@@ -235,7 +235,7 @@ class TestForeignFiles:
 
 
 class TestCells:
-    """SQLite allows a value of any type in every cell."""
+    """SQLite allows a value of any type in every cell, so cells must be validated."""
 
     @pytest.mark.parametrize(
         ("cell", "value"),
@@ -279,7 +279,7 @@ class TestCells:
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA ignore_check_constraints = ON")
             raw.execute(f"UPDATE trials SET {cell} = {value} WHERE id = {trial}")
-            if trial == 2:  # not the winner: it is only read where the entry has to be ranked
+            if trial == 2:  # this trial is not the winner, so it is read only if the entry is ranked again
                 raw.execute("UPDATE entries SET ranked_id = NULL")
             raw.commit()
         with pytest.raises(StoreError, match=f"trial {trial} .*{cell}"):

@@ -1,4 +1,4 @@
-"""Untrusted databases and recordings: none of their contents is executed, and no raw text reaches a terminal."""
+"""Untrusted databases and recordings: their contents are never executed, and no raw text reaches a terminal."""
 
 from __future__ import annotations
 

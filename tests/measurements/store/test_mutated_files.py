@@ -1,6 +1,6 @@
-"""Mutated databases, exports and recordings: a clear error or a correct load, never an invalid schedule as the best.
+"""Mutated databases, exports and recordings give a clear error or load correctly, never an invalid best schedule.
 
-With ``--nightly`` there are 10,000, each made from its own number, so that a failing one can be reproduced.
+With ``--nightly`` there are 10,000 mutated files. Each is derived from its number, so that failures can be reproduced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from search_spaces.operators.transpose import Transpose
 
 PROBLEM, H200 = Transpose(64, 64), device("h200")
 TEMPLATE = template("transpose")
-DEFAULT, NIGHTLY = 36, 3334  # of each kind
+DEFAULT, NIGHTLY = 36, 3334  # mutated files of each kind
 ODD: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, -(2**70), 0.5, 1e308, float("inf"), float("nan")),
     *("", "x", "\x1b[2J", "\u202e", "\0", "h200", "measured", "ok", "wrong_result", "{", "[1]", "{}", "9" * 5000),
@@ -55,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def broken(content: bytes, random: Random) -> bytes:
-    """Return the bytes with some changed, the rest cut off, or a piece moved."""
+    """Return the bytes after a mutation: some are changed, the end is cut off, or a piece is moved."""
     made = bytearray(content)
     kind = random.randrange(4)
     if kind == 0:
@@ -70,7 +70,7 @@ def broken(content: bytes, random: Random) -> bytes:
 
 
 def changed(document: Any, random: Random) -> Any:
-    """Return the JSON with one value changed, removed, duplicated or swapped."""
+    """Return JSON in which one value is changed, removed, duplicated or swapped."""
     made = copy.deepcopy(document)
     places: list[tuple[Any, Any]] = []
 
@@ -98,7 +98,7 @@ def changed(document: Any, random: Random) -> Any:
 
 
 def edited(path: Path, random: Random) -> None:
-    """Change cells of a database by SQL."""
+    """Change cells of a database with SQL."""
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         for _ in range(random.choice((1, 2, 4))):
@@ -122,10 +122,10 @@ def abs_fits(value: Any) -> bool:
 
 
 def use(path: Path) -> None:
-    """Use a database like a program and a user. Raises StoreError or NoSchedule."""
+    """Read a database as programs and commands do. Raises StoreError or NoSchedule."""
     found = Database(path).best(PROBLEM, "h200")
     if found is not None:
-        TEMPLATE.config(PROBLEM, found.schedule, H200)  # is valid
+        TEMPLATE.config(PROBLEM, found.schedule, H200)  # raises if the schedule is invalid
         assert found.ok and found.problem == PROBLEM and found.device == "h200"
     with Store.open(path, create=False) as store:
         for summary in store.problems():

@@ -1,4 +1,4 @@
-"""The trial store on a PostgreSQL server keeps the same contract as in a file; many processes write at once."""
+"""The trial store fulfils the same contract on a PostgreSQL server as in a file. Many processes may write at once."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def store(url: str) -> Iterator[Store]:
 
 
 class TestTrials(contract.TestTrials):
-    test_the_database_itself_rejects_a_time_of_a_failure = None  # queries SQLite
+    test_the_database_itself_rejects_a_time_of_a_failure = None  # the test queries SQLite
     test_a_url_and_a_database_in_memory_work = None
 
 
 class TestBest(contract.TestBest):
-    test_agrees_with_the_definition = None  # in memory
+    test_agrees_with_the_definition = None  # the test uses a database in memory
 
 
 class TestGuards(contract.TestGuards):

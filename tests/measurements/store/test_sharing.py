@@ -203,7 +203,7 @@ class TestMerge:
         assert target.guard(PROBLEM, "h200") == Guard(0.2)
 
     def test_concurrent_merges_add_a_trial_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The other merge commits between this one's read and its write."""
+        """A second merge commits after the first merge has read the target and before the first merge writes."""
         source, target = database(tmp_path / "a.db", trial(1, 3.0), trial(2, 4.0)), database(tmp_path / "b.db")
         look = store_merge._guards
 

@@ -67,7 +67,7 @@ def best_seconds(store: Store, **arguments: object) -> float | None:
 
 
 def closed_store(path: Path, *trials: Trial) -> Path:
-    """Return the file of a closed database with these trials."""
+    """Write a database with these trials, close it, and return its path."""
     with Store.open(path) as store:
         for one in trials:
             store.append(one)
@@ -333,7 +333,7 @@ class TestInvalidPaths:
         "statement",
         [
             "CREATE TABLE songs (title TEXT)",
-            "CREATE TABLE trials (number INTEGER)",  # as Optuna calls its own
+            "CREATE TABLE trials (number INTEGER)",  # Optuna has a table of the same name
             "CREATE TABLE meta (key TEXT, value TEXT)",
             "CREATE TABLE meta (name TEXT); CREATE TABLE trials (number INTEGER)",
             "CREATE TABLE meta (key TEXT, value TEXT); CREATE TABLE trials (id INTEGER);"
@@ -428,7 +428,7 @@ class TestInvalidPaths:
 
 
 def open_without_privileges(new: Path, old: Path) -> list[str]:
-    """Return the errors that an ordinary user gets on opening ``new``, and ``old`` for writing and for reading."""
+    """Return the errors of an ordinary user who creates ``new``, and opens ``old`` for writing and for reading."""
     child = f"""
 import os, sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

@@ -1,4 +1,4 @@
-"""Tables of recorded measurements: the contents of each format, and rejected files."""
+"""Tables of recorded measurements: what is read from each format, and which files are rejected."""
 
 import dataclasses
 import gzip
@@ -25,7 +25,7 @@ FAILURES = {"CompilationFailedConfig": Status.COMPILE_ERROR, "RuntimeFailedConfi
 
 
 def cache(n: int = 12) -> dict[str, Any]:
-    """Return a cache in Kernel Tuner's format: x in 1, 2, ..., y in 0.5, 1.5 and a text; every fifth failed."""
+    """Return a cache in Kernel Tuner's format: x is 1, 2, ...; y is 0.5, 1.5 or a text. Every fifth entry failed."""
     entries = {}
     for i in range(n):
         entry: dict[str, Any] = {"x": 2 ** (i // 2 % 60), "y": 0.5 + i % 2, "flag": i % 2 == 0, "layout": "ab"[i % 2]}
@@ -130,7 +130,7 @@ class TestT4:
 
     def test_invalid_measurements_are_rejected(self, tmp_path: Path) -> None:
         results = [{"configuration": {"x": x}, "measurements": 3} for x in (1, 2)]
-        with pytest.raises(TableError):  # no configuration has a time
+        with pytest.raises(TableError):  # rejected, since no configuration has a time
             read_table(written(tmp_path / "t4.json", json.dumps({"results": results})))
 
     def test_a_parameter_may_be_called_cache(self, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_an_infinity_of_a_rounded_reference_may_be_any_number_that_rounds_to_it(
     assert found.wrong.tolist() == [False, True, True, True, False, False, True, True]
     assert 0 < found.ratio[0] < 1 and found.ratio[5] == 0
     assert errors(dtype, stored, wanted, allowed).wrong.tolist() == [True] * 5 + [False, True, True]
-    # a reference of another type: infinity in f64 is beyond every smaller type
+    # without ``rounded_to`` the reference is f64, whose infinity exceeds every smaller type
     assert errors(dtype, stored, wanted, allowed, rounded_to=SCALAR_DTYPES["f64"]).wrong[:2].all()
 
 
@@ -165,7 +165,7 @@ def test_the_rounded_reference_passes_on_stress_inputs(problem):
     ids=lambda p: getattr(p, "operator", ""),
 )
 def test_a_missing_term_of_a_sum_of_integers_shows(problem, operand, term):
-    """Its share is below 0.1%, which the rounding errors of as many random terms would hide."""
+    """The term is less than 0.1% of the sum. Rounding errors would hide it in a sum of random numbers."""
     full = next(iter(problem.stress_inputs(0))).inputs
     cut = {name: array.copy() for name, array in full.items()}
     cut[operand][..., term] = 0

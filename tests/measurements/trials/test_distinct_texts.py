@@ -1,4 +1,4 @@
-"""Different numbers have different texts; integers are exact."""
+"""Different numbers are formatted differently, and integers exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The winner among programs timed alternately: laws of the choice, and agreement of two finals."""
+"""Choosing the winner among programs timed in alternation: properties of the choice, and agreement of two finals."""
 
 import math
 
@@ -70,7 +70,7 @@ def test_no_entrants_and_unequal_rounds_are_rejected() -> None:
 
 
 def test_the_centre_is_scipys_trimmed_mean_with_a_calibrated_interval() -> None:
-    from scipy import stats  # takes half a second to import
+    from scipy import stats  # importing takes half a second
 
     rng = np.random.default_rng(5)
     hits = 0
@@ -84,7 +84,7 @@ def test_the_centre_is_scipys_trimmed_mean_with_a_calibrated_interval() -> None:
 
 
 def test_two_clocks_do_not_make_the_centre_jump() -> None:
-    """Moving a fifth of the times from one clock to another must move the centre by less than the clocks differ."""
+    """If times jump between two clocks, the centre must vary by much less than the clocks differ."""
     centres = []
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_two_clocks_do_not_make_the_centre_jump() -> None:
 
 
 def test_two_rounds_keep_plausible_winners() -> None:
-    """An outlier hides no entrant, and a fastest entrant is hardly ever dropped."""
+    """An outlier does not exclude an entrant, and the fastest entrant is hardly ever dropped."""
     clear = [[1.0, 1.1], [1.005, 1.1055], [1.03, 1.133], [1.06, 1.166], [1.02, 2.2]]
     assert plausible(clear) == [0, 1]
     dropped = 0

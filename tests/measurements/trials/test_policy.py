@@ -1,4 +1,4 @@
-"""The timing policy: its text, its representation in fingerprints, and missing fields."""
+"""The timing policy's text, its representation in fingerprints, and missing fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readers of fingerprints and of the keys of problems."""
+"""Functions that read fingerprints and problem keys."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Limits of workers: CPU time, memory, and the clock used for both."""
+"""Limits of workers on CPU time and memory, and the clock that measures both."""
 
 from __future__ import annotations
 

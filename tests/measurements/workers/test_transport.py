@@ -1,4 +1,4 @@
-"""Contract of a transport to a worker, for a child with pipes; and its messages."""
+"""The contract of a transport to a worker, tested with a child process and pipes, and the format of messages."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def worker(folder):
 
 
 def alive(pid: int) -> bool:
-    """Return True if a process is alive; a zombie that init has yet to collect counts as dead."""
+    """Return True if a process is alive. A zombie that init has not collected yet counts as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def wait_until(condition, seconds=10.0):
 
 
 def reversed_blobs(worker, *contents):
-    """Return the worker's result for blobs: each reversed."""
+    """Send blobs to a worker that reverses each, and return its answer."""
     blobs = {digest_of(content): content for content in contents}
     answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
     return [bytes(answer.blobs[digest]) for digest in answer["turned"]]
@@ -116,12 +116,12 @@ class TestTransport:
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
         reversed_blobs(worker, large, small)
-        hops = len(sent) // 2  # one pipe, or a connection and its pipe
+        hops = len(sent) // 2  # a pipe, or a connection and a pipe
         assert sent == [600, 100] * hops
         del sent[:]
         reversed_blobs(worker, small, large)
         assert sent == []
-        reversed_blobs(worker, other)  # the worker's store of 1000 bytes evicts others for it
+        reversed_blobs(worker, other)  # the worker stores 1000 bytes and evicts other blobs
         assert sent == [700] * hops
         del sent[:]
         assert reversed_blobs(worker, large) == [large]

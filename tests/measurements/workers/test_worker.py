@@ -1,4 +1,4 @@
-"""Workers: real processes that hang, crash, exhaust memory, flood stdout and send wrong answers; none is left over."""
+"""Workers are real processes that hang, crash, exhaust memory, flood stdout or send wrong answers. None remains."""
 
 import os
 import signal
@@ -83,7 +83,7 @@ def worker(tmp_path):
 
 
 def alive(pid: int) -> bool:
-    """Return True if a process is alive; a zombie that init has yet to collect counts as dead."""
+    """Return True if a process is alive. A zombie that init has not collected yet counts as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -224,7 +224,7 @@ def test_close_from_another_thread_ends_a_request(worker, tmp_path):
     worker.start()
     timer = threading.Timer(0.2, worker.close)
     timer.start()
-    with pytest.raises(WorkerClosed):  # not WorkerTimeout
+    with pytest.raises(WorkerClosed):  # and not WorkerTimeout
         worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
     timer.join()
     with pytest.raises(WorkerClosed):

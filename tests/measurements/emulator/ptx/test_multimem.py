@@ -226,7 +226,7 @@ def test_instructions_rejected_by_ptxas_are_unsupported(instruction: str, tmp_pa
 
 COUNT = "multimem.red.release.gpu.global.add.u32 [%flag], 1;"
 WAIT = "WAIT: multimem.ld_reduce.acquire.gpu.global.add.u32 %v, [%flag]; setp.eq.u32 %p, %v, 0; @%p bra WAIT;"
-# Block 0 passes its stored data to block 1, followed by a flag.
+# Block 0 stores data and then a flag, which tells block 1 that the data is complete.
 HANDED_ON = f""".reg .b64 %flag; .reg .b32 %v, %block; .reg .pred %p;
 ld.param.u64 %flag, [in]; mov.u32 %block, %ctaid.x; setp.ne.u32 %p, %block, 0; @%p bra OTHER;
 multimem.st.global.u32 [%out], 7; {COUNT} ret;

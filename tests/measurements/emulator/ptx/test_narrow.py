@@ -1,4 +1,4 @@
-"""Numbers of four to eight bits, f32 arithmetic with operands of 16 bits, and zeros in bulk, of sm_100."""
+"""Instructions of sm_100: floats of four to eight bits, f32 arithmetic with 16-bit operands, and bulk zeroing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import BF16
 
 pytestmark = needs_compiler
 
-# Exponent and mantissa bits, and the value of a code; there are no infinities and no NaN.
+# (exponent bits, mantissa bits) of types that have neither infinities nor NaN.
 NARROW = {"e2m1": (2, 1), "e2m3": (2, 3), "e3m2": (3, 2)}
 FLOATS = [
     0.0, -0.0, 0.25, 0.3125, -0.75, 1.0, -1.25, 1.75, 2.5, 3.5, -5.0, 5.5, 6.5, 7.4, 7.75, 26.0, 30.0, -1e30, math.inf,
@@ -28,7 +28,7 @@ def f32_bits(x: float) -> int:
 
 
 def values(kind: str) -> list[float]:
-    """Return the numbers that are not negative, by their codes."""
+    """Return the value of each code without a sign bit."""
     exponents, mantissas = NARROW[kind]
     bias = 2 ** (exponents - 1) - 1
     return [
@@ -39,7 +39,7 @@ def values(kind: str) -> list[float]:
 
 
 def nearest(kind: str, x: float, relu: bool) -> int:
-    """Return the code of the nearest number, ties to even; the largest for NaN."""
+    """Return the code of the nearest number, with ties to even. NaN becomes the largest number."""
     known = values(kind)
     if math.isnan(x):
         return len(known) - 1
@@ -78,7 +78,7 @@ def test_pairs_of_narrow_numbers(kind: str, relu: str) -> None:
 
 
 def scale(x: float, up: bool, saturates: bool) -> int:
-    """Return the exponent code of |x| rounded to a power of two, up or down; a code means 2^(code - 127)."""
+    """Round |x| up or down to a power of two, and return its ue8m0 code. A code means 2^(code - 127)."""
     if math.isnan(x):
         return 255
     x = abs(x)

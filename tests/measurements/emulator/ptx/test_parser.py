@@ -1,4 +1,4 @@
-"""The PTX parser, including its fast path for the common forms that compilers emit."""
+"""The PTX parser, and its fast path for instructions as compilers usually emit them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OPERANDS = (
 
 @pytest.mark.parametrize("text", OPERANDS)
 def test_the_fast_path_agrees_with_the_grammar(text: str) -> None:
-    """Text inside parentheses is always parsed by the grammar."""
+    """Text in parentheses is never parsed by the fast path, so it gives the grammar's result for comparison."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
     (group,) = reader.read(f"({text})")
     assert isinstance(group, Group) and first == group.items
-    assert reader.read(text) == first  # from known values
+    assert reader.read(text) == first  # from the reader's cache
 
 
 NOT_OPERANDS = (
@@ -61,7 +61,7 @@ L: ret;
 
 
 def test_a_line_has_the_frames_of_its_last_inlining() -> None:
-    """A source position occurs again with another caller, since NVRTC unrolls and inlines."""
+    """NVRTC unrolls and inlines, so a source position may occur several times with different callers."""
     module = parse(""".version 8.0
 .target sm_80
 .address_size 64

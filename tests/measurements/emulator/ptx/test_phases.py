@@ -1,4 +1,4 @@
-"""A waiter that may miss two phases of an mbarrier is reported in the first run; pipelines that order both are not."""
+"""A thread that may miss two phases of an mbarrier is reported in the first run. Correct pipelines are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measurements.emulator.order import Order
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
-# Warp 0 fills a slot `TURNS` times, warps 1 and 2 sum what it holds.
+# Warp 0 fills a slot `TURNS` times. Warps 1 and 2 add up the slot's values.
 SOURCE = """
 __device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ void init(unsigned b, unsigned n) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(n)); }
@@ -63,7 +63,7 @@ PIPELINE = """
 
 @dataclass(frozen=True)
 class Release:
-    """Release of the slot by consumers: statements, and the arrivals that a phase of `empty` expects."""
+    """How consumers release the slot: the statements, and how many arrivals a phase of `empty` expects."""
 
     statements: str
     arrivals: int
@@ -97,13 +97,13 @@ SOUND = {
     "one_thread_behind_another_mbarrier": Release(
         "arrive(at(&other)); if (threadIdx.x == 40) { wait(at(&other), turn & 1); arrive(at(&empty)); }", 1
     ),
-    # No warp reads the slot, so that only the phases have to be ordered.
+    # No warp reads the slot, so only the phases must be ordered.
     "relaxed_arrivals": Release(
         'asm volatile("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(at(&empty)) : "memory");', 64, ""
     ),
     "a_lane_behind_a_shuffle": Release("sum += __shfl_sync(~0u, lane, 3); if (lane == 3) arrive(at(&empty));", 2, ""),
 }
-# Warp 2 never releases the slot: the producer may proceed twice before it looks.
+# Warp 2 never releases the slot, so the producer may fill the slot twice before warp 2 checks the phase.
 FAULTY = {
     "one_warp_releases_for_two": Release("if (warp == 1) arrive(at(&empty));", 32, ""),
     "a_lane_of_one_warp": Release("__syncwarp(); if (threadIdx.x == 32) arrive(at(&empty));", 1, ""),
@@ -137,7 +137,7 @@ BY_STATE = """
 
 
 def test_waiting_for_the_previous_phase_is_tracked() -> None:
-    """All 96 threads arrive at a barrier of 96 and wait for the state that they obtained, or for an older one."""
+    """All 96 threads arrive at an mbarrier and wait for the state that their arrival returned, or for an older one."""
     each = BY_STATE.replace("WAIT", "wait_for(at(&other), mine);")
     all_of_them = SOURCE.replace("init(at(&other), 64)", "init(at(&other), 96)")
     late = BY_STATE.replace("WAIT", "if (turn == 0) first = mine; wait_for(at(&other), mine);")
@@ -152,7 +152,7 @@ def test_waiting_for_the_previous_phase_is_tracked() -> None:
 
 @dataclass(frozen=True)
 class Lanes:
-    """A producer warp, a consumer warp, and the arrivals that a phase of `full`, `empty` and `other` expects."""
+    """Code of a producer and a consumer warp, and how many arrivals phases of `full`, `empty` and `other` expect."""
 
     consumer: str
     producer: str = "wait(at(&empty), turn & 1 ^ 1); arrive(at(&full));"
@@ -236,6 +236,6 @@ def test_lanes_that_wait_for_each_other_before_one_arrives(lanes: Lanes, seed: i
 
 @pytest.mark.parametrize("lanes", FAULTY_LANES.values(), ids=FAULTY_LANES)
 def test_a_lane_that_may_miss_two_phases(lanes: Lanes) -> None:
-    """Lanes of a warp may run apart until they wait for each other."""
+    """Lanes of a warp may diverge until they wait for each other, so each lane may miss phases."""
     done = lanes.run(seed=0)
     assert "mbarrier_misuse" in {f.kind for f in done.faults}, done.reason

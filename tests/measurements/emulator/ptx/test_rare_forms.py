@@ -1,4 +1,4 @@
-"""Forms that compilers and libraries rarely use: their results, their misuses, and unsupported ones with their line."""
+"""Rarely used PTX instructions: results, misuses, and unsupported instructions, which are reported with their line."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_asynchronous_stores_complete_at_their_mbarrier() -> None:
     done = run(ST_ASYNC, u32(), options=("-arch=sm_90",), dims=OF_ONE)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.arrays[0], np.arange(31, -1, -1))
-    # On an H100 it is an illegal instruction unless the launch declares a cluster.
+    # On an H100, st.async is an illegal instruction unless the launch declares a cluster.
     done = run(ST_ASYNC, u32(), options=("-arch=sm_90",))
     assert "invalid_argument" in {f.kind for f in done.findings}
 

@@ -1,4 +1,4 @@
-"""Undefined bits propagate with a value, and are a finding if they affect the result."""
+"""Undefined bits are tracked through instructions, and are a finding if they affect the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(5)
 
 @dataclass(frozen=True)
 class Case:
-    """An instruction with %d, %a and %b; the known bits of %a and %b are the masks ``a`` and ``b``."""
+    """An instruction with operands %d, %a and %b. ``a`` and ``b`` are masks of the known bits of %a and %b."""
 
     text: str
     reference: Callable[[int, int], int]
@@ -45,7 +45,7 @@ def signed(x: int, bits: int = 32) -> int:
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
-# A bit of these results is known if and only if it does not depend on the unknown bits.
+# For these instructions, a bit of the result is known exactly if it does not depend on unknown bits.
 EXACT = (
     Case("mov.b32 %d, %a;", lambda a, b: a, 0x00FF00F0), Case("not.b32 %d, %a;", lambda a, b: ~a, 0xFF0000FF),
     Case("and.b32 %d, %a, 0x0ff0ff00;", lambda a, b: a & 0x0FF0FF00, 0xFFFF0000),
@@ -78,7 +78,8 @@ EXACT = (
          lambda a, b: (a | b << 32) >> 20, 0x0FFFFFFF, 0xFFFFFF0F),
     Case("{ .reg .pred p; setp.eq.u32 p, 1, 1; selp.b32 %d, %a, %b, p; }", lambda a, b: a, 0x0000FFFF),
 )  # fmt: skip
-# For these, bits below the lowest unknown one are known, and halves; higher bits may depend on values.
+# For these instructions only some independent bits are known: those below the lowest unknown bit, or halves of the
+# word.
 LOW, HIGH, BOTH = 0xFFFF, 0xFFFF0000, 0
 PAIR_OF_WORDS = (
     "{{ .reg .b64 p; .reg .b32 x, y; mov.b64 p, {{%a, %b}}; add.rn.f32x2 p, p, p; mov.b64 {{{}}}, p; mov.b32 %d, x; }}"
@@ -99,7 +100,7 @@ BOUNDED = (
 
 
 def expected(case: Case, a: int, b: int) -> int:
-    """Return the bits that do not depend on the unknown ones."""
+    """Return the bits of a case's result that do not depend on the unknown bits."""
     known = ALL
     first = case.reference(a & case.a, b & case.b)
     fillings = [int(x) for x in RNG.integers(0, 2**32, 64)] + [0, ALL]
@@ -111,7 +112,7 @@ def expected(case: Case, a: int, b: int) -> int:
 
 
 def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
-    """Yield the text, the masks and values of its sources, and the known bits of its result."""
+    """Yield each instruction's text, the masks and values of its sources, and the known bits of its result."""
     for case in EXACT:
         a, b = (int(x) for x in RNG.integers(0, 2**32, 2))
         yield case.text, case.a, case.b, a, b, expected(case, a, b)
@@ -120,7 +121,7 @@ def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
 
 
 def test_instructions_propagate_undefined_bits_exactly() -> None:
-    """Each result is stored with two masks: all known bits, and these plus one unknown bit."""
+    """Storing the known bits of a result gives no finding. Storing these and one unknown bit does."""
     lines, wanted = [], []
     for text, a_mask, b_mask, a, b, known in checks():
         unknown = [1 << bit for bit in range(32) if not known >> bit & 1]
@@ -130,7 +131,7 @@ def test_instructions_propagate_undefined_bits_exactly() -> None:
             here = text.replace("%d", f"%d{n}").replace("%a", f"%a{n}").replace("%b", f"%b{n}")
             lines.append(
                 f".reg .b32 %a{n}, %b{n}, %d{n}, %never{n}, %n{n}, %m{n};\n"
-                # the only line that reads the unwritten register
+                # findings name this line, the only one that reads an unwritten register
                 f"xor.b32 %n{n}, %never{n}, 0; // case {n}\n"
                 f"and.b32 %a{n}, %n{n}, {~a_mask & ALL:#x}; or.b32 %a{n}, %a{n}, {a & a_mask:#x};\n"
                 f"and.b32 %b{n}, %n{n}, {~b_mask & ALL:#x}; or.b32 %b{n}, %b{n}, {b & b_mask:#x};\n"
@@ -148,7 +149,7 @@ ret; }}
     found = set()
     for finding in run.findings:
         if finding.kind == "unwritten_output":
-            continue  # the upper halves of the words
+            continue  # the upper halves of the words are unwritten
         assert finding.kind == "undefined_register", finding
         line = re.search(r"PTX line (\d+)", finding.instruction)
         assert line is not None
@@ -186,7 +187,7 @@ ret; }
 CALLED = """{ .param .align 4 .b8 s[8]; .param .align 4 .b8 r[8];
 st.param.v2.b32 [s], {%never, %a}; call (r), swapped, (s); ld.param.v2.b32 {%b, %c}, [r]; }
 """
-MOVED = {  # carries an undefined half of %x, or word %c, to its use; %b is known
+MOVED = {  # copies an undefined word to %c and to the upper half of %x; %b is known
     "pack": "mov.b64 %x, {%a, %never}; mov.b64 {%b, %c}, %x;",
     "local": "st.local.v2.b32 [stack], {%a, %never}; ld.local.v2.b32 {%b, %c}, [stack];",
     "local_bytes": "mov.b64 %x, {%a, %never}; st.local.b64 [stack], %x; ld.local.b32 %b, [stack]; "
@@ -215,9 +216,9 @@ USED = (  # True if the use is a fault
 
 
 def test_copied_undefined_bits_are_reported_at_their_use() -> None:
-    """Copying unwritten bits is not a fault; storing them to global memory, or using them to address or branch, is.
+    """Copying undefined bits is no fault. Storing them to global memory, addressing or branching with them is one.
 
-    All at once: each way and use is a scope on a line of its own, which findings name.
+    All pairs of a copy and a use are in one kernel. Each pair is a scope on a separate line, which findings name.
     """
     pairs = [(way, use, found) for way in MOVED for use, found in USED]
     scopes = [
@@ -246,14 +247,14 @@ def test_undefined_bits_in_shared_memory_reach_matrices_and_atomics() -> None:
     store = "st.shared.v4.b32 [%b], {%a, %a, %a, %never};"
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%c}, [%b];"
     assert not kinds(kernel(f"{at} {store} st.shared.b32 [%b+12], %a; bar.sync 0; {load}"))
-    assert not kinds(kernel(f"{at} {store} bar.sync 0; {load}"))  # prefetched and not used
+    assert not kinds(kernel(f"{at} {store} bar.sync 0; {load}"))  # loaded ahead and not used
     assert kinds(kernel(f"{at} {store} bar.sync 0; {load} st.global.b32 [%p], %c;")) == {"undefined_register"}
     assert kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+12], 1;")) == {"undefined_register"}
     assert not kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+8], 1;"))
 
 
 def test_transposing_a_matrix_moves_its_unknown_elements() -> None:
-    # Lane 4 holds the first two elements of the second row: they become the second ones of lanes 0 and 4.
+    # Lane 4 holds elements 0 and 1 of row 1. After the transpose they are the second elements of lanes 0 and 4.
     some = ".reg .pred %q; .reg .b16 %g; setp.ne.u32 %q, %t, 4; mov.u32 %c, %never; @%q mov.u32 %c, %a;"
     moved = f"{some} movmatrix.sync.aligned.m8n8.trans.b16 %b, %c;"
     store = "setp.eq.u32 %q, %t, {lane}; @%q st.global.b16 [%p], {half};"
@@ -302,7 +303,7 @@ def test_registers_are_undefined_at_the_start_of_each_block() -> None:
 
 
 def test_debug_code_may_copy_undefined_fields() -> None:
-    """A finding names the line that first reads such a field, and the line at which the value matters."""
+    """A finding names the line that first reads the undefined field, and the line at which the value has an effect."""
     text = (PTX / "stack_copies.ptx").read_text()
     a = np.arange(64, dtype=np.float32)
 
@@ -316,7 +317,7 @@ def test_debug_code_may_copy_undefined_fields() -> None:
         found = [f for f in launch(name).findings if f.kind == "undefined_register"]
         line = next(k for k, x in enumerate((PTX / "stack_copies.cu").read_text().split("\n"), 1) if source in x)
         returns = next(
-            k for k, x in enumerate((PTX / "stack_copies.cu").read_text().split("\n"), 1) if "hold nothing" in x
+            k for k, x in enumerate((PTX / "stack_copies.cu").read_text().split("\n"), 1) if "are unwritten" in x
         )
         assert [f.line for f in found] == [returns]
         assert f"stack_copies.cu:{line}" in found[0].message

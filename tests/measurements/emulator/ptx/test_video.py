@@ -1,6 +1,6 @@
-"""Video instructions against the pseudo-code of the PTX ISA (9.7.17), written here in Python.
+"""Video instructions agree with the pseudo-code of the PTX ISA (9.7.17), which is written here in Python.
 
-Where an H100 gives another result (ptxas 13.5, 2026-11-27), its result is expected.
+If an H100 gives a different result (ptxas 13.5, 2026-11-27), the H100's result is expected.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def clamped(x: int, size: int, kind: str) -> int:
 
 
 def saturated(x: int, size: int, kind: str) -> int:
-    """As on an H100: negative values become the largest of a part; 32 unsigned bits are not saturated above."""
+    """Saturate like an H100: negative values of a byte or half become its maximum; u32 has no upper saturation."""
     if size < 32:
         largest = 2 ** (size - (kind == "s32")) - 1
         return min(x, largest) if x >= 0 else largest
@@ -95,7 +95,7 @@ def scalar(
     narrow: bool = False,
     saturate: Callable[[int, int, str], int] = saturated,
 ) -> Callable[..., int]:
-    """``narrow``: a third operand is compared with 32 bits of the result and their sign, not with 64 bits."""
+    """Return a reference. ``narrow``: min and max compare c with the 32-bit result and its sign, not with 64 bits."""
 
     def reference(a: int, b: int, c: int) -> int:
         x = primary(selected(a, of_a, kinds[1]), selected(b, of_b, kinds[2]))
@@ -137,7 +137,7 @@ def test_shifts(name: str, mode: str) -> None:
         return a << by if name == "vshl" else a >> by
 
     def saturate(x: int, _size: int, kind: str) -> int:
-        """Saturate 34 bits to 32, even if only a part of them is used."""
+        """Saturate 34 bits to 32 bits, even if only a byte or half of them is used."""
         return clamped(extended(x, 34, "s32"), 32, kind)
 
     snippets = [
@@ -163,7 +163,7 @@ def test_comparisons() -> None:
     for (compare, holds), (_, a, b), (secondary, to) in itertools.product(
         COMPARISONS.items(), TYPES[:4], [("", ""), ("add", ""), ("min", ""), ("max", ""), ("", ".h1")]
     ):
-        # The third operand has the type of a.
+        # c has the type of a.
         reference = scalar(as_number(holds), (a, a, b), False, secondary, to, ".h1", "")
         third = ", %c" if secondary or to else ""
         text = f"vset.{a}.{b}.{compare}{f'.{secondary}' if secondary else ''} %d{to}, %a.h1, %b{third};"
@@ -179,7 +179,7 @@ def test_multiply_add(parts: tuple[str, str]) -> None:
         a_kind: str, b_kind: str, minus: tuple[bool, bool, bool], po: bool, sat: bool, shift: int
     ) -> Callable[..., int]:
         def reference(a: int, b: int, c: int) -> int:
-            """Whole operands and c are signed; without a sign 64 bits are shifted."""
+            """32-bit operands and c are signed. An unsigned result is shifted as 64 bits."""
             product = selected(a, of_a, a_kind if of_a else "s32") * selected(b, of_b, b_kind if of_b else "s32")
             kind = "s32" if "s32" in (a_kind, b_kind) or minus[0] != minus[1] or minus[2] else "u32"
             c = extended(c, 32, "s32")
@@ -206,7 +206,7 @@ def test_multiply_add(parts: tuple[str, str]) -> None:
     assert not disagreements(snippets, OPERANDS)
 
 
-# Instruction, a, b, c and the H100's result, which differs from the ISA.
+# (instruction, a, b, c, H100's result), where the result differs from the ISA.
 BY_H100 = [
     ("vadd.u32.u32.u32.min %d, %a, %b.b3, %c;", 0x80007FFF, 0x1, 0xFEDCBA98, 0xFEDCBA98),
     ("vadd.u32.u32.u32.max %d, %a, %b.h1, %c;", 0x80007FFF, 0x1, 0xFEDCBA98, 0x80007FFF),
@@ -281,7 +281,7 @@ MASKS = {2: (".h10", ".h0", ".h1"), 4: (".b3210", ".b20", ".b3")}
 
 
 def written(selector: str, usual: str) -> str:
-    """Return the text of a selector; "" for the default."""
+    """Return the text of a selector, or "" for the default selector."""
     return "" if selector == usual else selector
 
 

@@ -1,4 +1,4 @@
-"""A GPU's actor without a cluster: it accepts two calls at a time, and its GPU runs one after the other."""
+"""A GPU's actor, tested without a cluster, accepts two calls at a time. Its GPU executes them one after the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOT = str(Path(__file__).resolve().parents[4])
 
 
 def sent_module(folder: Path, kernel: GeneratedKernel) -> SentModule:
-    """Return a sent_module whose cubin is the kernel's source."""
+    """Return a module to send, whose cubin is the kernel's source."""
     content = kernel.source.encode()
     digest = hashlib.sha256(content).hexdigest()
     file = folder / digest
@@ -63,7 +63,7 @@ def test_concurrent_calls_are_measured_one_after_the_other(tmp_path: Path) -> No
         found = list(calls.map(measure, works))
     actor._equipped(device("h200"), checks, None).close()
     assert all(measurement.ok for measurement, _ in found)
-    assert len({measurement.timing.median for measurement, _ in found}) == len(works)  # each its own sent_module
+    assert len({measurement.timing.median for measurement, _ in found}) == len(works)  # one module per call
     spans = sorted(tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines())
     assert len(spans) == len(works)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

@@ -1,4 +1,4 @@
-"""Every job gets one result, whichever member is lost."""
+"""Every job gets exactly one result, whichever members are lost."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from search_spaces.operators.matmul import Matmul
 
 
 class Lost(Exception):
-    """The loss of a member."""
+    """Error of a member that is lost."""
 
 
 class Member:
-    """Runs jobs in order, on request."""
+    """Fake member that executes its jobs in order when the test requests it."""
 
     def __init__(self, name: str) -> None:
         self.name = name

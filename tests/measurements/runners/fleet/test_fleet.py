@@ -1,4 +1,4 @@
-"""A real Ray cluster of two simulated nodes: the runner's guarantees, and lost nodes."""
+"""The runner's guarantees hold on a real Ray cluster of two simulated nodes, also if nodes are lost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def candidate(name: str) -> Candidate:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """One node with two simulated GPUs; tests add others."""
+    """Yield a cluster of one node with two simulated GPUs. Tests add nodes."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -104,7 +104,7 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
     try:
         it = runner(fleet, tmp_path)
         assert isinstance(it, Streaming)
-        wait_for(lambda: it.gpus == 2)  # the search begins when the first GPU is ready
+        wait_for(lambda: it.gpus == 2)  # a search may begin with one GPU, so wait for both
         assert it.fingerprint()["device"] == "h200"
         found = dict(it.measure([candidate(name) for name in FATES]))
         assert [found[i].status for i in range(len(FATES))] == list(FATES.values())
@@ -182,7 +182,7 @@ def test_tune_searches_on_the_cluster(
         )
 
     monkeypatch.setattr(of_clusters, "FleetOptions", fake_options)
-    monkeypatch.setattr(fleet_cluster, "FURTHER_ARRIVALS", 60.0)  # both GPUs join, even on a busy machine
+    monkeypatch.setattr(fleet_cluster, "FURTHER_ARRIVALS", 60.0)  # long enough for both GPUs to join on a busy machine
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # the fake compilers write here
     problem = autosched.Softmax(rows=64, columns=512)
     result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)

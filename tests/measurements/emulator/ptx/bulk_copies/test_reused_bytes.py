@@ -162,7 +162,7 @@ def test_a_part_of_the_bytes() -> None:
 
 
 def test_a_later_fence_of_another_warp_orders_an_earlier_read() -> None:
-    """After a barrier the second warp writes the stage and executes a fence, which also covers the first warp's read."""
+    """After a barrier the second warp writes the stage and executes a fence, which also covers an earlier read."""
     use = """
       out[32 * k + t] = tile[t];
     }

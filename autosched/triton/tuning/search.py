@@ -57,7 +57,7 @@ class TritonTuning:
     Args:
         function: Triton function, with or without ``@triton.autotune``.
         space: Values of ``tl.constexpr`` parameters and launch options, by name; see ``space_of``.
-        rules: Conditions on parameters and integer arguments, Each is an expression, a pair of an expression and a
+        rules: Conditions on parameters and integer arguments. Each is an expression, a pair of an expression and a
             reason, or a function of a dict of all values.
         default: Configuration with which others are compared.
         reference: Function that computes the outputs; see ``ConfigurationVerifier``.

@@ -2,7 +2,8 @@
 
 Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file for each
 command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. This package must not
-import ``integrations``: ``autosched.registry`` finds them by name. No other package imports this one.
+import ``autosched.integrations``; ``autosched.registry`` imports an integration by name. No other package may import
+``autosched.cli``.
 """
 
 import gc
@@ -51,7 +52,7 @@ def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if list(arguments) == ["--version"]:  # fast path: builds no command
+    if list(arguments) == ["--version"]:  # fast path without building any command
         print(f"autosched {VERSION}")
         return 0
     clock.start()

@@ -24,7 +24,7 @@ _GITHUB_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 @dataclass(frozen=True)
 class Output:
-    """Output options of a command. Default: text on stdout."""
+    """Options for the output of a command. Without an option, text is printed on stdout."""
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
     junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None
@@ -38,7 +38,7 @@ class Output:
 
         Args:
             inputs: Files that are read.
-            more: Further files that the command writes.
+            more: Output files of the command, in addition to those of these options.
 
         Raises:
             InputError: A file cannot be written.
@@ -47,12 +47,12 @@ class Output:
 
 
 class CommandAnswer(NamedTuple):
-    """Result of a command in all its output formats.
+    """Result of a command, for all output formats.
 
     Attributes:
         summary: Cases and exit status.
         document: Fields of the JSON document specific to this command.
-        text: Function that prints the answer as text, conclusion last.
+        text: Function that prints the answer as text and ends with the conclusion.
     """
 
     summary: Summary
@@ -82,7 +82,7 @@ def document(answer: CommandAnswer) -> dict[str, Any]:
 
 
 def write_files(summary: Summary, output: Output) -> None:
-    """Write JUnit XML, Markdown and GitHub annotations if their options are given."""
+    """Write JUnit XML, Markdown and GitHub annotations, each if its option is given."""
     if output.junit is not None:
         write_output(output.junit, ci.junit(summary))
     if output.markdown is not None:

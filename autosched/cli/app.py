@@ -36,8 +36,10 @@ _MACHINE_ERRORS = (  # errors caused by the state of the machine: reported as us
     errno.EPERM,
     errno.EIO,
 )
-_INVALID_PATHS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # invalid paths of files
-_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # limits on open files, processes and memory
+# errors about invalid file paths
+_INVALID_PATHS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+# errors about limits on open files, processes and memory
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
 _DB_HELP = "Maintain a database."
 _EXTRAS = {  # module: the extra of autosched that installs this module
@@ -104,7 +106,7 @@ _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class _Group(TyperGroup):
-    """Commands in the order of ``_ORDER``. The error for an unknown name lists the known names."""
+    """Group that lists commands in the order of ``_ORDER``. The error for an unknown name lists the known names."""
 
     noun = "command"
 
@@ -156,7 +158,8 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
         The command line.
     """
     blas.import_numpy()  # not imported with this module: the list of commands does not need numpy
-    app = _empty(add_completion=only not in _COMMANDS)  # makes typer parse the options before the command
+    # with completion options, typer parses the options before the command
+    app = _empty(add_completion=only not in _COMMANDS)
     commands = _commands(app, operator)
     for add in commands.values() if only not in commands else (commands[only],):
         add()
@@ -204,12 +207,12 @@ def outline(command: str | None = None) -> typer.Typer:
 
 
 def _not_called() -> None:
-    raise AssertionError("a command of the outline was called")
+    raise AssertionError("a command of the outline was called: it can only print help")
 
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
     """Map each command to the function that adds it to ``app``."""
-    # Options after the program belong to the program.
+    # Arguments after the program's name belong to the program.
     of_program = _SETTINGS | {"allow_interspersed_args": False}
 
     def plain(name: str, **options: Any) -> Callable[[], object]:
@@ -320,7 +323,7 @@ def _first_line(command: Callable[..., int]) -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit status. A user's error gives one line on stderr and status 2."""
+    """Run the command line and return the exit status. A user error prints one line on stderr and returns 2."""
     try:
         with library_log_shown():
             arguments = triton_option.expanded(spellings.expanded(arguments))
@@ -330,7 +333,7 @@ def run(arguments: Sequence[str]) -> int:
         return _print_error(_usage_line(error))
     except (InputError, KernelFileError, StoreError) as error:
         return _print_error(str(error))
-    except SystemExit as stop:  # raised by a user's file: commands never raise it
+    except SystemExit as stop:  # SystemExit comes from a user's file: commands never raise it
         return _print_error(
             f"a Python file called sys.exit ({stop.code}) before the command was done: remove that call"
         )
@@ -344,7 +347,7 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError:
         return _print_error("out of memory: free some, or raise the limit (ulimit -v)")
     except OSError as error:
-        if error.errno is None:  # raised by autosched itself, with a full message
+        if error.errno is None:  # errors that autosched raises have a complete message
             return _print_error(str(error))
         if not _current_folder_exists():
             return _print_error("the current folder has been deleted: change to another one")
@@ -365,7 +368,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
-    # The shell's completion runs without arguments, and also completes options of commands.
+    # For shell completion there are no arguments, but options of commands must be known.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
         app = outline(command)  # no operator is named: the outline prints help or an error
@@ -380,7 +383,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return the exceptions for users' errors whose modules are slow to import."""
+    """Return those exceptions for users' errors that are defined in modules with a slow import."""
     from measurements.emulator import HostFailure
     from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied

@@ -55,7 +55,7 @@ def summary(name: str) -> str:
     spec = find_spec(f"autosched.cli.commands.{module}")
     source = ""
     if spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
-        source = Path(spec.origin).read_text("utf-8")  # read the file, because not every loader has get_source
+        source = Path(spec.origin).read_text("utf-8")  # read the file directly, because not every loader has get_source
     docstrings = [text for node in ast.parse(source).body if (text := _docstring(node, function)) is not None]
     return docstrings[-1].strip().partition("\n")[0] if docstrings else ""
 

@@ -63,10 +63,10 @@ def judge(
     """Judge a submission by emulating its launches for every case of a task.
 
     Args:
-        submission: The file, which is imported and run. Call this in a separate process (``run_judge``).
+        submission: File that is imported and run. Call this function only in a separate process (``run_judge``).
         task: Cases, each with inputs and a reference.
         device: The GPU that kernels are compiled for.
-        plan: The runs of each launch.
+        plan: Emulated runs of each launch.
         tolerance: Allowed relative error; 0 for the limit of the output's type.
 
     Returns:
@@ -85,7 +85,7 @@ def judge(
 
 @dataclass
 class _Judging:
-    """The runs of a submission: each case with each seed, and a second call with the same buffers refilled."""
+    """The runs of a submission: each case runs with each seed, and once more with new values in the same buffers."""
 
     submission: Path
     task: Task
@@ -130,10 +130,10 @@ class _Judging:
             raise
         except MemoryError:
             verdict = Verdict.not_launched(OUT_OF_MEMORY, "the submission exceeds its memory limit")
-        except BaseException as error:  # the code is foreign: it may raise any exception
+        except BaseException as error:  # third-party code may raise any exception
             last = traceback.extract_tb(error.__traceback__)[-1]
             message = one_line(str(error))[:300]
-            if "can't allocate memory" in message:  # torch's out-of-memory error
+            if "can't allocate memory" in message:  # torch reports a failed allocation as RuntimeError
                 verdict = Verdict.not_launched(OUT_OF_MEMORY, message)
             else:
                 where = f"{Path(last.filename).name}:{last.lineno}"
@@ -169,7 +169,7 @@ def _reference(case: Case, seed: int) -> _Expected:
         plain = case.reference(values)
     returned = _returned(values, plain)
     expected, exact = plain, False
-    with contextlib.suppress(Exception), torch.no_grad():  # the reference may not support float64
+    with contextlib.suppress(Exception), torch.no_grad():  # a reference that does not support float64 raises an error
         expected, exact = case.reference(as_float64(case.inputs(seed))), True
     return _Expected(as_float64(expected), set(operators.names), returned, exact)
 
@@ -208,7 +208,7 @@ class _CaseRun:
         return f"{self.case.name}, seed {self.seed}"
 
     def first(self) -> Verdict:
-        """Call the submission on fresh inputs; return the verdict on its launches and its output."""
+        """Call the submission with new inputs; return the verdict on its launches and output."""
         assert self.call is not None
         case, session, seen, reference_output = self.case, self.session, self.seen, self.expected.output
         inputs = case.inputs(self.seed)
@@ -249,7 +249,7 @@ class _CaseRun:
         return verdict
 
     def refilled(self) -> Verdict | None:
-        """Call again with other values in the same buffers, to detect results cached by address or identity.
+        """Call the submission again with new values in the same buffers, to detect results cached by address.
 
         Returns:
             The verdict; None if inputs of the next seed differ in shape or type.

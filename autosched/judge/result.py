@@ -19,8 +19,8 @@ class SubmissionStatus(StrEnum):
     WRONG = "wrong"  # outputs differ from the reference
     RACING = "racing"
     OUT_OF_BOUNDS = "out_of_bounds"
-    FAULTY = "faulty"  # another finding, such as uninitialised memory, a barrier or a mask
-    CHEATING = "cheating"  # see Cheat
+    FAULTY = "faulty"  # another finding, such as a read of uninitialised memory, or a wrong barrier or mask
+    CHEATING = "cheating"  # the submission passes without computing the task: see Cheat
     FAILED = "failed"  # the submission raises an exception or terminates its process
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
@@ -100,7 +100,7 @@ class SubmissionResult:
         status: The status.
         reasons: Reasons, one sentence each.
         cheats: Detected cheats.
-        cases: Each case with each seed.
+        cases: Results of each case with each seed.
         runs: Maps the name of each run to its status.
         network: "none" if the process had no network access, else the reason why it had access.
     """
@@ -114,7 +114,7 @@ class SubmissionResult:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the submission, with a general status."""
+        """The general status of ``autosched.verify.verdict`` for this submission."""
         return Verdict.not_launched(self.status.verdict, "; ".join(self.reasons))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Judge a submission in a separate process, with limits of time and memory.
 
-This is not a sandbox. The submission runs as the caller's user: it can read and write that user's files, and it can
+The process is not a sandbox. The submission runs as the caller's user. It can read and write that user's files, and can
 manipulate the result. Run third-party submissions in a container or a virtual machine.
 """
 
@@ -18,7 +18,7 @@ from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
-TIME_LIMIT = 120.0  # CPU seconds
+TIME_LIMIT = 120.0  # default limit in CPU seconds
 MEMORY_LIMIT = 16 * 2**30  # default limit on address space in bytes; torch alone takes several GiB
 _MEMORY_WORDS = ("memory", "bad_alloc", "SIGKILL")
 
@@ -47,10 +47,10 @@ def run_judge(
         device: The GPU that kernels are compiled for.
         sizes: Sizes by name, which replace the task's own; None for no change.
         uneven: If True, add a case with an uneven size (``read_task``).
-        plan: As in ``judge``.
-        tolerance: As in ``judge``.
+        plan: Emulated runs of each launch.
+        tolerance: Allowed relative error; 0 for the limit of the output's type.
         time_limit: CPU seconds for all runs together.
-        memory_limit: Bytes of the process's address space.
+        memory_limit: Limit on the address space of the process in bytes.
 
     Returns:
         The result, even if the process was killed.

@@ -17,7 +17,7 @@ from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module, run_as_module
 from measurements.files.text import one_line
 
-_MOST_BYTES = 1 << 24  # maximum bytes of a file of a task
+_MOST_BYTES = 1 << 24  # maximum bytes of each file of a task
 _KERNELBENCH_TOLERANCE = 1e-2  # absolute and relative tolerance of KernelBench's own check
 
 
@@ -29,10 +29,10 @@ class TaskError(ValueError):
 class Case:
     """A case of a task: inputs for each seed, and how to get and check the output.
 
-    ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, in float64 if it supports
-    them. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called before the other
-    functions, and before the submission is created. ``uneven`` is True if the sizes are odd variants of the task's own
-    even sizes.
+    ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, converted to float64 if
+    it supports that type. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called
+    before the other functions, and before the submission is created. ``uneven`` is True if the sizes are odd variants
+    of the task's own even sizes.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its cases, and ``call``, which returns the function to judge from a loaded submission."""
+    """A task, with its cases. ``call`` returns the function to judge, given the imported submission."""
 
     cases: tuple[Case, ...]
     call: Callable[[ModuleType], Callable[[Any], Any]]
@@ -77,7 +77,7 @@ _SMALL = 8  # smaller numbers are not changed: they are probably counts of heads
 
 
 def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """Yield variants with uneven sizes: first all even sizes minus one, then each even size alone."""
+    """Yield variants with uneven sizes: first with all even sizes reduced by one, then with only one size reduced."""
     even = {name: n - 1 for name, n in sizes.items() if type(n) is int and n >= _SMALL and n % 2 == 0}
     if even:
         yield even
@@ -86,7 +86,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Return True if the reference accepts a case, and its inputs differ in shape from those of the task's own case."""
+    """Return True if the reference accepts a case, and shapes of inputs differ from those of the task's own case."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
@@ -120,7 +120,7 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 def _load_task(path: Path, name: str) -> ModuleType:
-    """Import a task like ``load``. Raises TaskError also if the task fails or exits."""
+    """Import a task like ``load``. Also raises TaskError if the task raises an error or exits."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
     try:
@@ -200,7 +200,7 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
     try:
         import yaml
     except ImportError as error:
-        raise TaskError(f"{path}: reading it needs PyYAML: pip install pyyaml") from error
+        raise TaskError(f"{path}: PyYAML is needed to read this task: pip install pyyaml") from error
     try:
         document = yaml.safe_load(read_bounded(path, _MOST_BYTES).decode("utf-8"))
     except (ValueError, RecursionError, yaml.YAMLError) as error:

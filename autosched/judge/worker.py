@@ -45,7 +45,7 @@ if __name__ == "__main__":
         row = device(request["device"])
         with temporary_folder("judge") as folder:
             try:
-                # report a GPU to torch, because tasks may query it when they are loaded
+                # make torch report a GPU, because tasks may query it when they are loaded
                 with emulated(row, check=False):
                     task = read_task(Path(request["task"]), request["sizes"], folder, uneven=request["uneven"])
                 done = judge(

@@ -50,7 +50,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
             dash, colour = styles[searches.sampler]
             axis.step(corners + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
             axis.fill_between(corners + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
-        axis.set_title(title, parse_math=False)  # escape $ in names
+        axis.set_title(title, parse_math=False)  # escape $ in names, which would start a formula
         axis.axhline(NEAR, color="0.6", linewidth=0.8, linestyle=":")
         axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
     shown = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -62,7 +62,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
 def _corners(curves: FloatArray) -> NDArray[np.intp]:
     """Return the first, the last, and all positions at which a stepwise curve changes.
 
-    Other points need not be drawn.
+    Other points lie on the lines between these.
     """
     moves = np.any(np.diff(curves, axis=1) != 0, axis=0)
     last = curves.shape[1] - 1

@@ -75,13 +75,13 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
     """Let ``sampler`` search the space of ``table`` for at most ``budget`` evaluations.
 
     Args:
-        table: The recorded times, which must include every proposed schedule.
+        table: Recorded times, which must include every proposed schedule.
         space: Space of the sampler.
         sampler: A new sampler, to which no result was reported yet.
         budget: Number of evaluations, including repeated ones. The search ends earlier if the sampler has no further
             proposal.
         seed: Seed of the sampler, stored in the result and not used otherwise.
-        batch: Number of schedules that are proposed before the first result is reported, as on that many GPUs.
+        batch: Number of schedules in flight: so many are proposed before the first result is reported.
 
     Returns:
         The quality after each evaluation, and the seconds that the sampler took per proposal.
@@ -118,10 +118,10 @@ def searches(
     Args:
         table: The recorded times.
         name: Name of the sampler in the result.
-        make_sampler: Returns a new sampler for a space and a seed.
+        make_sampler: Function that returns a new sampler for a space and a seed.
         budget: Evaluations of each search.
         repeats: Number of searches.
-        first_seed: Seed of the first search; each further one has the next seed.
+        first_seed: Seed of the first search. Each further search has the next seed.
         batch: Number of schedules in flight.
 
     Returns:

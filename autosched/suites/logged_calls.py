@@ -42,7 +42,7 @@ class CallReader(Protocol):
     """Reader of another project's call logs."""
 
     def reads(self, path: Path, first_line: str) -> bool:
-        """Return True if a file is in this format, judged by its name and first line ("" for a folder)."""
+        """Return True if a file has this format, by the file's name and first line ("" for a folder)."""
 
     def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         """Count the problems of a file or folder.
@@ -52,7 +52,7 @@ class CallReader(Protocol):
             rows: Sizes for axes whose size the file does not fix.
 
         Returns:
-            The counts, with the reasons for skipped calls.
+            The counts of calls by problem, and of skipped calls by reason.
 
         Raises:
             CallLogError: The file cannot be read, or it leaves sizes open and ``rows`` is empty.

@@ -261,7 +261,7 @@ def _look_up(standings: Sequence[Standing], database: str | Path, device: str | 
                 names = store.devices(problem) if tuned_for is None else (device_name(store, tuned_for),)
                 standing.best = next((best for name in names if (best := store.best(problem, name))), None)
                 standing.bests = [_seconds(standing.best)]
-    except StoreError:  # nothing was stored, so the database does not exist
+    except StoreError:  # no trial was stored, so there is no database yet
         return
 
 

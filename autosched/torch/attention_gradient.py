@@ -22,7 +22,7 @@ _backward = torch.ops.autosched.attention_backward
 
 
 def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
-    """Return the reason why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
+    """Return why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
     if "slopes" in tensors and tensors["slopes"].requires_grad:
         return "attention has no gradient with respect to slopes: detach them"
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]
@@ -60,7 +60,7 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Any) -> Any:
-        """Compute the gradients. If ``forward`` saved a reason, raises RuntimeError with it."""
+        """Compute the gradients. Raises RuntimeError if ``forward`` saved a reason why no gradient is possible."""
         if context.reason is not None:
             raise RuntimeError(context.reason)
         *tensors, out, sums = context.saved_tensors
@@ -80,7 +80,7 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
 
 
 def _with_gradient(*arguments: Any, **named: Any) -> Any:
-    """Call attention, with autograd if an argument requires a gradient."""
+    """Call attention. If an argument requires a gradient, autograd records the call."""
     tensors, options = tile_ops.bound(Attention, arguments, named)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
         return _DifferentiableAttention.apply(options, tuple(tensors), *tensors.values())

@@ -1,4 +1,4 @@
-"""The package's C++ extension. The host's compiler builds it on first use, and it is kept in the cache.
+"""The package's C++ extension. The host's compiler builds the extension on first use, and the result is cached.
 
 The extension uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
 """

@@ -29,7 +29,7 @@ from measurements.runners.driver_steps import DriverParameter, DriverStep
 from search_spaces.operators.problem import Problem
 
 VARIABLE = "AUTOSCHED_HOST_PATH"
-PYTHON = "python"  # value of the environment variable that disables the table
+PYTHON = "python"  # value of the environment variable by which users disable the table
 
 _DRIVER, _TORCH = "libcuda.so.1", "libtorch_cuda.so"
 _LAUNCH, _BY_STREAM, _IN_PYTHON = range(3)  # values of Entry::Kind in C++
@@ -49,7 +49,7 @@ class Called(NamedTuple):
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # its parameters are the arguments of an operator
+Describe = Callable[..., Called]  # function with the parameters of an operator
 
 
 class HostLaunchTable:
@@ -135,7 +135,7 @@ class HostLaunchTable:
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
         """Add the launch of this thread's latest call to the table, unless such calls must run in Python."""
-        if call_log.active():  # calls from the table would be missing from the call log
+        if call_log.active():  # with an open call log, calls must run in Python, which logs them
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         called = describe(*arguments)
@@ -161,7 +161,7 @@ class HostLaunchTable:
         return any(p.kind == "tensor_map" for step in steps for p in step.parameters)
 
     def clear(self) -> None:
-        """Empty the table, and wait until no thread launches a kernel of it."""
+        """Empty the table, and wait until no thread launches a kernel from it."""
         with self._lock:
             kernels, self._kernels = self._kernels, []
         self._library.autosched_clear()

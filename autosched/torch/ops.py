@@ -85,7 +85,7 @@ for _name, _schema in SCHEMAS.items():
     torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
 
 
-# A call of an overload has less overhead than a call of the packet that contains it.
+# Call overloads directly: a call through the overload packet has more overhead.
 _OVERLOADS = {name: getattr(torch.ops.autosched, name).default for name in OPERATORS}
 _MATMUL = _OVERLOADS["matmul"]
 _grad_enabled = torch.is_grad_enabled

@@ -98,7 +98,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._device = device
         self._exact = exact
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # reason of a miss; "" for a hit
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # why the call is a miss; "" for a hit
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
@@ -182,7 +182,7 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
             from the nearest trial or the time model.
 
     Returns:
-        The context manager, whose value counts the calls.
+        A context manager that returns the counts of calls.
 
     Raises:
         StoreError: The database cannot be opened (a ValueError).

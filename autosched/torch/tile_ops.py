@@ -37,8 +37,8 @@ library = torch.library.Library("autosched", "FRAGMENT")
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
     """Return the schema of an operator, with its inputs, optional inputs, options and results.
 
-    Inputs that the operator changes in place are marked. ``outputs`` is the number of results; the default is the
-    problem's.
+    The schema marks inputs that the operator changes in place. ``outputs`` is the number of results, by default the
+    number of the problem's outputs.
     """
     marks = dict(zip(problem.changed_inputs, ascii_lowercase, strict=False))
     parts = [f"Tensor({marks[n]}!) {n}" if n in marks else f"Tensor {n}" for n in problem.inputs]

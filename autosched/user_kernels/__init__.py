@@ -23,6 +23,6 @@ class KernelFileError(ValueError):
 
 
 def is_kernel_problem(problem: Problem) -> TypeGuard[KernelProblem]:
-    """Return True if the problem belongs to a user's kernel. The module of such problems is not imported for others."""
+    """Return True if the problem belongs to a user's kernel. The check does not import the module of user kernels."""
     module = sys.modules.get("autosched.user_kernels.problem")
     return module is not None and isinstance(problem, module.KernelProblem)

@@ -20,10 +20,10 @@ from search_spaces.arrays import BoolArray
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
 Pair = tuple[Array, BoolArray]  # values, and a mask that is True where a value is defined
-Evaluate = Callable[[Callable[[str], Array]], Pair]  # its argument is a function that returns the array of a name
+Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function that returns the values of a name
 Operation = Callable[
     ..., tuple[Array, Array]
-]  # operation on arrays of one type; returns the results and a mask of the defined ones
+]  # operation on arrays of one type; returns results, and a mask that is True where they are defined
 
 BOUND = 2**62  # bound of integers: the sum of two integers then fits in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
@@ -62,7 +62,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
     """Return an evaluator of an operation on operands.
 
     Args:
-        operation: Function of one or two arrays; returns the results and a mask of the defined ones.
+        operation: Function of one or two arrays. It returns results, and a mask that is True where a result is defined.
         wide: Type to which operands are first converted.
         kind: Type of the result; results outside its range are undefined.
         operands: Operands of the operation, applied from left to right if there are more than two.
@@ -81,7 +81,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         return result
 
     def settled(*pairs: Pair) -> Pair:
-        """Apply the operation once; mark results that are undefined, too large or not finite as undefined."""
+        """Apply the operation to evaluated operands. Too large or non-finite results become undefined."""
         with np.errstate(all="ignore"):
             values, ok = operation(*(_as(wide, values) for values, _ in pairs))
             for _, defined in pairs:
@@ -112,7 +112,7 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
 def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
     """Return an evaluator of Python's ``in``.
 
-    All listed values are evaluated, so the result is undefined if any of these is.
+    All listed values are evaluated. If any is undefined, so is the result.
     """
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:

@@ -1,4 +1,4 @@
-"""Read a document of tables key by key.
+"""Read the tables of a TOML or JSON document key by key.
 
 An error about a missing key, a wrong type or an unknown key is one line with the position of the key.
 """
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-MOST_TEXT = 16 << 20  # maximum bytes of a source
+MOST_TEXT = 16 << 20  # maximum bytes of a source file
 MOST_INTEGER = 1 << 64
 MOST_DOCUMENT = 1 << 20  # maximum bytes of a kernel file, and of a T1 file
 MOST_ENTRIES = 1000  # maximum number of entries of a section
@@ -36,7 +36,7 @@ _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 @dataclass(frozen=True)
 class KeyPositions:
-    """Positions of a document's keys. ``lines`` has line numbers by path, if the document has a text."""
+    """Positions of a document's keys. ``lines`` maps paths to line numbers, if the document has a text."""
 
     name: str
     lines: Mapping[Keys, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*
 
 
 def _lines(text: str) -> dict[Keys, int]:
-    """Return the line of every key and every table header."""
+    """Map the path of every key and table header to its line."""
     lines: dict[Keys, int] = {}
     counts: dict[Keys, int] = {}
     table: Keys = ()
@@ -201,7 +201,7 @@ class DocumentTable:
 
         Args:
             key: Key of the value, for errors.
-            text: The value of ``key`` or a part of it: a text, a number, or a Python function.
+            text: The value of ``key``, or an item of the value: a text, a number, or a Python function.
             types: Types of the names that the expression may use.
             kinds: Allowed types of the result, the preferred type first.
 
@@ -231,8 +231,8 @@ class DocumentTable:
         Args:
             key: Name of the key.
             kinds: Allowed types; a bool is not an int.
-            description: Expected value, for errors.
-            default: Value of a missing key; None makes the key required.
+            description: Description of the expected value, for errors.
+            default: Value to return if the key is missing. With None, the key is required.
 
         Returns:
             The value, or the default.
@@ -313,7 +313,7 @@ def read_text(path: Path, table: DocumentTable, key: str) -> str:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
-    except ValueError as error:  # a path cannot contain NUL
+    except ValueError as error:  # for example, a path with a NUL character
         if "\0" not in str(path):
             table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
         table.fail(f"{str(path)!r} is not a valid file name", key)

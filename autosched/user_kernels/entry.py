@@ -29,7 +29,7 @@ from search_spaces.spaces.schedule import Schedule
 
 _PATIENCE = 15.0  # seconds; after a longer failed compilation, no other architecture is tried
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
-# Textures of linear memory are read by tex2D (rows) or by tex1Dfetch (one row), whose coordinate is an integer.
+# Matches every texture instruction except those of tex2D and of tex1Dfetch, which read textures of linear memory.
 _FETCHES = re.compile(
     r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
 )
@@ -38,10 +38,11 @@ COMPILED_FIRST = 3  # number of schedules to compile; if all of these fail, the 
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
-    """Check the kernel of the first of ``schedules`` that compiles, if ``problem`` belongs to a kernel file.
+    """Check a kernel file's kernel with the first of ``schedules`` that compiles.
 
-    Does nothing without NVRTC. Raises KernelFileError if no schedule compiles, or if number, size or kind of the
-    arguments differ from the entry function's parameters. The message is one line with file and line number.
+    Does nothing for other problems, and without NVRTC. Raises KernelFileError if no schedule compiles, or if number,
+    size or kind of the arguments differ from the entry function's parameters. The message is one line with file and
+    line number.
     """
     if not isinstance(problem, KernelProblem):
         return

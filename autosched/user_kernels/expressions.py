@@ -51,7 +51,7 @@ Result = int | float | str
 MOST_CHARACTERS = 2000
 MOST_DEPTH = 60
 QUOTED = 120  # maximum number of characters of an expression that a message quotes
-MOST_VALUES = 1 << 16  # maximum number of values of a list
+MOST_VALUES = 1 << 16  # maximum number of values in a list of parameter values
 
 
 class ExpressionError(ValueError):
@@ -63,7 +63,7 @@ class Expression:
     """An expression of the language. ``names`` has the names that it uses.
 
     ``partial`` is True if the value may be undefined, because of a division by a non-constant, a power, a root or a
-    logarithm. ``is_function`` is true for a Python function.
+    logarithm. ``is_function`` is True if the expression calls a Python function.
     """
 
     text: str
@@ -83,7 +83,7 @@ class Expression:
         return result
 
     def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
-        """Return a value (0, False or "" if undefined) and a flag (True if defined) for each row.
+        """Return values for all rows (0, False or "" if undefined), and a mask that is True where they are defined.
 
         Names are looked up in ``constants``, then in ``columns``, which must not be empty.
         """
@@ -144,7 +144,7 @@ def from_function(
             try:
                 values.append(STORAGE[kind](function(arguments)))
                 defined.append(True)
-            except Exception:  # the user's code may raise anything
+            except Exception:  # the user's function may raise any exception
                 values.append(STORAGE[kind](0))
                 defined.append(False)
         return np.array(values, dtype=STORAGE[kind]).reshape(shape), np.array(defined, dtype=np.bool_).reshape(shape)

@@ -17,7 +17,7 @@ from measurements.files.bounded import read_bounded
 from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.dtype_names import canonical
 
-_MOST_SOURCE = 1 << 24  # maximum bytes of a source
+_MOST_SOURCE = 1 << 24  # maximum bytes of a source file
 _AXES = ("x", "y", "z")
 
 
@@ -37,7 +37,8 @@ def arguments_of(
         entry: Name of the kernel.
         source: Source of the kernel; its parameters name the arguments.
         arguments: Arrays and numbers, in the order of the parameters.
-        answer: Expected contents of each argument after the launch (None: not checked); None if there is no answer.
+        answer: Expected contents of each argument after the launch, with None for arguments that are not checked; None
+            without expected contents.
         outputs: Positions of the outputs; None to infer them.
         constants: Arrays in constant memory, by symbol name.
 
@@ -174,7 +175,7 @@ def launch_of(
         divisors: ``grid_div_x``, ``grid_div_y`` and ``grid_div_z``, if given. The default divisor is the block's size.
 
     Returns:
-        Keys of a kernel file.
+        Keys and values for the table ``launch`` of a kernel file.
     """
     names = [*block_size_names, *(f"block_size_{a}" for a in _AXES)][:3] if block_size_names else []
     names = names or [f"block_size_{a}" for a in _AXES]

@@ -38,7 +38,7 @@ def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str
         return {"result": function(**{n: v for n, v in arguments.items() if anything or n in takes})}
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # the user's code may raise anything, including SystemExit
+    except BaseException as error:  # the user's function may raise any exception, including SystemExit
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f.lineno for f in frames if file and Path(f.filename).name == Path(file).name]
         return {"error": said(error), "line": lines[-1] if lines else None}
@@ -71,7 +71,7 @@ def handle(request: Message) -> Message:
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
     """Run a user's Python file and return its function ``name``. The file runs again only if ``content`` has changed.
 
-    Any exception that the file raises is passed on.
+    Exceptions of the file are not caught.
     """
     module = run_as_module(Path(path), f"autosched_{Path(path).stem}")
     loaded_function: Callable[..., Any] = getattr(module, name)

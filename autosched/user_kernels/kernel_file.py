@@ -43,7 +43,7 @@ class PipelineStep:
     entry: str
     arguments: tuple[str, ...]
     number: int = 1
-    flags: tuple[str, ...] = field(default=(), repr=False)  # names from LAUNCH_FLAGS
+    flags: tuple[str, ...] = field(default=(), repr=False)  # attributes of the launch, a subset of LAUNCH_FLAGS
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the launch attributes of this step.
@@ -57,8 +57,8 @@ class PipelineStep:
 class UserFunction:
     """A user's Python function: either the function object ``given``, or the function ``name`` in the file at ``path``.
 
-    The path is absolute, and ``content`` is the file's text. The limits are seconds and bytes of memory per call; 0 if
-    the kernel file does not set them.
+    The path is absolute, and ``content`` is the file's text. ``time_limit`` (seconds) and ``memory_limit`` (bytes)
+    apply to each call; 0 if the kernel file does not set them.
     """
 
     name: str
@@ -118,11 +118,10 @@ class StructValue:
 class KernelArgument:
     """One parameter of the entry function, or a ``__constant__`` variable (kind "constant").
 
-    An array has a ``shape``, a scalar a ``value``, a struct a ``struct``. An output with a ``fill`` is filled before
-    each launch.
-    ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
-    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``position`` is the file
-    and line of the argument, for messages.
+    ``shape`` is set for an array, ``value`` for a scalar, and ``struct`` for a struct. An output with a ``fill`` is
+    filled before each launch. ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the parameters. ``dtype``,
+    ``atol`` and ``rtol`` are the values of these expressions for the default parameters, or for the configuration
+    passed to ``KernelFile.under``. ``position`` is the file and line of the argument, for messages.
     """
 
     name: str
@@ -150,7 +149,7 @@ class KernelArgument:
 
     @property
     def passed_values(self) -> tuple[Expression, ...]:
-        """Expressions passed to the kernel by value: those of a scalar, or of the fields of a struct."""
+        """Expressions whose values are passed to the kernel: the value of a scalar, or the fields of a struct."""
         own = () if self.value is None else (self.value,)
         return own if self.struct is None else (*own, *(f.value for f in self.struct.fields))
 
@@ -217,7 +216,7 @@ class KernelFile:
     attributes: tuple[NamedExpression, ...]
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
-    launch: tuple[NamedExpression, ...]  # expressions of GRID, BLOCK, CLUSTER and SHARED, for each step
+    launch: tuple[NamedExpression, ...]  # for each step, the expressions named in GRID, BLOCK, CLUSTER and SHARED
     arguments: tuple[KernelArgument, ...]
     reference: KernelReference
     metrics: tuple[NamedExpression, ...]
@@ -226,7 +225,7 @@ class KernelFile:
     bytes: Expression | None = None
     further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline after the first
     first: tuple[str, ...] = ()  # arguments of the first launch; empty if it takes all of them
-    flags: tuple[str, ...] = ()  # LAUNCH_FLAGS of the first launch
+    flags: tuple[str, ...] = ()  # attributes of the first launch, a subset of LAUNCH_FLAGS
     generator: UserFunction | None = field(
         default=None, compare=False, repr=False
     )  # user's function that returns the source for the values of the parameters
@@ -253,7 +252,7 @@ class KernelFile:
 
     @cached_property
     def computes(self) -> str:
-        """16 digits that identify the computation: arguments, contents of inputs, reference and tolerances."""
+        """Digest (16 digits) of the computation: arguments, contents of inputs, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
         reference += ["checks_outputs"] if self.reference.checks_outputs else []
@@ -301,7 +300,7 @@ class KernelFile:
 
     @cached_property
     def external_files(self) -> tuple[str, ...]:
-        """Locations of files that are read later, and the limits of their functions.
+        """Locations of files that are read only when needed, and limits of the functions in these files.
 
         Kernel files with the same content in two folders differ only in these values.
         """
@@ -359,7 +358,7 @@ class KernelFile:
         return known
 
     def metric_values(self, sizes: Mapping[str, int], config: Mapping[str, Value], seconds: float) -> dict[str, float]:
-        """Return every metric of a launch that took ``seconds``.
+        """Return the values of all metrics for a launch that took ``seconds``.
 
         A metric may use earlier metrics, ``time``, ``flops`` and ``bytes``. Raises ExpressionError if a metric is
         undefined.

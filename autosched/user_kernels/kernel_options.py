@@ -16,7 +16,7 @@ Texts = str | int | Sequence[str | int]
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """Launch of a kernel; texts are expressions of sizes and parameters.
+    """Options for the launch of a kernel. Texts are expressions of sizes and parameters.
 
     Attributes:
         block: One to three expressions, in threads.
@@ -52,7 +52,7 @@ class LaunchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """Compilation of a kernel.
+    """Options for the compilation of a kernel.
 
     Attributes:
         defines: Macros by name.
@@ -62,7 +62,7 @@ class CompileOptions:
         compiler: "nvrtc" or "nvcc". Default: NVRTC, or nvcc if NVRTC does not find a header.
         compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
         compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
-        include: Folders of headers.
+        include: Folders in which headers are found.
     """
 
     defines: Mapping[str, str | int | float] | None = None

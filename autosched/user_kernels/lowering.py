@@ -59,7 +59,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     Args:
         file: Kernel file.
         sizes: Sizes of the problem.
-        config: Values of at least the parameters.
+        config: Values of all parameters; it may also have values of attributes.
         arch: Architecture such as "sm_90a"; "" if unknown.
 
     Returns:
@@ -84,7 +84,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
 
 
 def _launch(file: KernelFile, step: PipelineStep, values: Mapping[str, Result]) -> dict[str, Any]:
-    """Return one launch, as arguments of ``Launch``."""
+    """Return the arguments with which ``Launch`` describes one launch."""
     by_name = {a.name: a for a in file.arguments}
     (shared,) = step.named((SHARED,))
     return {

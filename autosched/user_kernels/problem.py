@@ -58,7 +58,7 @@ class KernelProblem(Problem):
 
     @property
     def defined_at(self) -> tuple[str, int]:
-        """Location of the kernel in the user's file."""
+        """File and line at which the user's source defines the kernel."""
         return self.file.defined_at
 
     def operands(self) -> tuple[Operand, ...]:
@@ -218,7 +218,7 @@ class KernelProblem(Problem):
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return ``atol + rtol * |reference|`` for each element of each output. Raises as ``reference`` does.
+        """Return ``atol + rtol * |reference|`` for each element of each output. Raises like ``reference``.
 
         The default rtol is 4 units in the last place of the output's type (256 for f32 and f64): the error of a sum of
         about a thousand terms. The default atol is rtol times the output's root mean square. Integers must be equal.
@@ -254,7 +254,8 @@ class KernelProblem(Problem):
                 )
             overflowed = np.isinf(tolerances[a.name]) & np.isfinite(values)
             if overflowed.any():
-                checked_tolerance(math.inf, f"tolerance of {a.name}")  # raises ToleranceError
+                # raises ToleranceError, because a tolerance must be finite
+                checked_tolerance(math.inf, f"tolerance of {a.name}")
         return tolerances
 
     def reference_dtype(self, output: str) -> DType | None:

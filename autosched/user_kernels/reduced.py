@@ -21,7 +21,7 @@ _SMALL_BYTES = 2**20  # a problem with at most this many bytes does not shrink f
 
 
 def shrinks(file: KernelFile) -> bool:
-    """Return True if problems of the file may be reduced: an element-wise kernel without a ``[proxy]``."""
+    """Return True if problems of the file may be reduced, because the kernel is element-wise and has no ``[proxy]``."""
     if file.proxy or file.further or file.first or any(a.fetch is not None for a in file.arguments):
         return False
     if any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch):
@@ -60,7 +60,7 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
                 smaller = {**sizes, name: sizes[name] - (blocks - BLOCKS) * spans[name]}
                 sizes = smaller if _keeps_rules(file, smaller, config) else sizes
         return problem.of(sizes)
-    except ValueError:  # an expression is undefined at smaller sizes
+    except ValueError:  # an expression is undefined for the reduced sizes
         return problem
 
 

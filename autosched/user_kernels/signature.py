@@ -15,7 +15,7 @@ _VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
 
 
 class DeclaredParameter(NamedTuple):
-    """A declared parameter.
+    """A parameter of a kernel, as its source declares it.
 
     ``element`` is the scalar type to which a pointer points, or the component type if it points to vectors. It is None
     for other parameters and unknown types.

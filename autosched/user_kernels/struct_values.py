@@ -16,7 +16,7 @@ _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, ctypes._Pointer
 def is_struct(value: Any) -> bool:
     """Return True for a value that is passed to a kernel as a struct.
 
-    It is a numpy scalar or zero-dimensional array of a structured type, or a structure or union of ctypes.
+    Such values are numpy scalars and zero-dimensional arrays of structured types, and ctypes structures and unions.
     """
     if isinstance(value, ctypes.Structure | ctypes.Union):
         return True

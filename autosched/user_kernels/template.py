@@ -23,7 +23,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 from search_spaces.templates.template import KernelTemplate
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+# Limits of a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
 MOST_CLUSTER = 8  # largest cluster in blocks that every GPU with clusters supports
@@ -220,7 +220,8 @@ def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCou
         unit="fma",
         operand_dtype="f32",
         flops=flops / blocks,
-        instructions=(flops / 64 + moved / 128) / blocks,  # warp instructions: 32 FMAs, or 32 words of 4 bytes
+        # in warp instructions, each of which is 32 FMAs or moves 32 words of 4 bytes
+        instructions=(flops / 64 + moved / 128) / blocks,
         shared_wavefronts=0.0,
         load_bytes=(moved - stored) / blocks,
         store_bytes=stored / blocks,

@@ -44,7 +44,7 @@ def call(
 
     Args:
         function: Function in a file, which runs in a worker process, or a function object.
-        label: Prefix of error messages.
+        label: Name of the function in error messages.
         numbers: Numbers by name.
         arrays: Arrays by name.
         elements: Expected number of elements. Of a much larger array, only the shape is returned.
@@ -122,13 +122,13 @@ class _FunctionWorker:
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._empty = 0  # memory of the process in bytes before any function has run
-        self._failed: tuple[float, Any, str] = (0.0, None, "")  # time, request and reason of the last failure
+        self._failed: tuple[float, Any, str] = (0.0, None, "")  # (time, request, message) of the last failure
         atexit.register(self._worker.close)
 
     def ask(
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], label: str, seconds: float, most: int
     ) -> Message:
-        """Return the reply.
+        """Send a request to the worker and return the reply.
 
         Raises KernelFileError. If the same request failed in another thread while this one waited, the function is not
         called again.

@@ -24,7 +24,7 @@ from search_spaces.templates.template import KernelTemplate
 
 
 class KernelSpec:
-    """A user's own kernel: its parameters, its launch, and what it must compute.
+    """A user's own kernel, with parameters, launch, and the reference that it must match.
 
     Two kernels with equal descriptions (``file``) are equal. ``register`` adds ``operator`` and ``template`` to the
     catalogue.
@@ -41,7 +41,7 @@ class KernelSpec:
 
         Raises:
             KernelFileError: An argument is invalid; the message is one line that names it.
-            TypeError: A missing or unknown option.
+            TypeError: An option is missing or unknown.
         """
         options = gathered(KernelOptions, "base", base, keywords)
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
@@ -94,15 +94,15 @@ class KernelSpec:
                 launch. Complex numbers, and structs in arrays, become numbers along an additional axis, except for
                 ``answer`` and ``verify``.
             tune_params: Values of each parameter.
-            grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the values. None for the block's
-                size.
+            grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the parameters' values. Default:
+                the block's size.
             grid_div_y: Divisors of ``problem_size`` along y.
             grid_div_z: Divisors of ``problem_size`` along z.
             restrictions: Conditions on the values: texts, or functions.
             answer: Expected contents of each argument after a launch (None: not checked). Without ``answer`` and
                 ``verify``, the reference is the kernel itself at its defaults.
             atol: Absolute tolerance.
-            verify: Function ``verify(answer, result, atol)`` that replaces the comparison.
+            verify: Function ``verify(answer, result, atol)`` that replaces the comparison of outputs with ``answer``.
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes, or a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
             compiler_options: Compiler options.
@@ -177,7 +177,7 @@ class KernelSpec:
         return spec
 
     def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
-        """Return a C header with parameter values by device, such as ``{"a100": result.best.schedule.values}``.
+        """Return a C header with parameter values. Example of ``targets``: ``{"a100": result.best.schedule.values}``.
 
         Raises:
             ValueError: ``targets`` is empty.

@@ -23,7 +23,7 @@ from search_spaces.operators.problem import Problem
 
 LEAST_SCHEDULES = 3  # minimum number of schedules in a recorded search that is used
 _OTHER_FIELD = 2.0  # distance of two problems that differ in type, order or epilogue; a doubled size has distance 1
-_OTHER_OPERATOR = 12.0  # distance of problems of two operators
+_OTHER_OPERATOR = 12.0  # distance of problems of different operators
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def drawn(
 def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Multiply each of the positive ``draws`` by a log-normal factor whose deviation is that of the draws.
 
-    This amounts to a kernel density estimate: a new problem is never exactly like a recorded one.
+    The result is a kernel density estimate. It allows for a new problem that differs from all recorded ones.
     """
     deviation = float(np.std(np.log(draws)))
     return np.asarray(draws * np.exp(generator.normal(0.0, deviation, len(draws))), dtype=np.float64)

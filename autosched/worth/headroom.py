@@ -3,14 +3,14 @@
 Headroom is 1 - best / today. ``today`` is the time of the kernel that currently runs. ``best`` is derived from
 predictions of the time model and from recorded searches on a GPU:
 
-============  ==============================  ============================================================
-what runs     today                           best
-============  ==============================  ============================================================
-timed         the log's own seconds           a measured trial, else the model's time, corrected
-tuned         the trial's seconds             what a search twice as long finds, as earlier searches say
-not tuned     the model's time, corrected     today over the regret of the model's first choice
-library       best over a measured ratio      a measured trial, else the model's time, corrected
-============  ==============================  ============================================================
+============  ==================================================  ==================================================
+what runs     today                                               best
+============  ==================================================  ==================================================
+timed         the seconds in the log                              a measured trial, else the model's corrected time
+tuned         the seconds of the best trial                       expected result of a search that is twice as long
+not tuned     best, times the regret of the model's first choice  the model's corrected time
+library       best, divided by a measured ratio                   a measured trial, else the model's corrected time
+============  ==================================================  ==================================================
 
 The correction is the ratio of measured to predicted time of the best schedule. Corrections, regrets and ratios are
 sampled from recorded runs, more often from runs of similar problems. Every estimate is therefore a distribution with an
@@ -63,7 +63,7 @@ class Headroom:
     Attributes:
         problem: The problem.
         today: The kernel that currently runs.
-        seconds: Seconds of one launch today: the median of the estimate.
+        seconds: Current seconds of one launch (median of the estimate).
         measured: True if ``seconds`` were measured.
         draws: Random draws of the headroom, 1 - best / today; shape (DRAWS,), each in [0, 1).
     """
@@ -124,7 +124,7 @@ class Estimator:
             seconds: Measured current seconds of one launch; None if unknown.
 
         Raises:
-            CannotEstimate: No time model supports the problem, and it was not measured.
+            CannotEstimate: The problem was not measured, and no time model supports it.
         """
         generator = np.random.default_rng(_SEED)
         tuned = self._tuned(problem)
@@ -186,7 +186,7 @@ class Estimator:
         return choice.seconds
 
     def _headroom(self, problem: Problem, today: Today, now: FloatArray, best: FloatArray) -> Headroom:
-        roof = roofline(problem, self._chip).share(1.0)  # lower bound by the roofline, in seconds
+        roof = roofline(problem, self._chip).share(1.0)  # lower bound of the time in seconds, by the roofline
         headroom = np.clip(1.0 - np.maximum(best, np.minimum(roof, now)) / now, 0.0, None)
         measured = today in (Today.TIMED, Today.TUNED)
         return Headroom(problem, today, float(np.median(now)), measured, np.asarray(headroom, dtype=np.float64))

@@ -93,10 +93,10 @@ class ProgramWorth:
 
 
 def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = None) -> ProgramWorth:
-    """Combine the problems of a program.
+    """Combine the headroom of a program's problems to the expected saving of the program.
 
     Args:
-        parts: At least one problem with its count.
+        parts: The program's problems with their numbers of launches; at least one.
         program_seconds: Run time of the program that made these calls, in seconds. None: use only the time of the
             calls.
 

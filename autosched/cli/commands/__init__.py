@@ -3,5 +3,5 @@
 Start at ``best.py``, which is short. Each command has a file of the same name, which parses options, calls one function
 of another package and prints the result. Searches are in ``tuning/``, verification in ``verification/``, and the
 commands about this machine in ``machine/``. ``sharing.py`` has ``export``, ``import`` and ``merge``; ``database.py``
-has ``db``. Commands decide nothing themselves, and must not import ``integrations``.
+has ``db``. Commands contain no logic of their own, and must not import ``integrations``.
 """

@@ -1,10 +1,10 @@
 """``autosched check``: check stored schedules for validity, correctness and speed.
 
 ``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
-``left_out`` (a sentence with the number of trials of an earlier reference, or ""), ``judged``, ``counts`` by verdict,
-``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``, ``verdict``, ``reasons``,
-``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``,
-``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
+``left_out`` (a sentence with the number of trials that are left out because their reference has changed, or ""),
+``judged``, ``counts`` (number of entries by verdict), ``tools``, ``seconds``, and ``entries``, each with ``name``,
+``problem``, ``device``, ``verdict``, ``reasons``, ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``,
+``pairs``, or null), ``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
 """
 
 import json as json_module
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def share(text: str | float) -> float:
-    """Parse ``3%`` or ``0.03``. Typer also passes the default through this function."""
+    """Parse a share such as ``3%`` or ``0.03``. Typer also calls this function with the default."""
     number = str(text).strip()
     try:
         fraction = float(number[:-1]) / 100 if number.endswith("%") else float(number)
@@ -57,7 +57,7 @@ def share(text: str | float) -> float:
 
 @dataclass(frozen=True)
 class ConfigFolder:
-    """A folder of tuned configurations."""
+    """Options for checking a folder of tuned configurations."""
 
     format: Annotated[
         str | None,
@@ -67,7 +67,9 @@ class ConfigFolder:
     ] = None
     triton_version: Annotated[
         str | None,
-        typer.Option("--triton-version", metavar="VERSION", help="With DIR: the Triton that must be installed."),
+        typer.Option(
+            "--triton-version", metavar="VERSION", help="With DIR: the version of Triton that must be installed."
+        ),
     ] = None
 
 
@@ -79,14 +81,15 @@ class EntryChoice:
     program: Programs = None
     triton: TritonKernels = None
     operator: Annotated[
-        list[str] | None, typer.Option("--operator", metavar="NAME", help="Only this operator; may be repeated.")
+        list[str] | None,
+        typer.Option("--operator", metavar="NAME", help="Check only entries of this operator; may be repeated."),
     ] = None
     device: Annotated[str | None, device_option("every one in the database")] = None
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Differences in time that are ignored."""
+    """Options for the time differences that are ignored."""
 
     max_slowdown: Annotated[
         float,
@@ -100,7 +103,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class StaticCheck:
-    """A check without a GPU."""
+    """Options of a static check, which needs no GPU."""
 
     with_python: Annotated[
         str | None,
@@ -125,7 +128,7 @@ class StaticCheck:
 
 @dataclass(frozen=True)
 class TimedCheck:
-    """A check on a GPU."""
+    """Options of a timed check on a GPU."""
 
     against: Annotated[
         str | None, typer.Option("--against", metavar="DB", help="Timed: compare with the schedules of this database.")
@@ -141,7 +144,9 @@ class TimedCheck:
     baseline_kernel: Annotated[
         list[str] | None,
         typer.Option(
-            "--baseline-kernel", metavar="FILE", help="A kernel file (as --kernel) for the Python of --baseline."
+            "--baseline-kernel",
+            metavar="FILE",
+            help="Timed: kernel file for the Python of --baseline, in place of --kernel.",
         ),
     ] = None
     rounds: Annotated[
@@ -164,7 +169,7 @@ class TimedCheck:
 
 @dataclass(frozen=True)
 class Dashboards:
-    """Files for benchmark dashboards."""
+    """Options for files that benchmark dashboards read."""
 
     action_benchmark: Annotated[
         str | None, typer.Option("--action-benchmark", metavar="FILE", help="Write JSON for github-action-benchmark.")
@@ -207,7 +212,9 @@ def check(
     """
     static = static or without_gpu.with_python is not None
     if static and (timed.against or timed.baseline):
-        raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
+        raise InputError(
+            "--against and --baseline are for timed checks: omit --static, or omit --against and --baseline"
+        )
     options = _options(entries, thresholds, without_gpu, timed)
     # lazy: imports compilers and cost models
     from autosched.regression import outputs
@@ -266,7 +273,7 @@ def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, 
     from autosched.regression.static import StaticOptions
 
     if timed.against and timed.baseline:
-        raise InputError("give one baseline: --against a database, or --baseline an environment")
+        raise InputError("two baselines: give either --against DB or --baseline PYTHON")
     within("--seed", static.seed, 0, MOST_SEED)
     within("--rounds", timed.rounds, 8, 10_000)
     if not 0 <= thresholds.floor < 1e6:
@@ -307,7 +314,7 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
     names = {field.name for group in groups for field in fields(group)} - _FOR_FOLDERS
     if used := sorted(names & given_names(ctx)):
         option = "--" + used[0].replace("_", "-")
-        raise InputError(f"{option} is for a database (--db): leave it out")
+        raise InputError(f"{option} is for a database (--db): omit it")
 
 
 def _check_configs(folder: Path, config_folder: ConfigFolder, options: "CheckOptions") -> "CheckReport":

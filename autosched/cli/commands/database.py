@@ -1,6 +1,6 @@
 """``autosched db``: maintain a database.
 
-Each command imports the store itself, so that other commands do not wait for sqlalchemy.
+The store is imported within the functions, so that other commands do not wait for sqlalchemy.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def check_db(
 ) -> int:
     """Check the integrity of a database.
 
-    All rows must be readable, stored summaries must agree with their trials, and the best schedules must be valid in
-    this version. Schedules of your own kernels are checked only if their files are given. Exit status 1 if anything is
-    wrong.
+    All rows must be readable. Stored summaries of problems must agree with the trials. The best schedules must be valid
+    in this version. Schedules of your own kernels are checked only if their files are given. Exit status 1 if anything
+    is wrong.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store

@@ -18,7 +18,7 @@ def export_kernels(
     calls: str,
     json: bool,
 ) -> int:
-    """Write the folder and print its contents. Exit status 1 if nothing can be exported."""
+    """Write the folder of kernels and print a table of them. Return exit status 1 if nothing can be exported."""
     from autosched.aot import collect, write
     from autosched.dispatch.call_log import CallLogError
     from autosched.suites.logged_calls import read_calls

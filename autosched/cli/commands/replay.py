@@ -1,10 +1,10 @@
 """``autosched replay``: measure how fast a sampler finds the best configuration of a recording.
 
 ``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
-``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: median over the repeats, null if at
-least half of them never reached it), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
-``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation). With ``--to-t4``: ``t4``, a
-list of ``file`` and ``configurations``.
+``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (maps a quality to the median number of evaluations
+to reach it, or to null if at least half of the searches never did), ``quality_after`` (maps a number of evaluations to
+lower quartile, median and upper quartile of the quality), ``seconds_per_proposal`` and ``searches`` (``seed`` and
+``quality`` after each evaluation). With ``--to-t4``: ``t4``, a list of ``file`` and ``configurations``.
 """
 
 import statistics
@@ -42,12 +42,16 @@ def replay(
     sampler: Annotated[
         list[str] | None, typer.Option("--sampler", metavar="S", help="Sampler; may be repeated.  [default: bayes]")
     ] = None,
-    budget: Annotated[int, typer.Option("--budget", metavar="B", help="Evaluations of one search.")] = 200,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Searches, each with its own seed.")] = 20,
+    budget: Annotated[int, typer.Option("--budget", metavar="B", help="Number of evaluations per search.")] = 200,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="R", help="Number of searches, each with its own seed.")
+    ] = 20,
     seed: Annotated[
         int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the first search.")
     ] = 0,
-    batch: Annotated[int, typer.Option("--batch", metavar="N", help="Evaluations proposed at a time.")] = 1,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="Number of configurations proposed at a time.")
+    ] = 1,
     restriction: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,7 +77,7 @@ def replay(
 ) -> int:
     """Measure how fast samplers find the best configuration of a recording.
 
-    Only the first visit of a configuration counts as an evaluation.
+    The recorded times stand for measurements. Only the first visit of a configuration counts as an evaluation.
     """
     within("--budget", budget, 1, _MOST_BUDGET)
     within("--repeats", repeats, 1, _MOST_REPEATS)
@@ -224,8 +228,7 @@ def _show(file: str, table: Table, results: Sequence[Searches]) -> None:
     show(console, answer)
     console.print()
     console.print(
-        "medians: number of evaluations to reach a share of the optimum, and share reached after a number of "
-        "evaluations"
+        "medians of the evaluations needed for a share of the optimum, and of the share reached after some evaluations"
     )
 
 
@@ -243,7 +246,7 @@ def _to_json(file: str, table: Table, results: Sequence[Searches]) -> dict[str, 
 
 
 def searches_json(searches: Searches) -> dict[str, Any]:
-    """Return repeated searches of one sampler as JSON values."""
+    """Return the repeated searches of one sampler as JSON values."""
     return {
         "sampler": searches.sampler,
         "budget": searches.budget,

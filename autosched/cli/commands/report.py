@@ -1,8 +1,9 @@
 """``autosched report``: show a database as one HTML page.
 
-``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the first screen's
-columns: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``, ``verification``, ``age``
-and ``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and ``decisions``.
+``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the columns of the
+page's first table: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``,
+``verification``, ``age`` and ``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and
+``decisions``.
 """
 
 from pathlib import Path
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 def report(
     *,
     db: Annotated[str, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")] = "",
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The page to write.")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="File name of the page. (required)")] = "",
     optuna: Annotated[
         str,
-        typer.Option("--optuna", metavar="FILE", help="Trials as Optuna studies: optuna-dashboard FILE shows them."),
+        typer.Option(
+            "--optuna",
+            metavar="FILE",
+            help="Also write the trials as Optuna studies, which optuna-dashboard FILE shows.",
+        ),
     ] = "",
     against: Annotated[
         str | None, typer.Option("--against", metavar="DB", help="Compare with the winners of this database.")
@@ -43,9 +48,9 @@ def report(
 ) -> int:
     """Write a database as one HTML page: the fastest schedules, why these are fast, and advice.
 
-    The page is self-contained and runs no script. It shows the progress of the search, the effect of each decision,
-    where the time goes, layouts and thread maps, and failures by reason. --optuna writes the trials for Optuna's
-    dashboard. Exit status 1 if there is nothing to report.
+    The page is self-contained and runs no script. It shows the progress of the search, the effect of each parameter,
+    the estimated parts of the time, layouts and thread maps, and failures by reason. --optuna writes the trials for
+    Optuna's dashboard. Exit status 1 if there is nothing to report.
     """
     for value, option in ((db, "--db"), (out or optuna, "--out")):
         if not value:

@@ -28,15 +28,14 @@ def serve(
             "--timeout",
             parser=real_number,
             metavar="S",
-            help="Time to wait for another process that tunes the same kernel.",
+            help="Maximum time to wait while another process tunes the same kernel.",
         ),
     ] = DEFAULT_TIMEOUT,
 ) -> NoReturn:
     """Run a program; kernels with @triton.autotune take their configurations from a database.
 
-    Triton itself tunes kernels that are not in the database, and the results are stored.
-    This applies to all Python processes of the program.
-    The program replaces this process, so the exit status is its own. Options go before PROGRAM.
+    Kernels that are not in the database are tuned by Triton as usual, and the results are stored. This applies to all
+    Python processes of the program. The command exits with the program's status. Options go before PROGRAM.
     """
     from measurements.store.store import Store
 

@@ -105,13 +105,16 @@ def export(
 
 def import_(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files written by 'autosched export', or folders of them.")
+        list[str],
+        typer.Argument(metavar="FILE", help="Files that 'autosched export' wrote, or folders with such files."),
     ],
     *,
     db: Db = "",
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="vllm or sglang: FILEs are their tuned configurations."),
+        typer.Option(
+            "--format", metavar="NAME", help="vllm or sglang: FILEs are tuned configurations of this package."
+        ),
     ] = None,
     model: Annotated[
         str | None,

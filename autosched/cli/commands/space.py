@@ -1,7 +1,7 @@
-"""``autosched space``: show the number of schedules, their parameters, and the combinations that each rule removes.
+"""``autosched space``: count the legal schedules of a problem, and show parameters, rules and samples.
 
-``--json`` prints ``problem``, ``device``, ``raw`` and ``legal`` (counts over all templates), ``seconds`` (time spent
-counting), and:
+``--json`` prints ``problem``, ``device``, ``raw`` and ``legal`` (numbers of combinations and of legal schedules in all
+templates), ``seconds`` (time spent counting), and:
 
 - ``templates``: ``name``, ``version`` and ``why_not`` of each. If ``why_not`` is null, also ``raw``, ``legal``,
   ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
@@ -11,7 +11,7 @@ counting), and:
   ``shape``, ``source``, ``target``, ``route``, ``cost``)
 - with ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``, ``reason``)
 
-``--picture`` draws layouts to a file in addition.
+``--picture`` also draws layouts to a file.
 """
 
 import os
@@ -185,7 +185,7 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the ``values`` and ``conversions`` of a tile program under a schedule; {} for other problems."""
+    """Return the ``values`` and ``conversions`` that a tile program has with this schedule; {} for other problems."""
     if not is_program_problem(problem):
         return {}
     from search_spaces.programs.schedules import describe
@@ -197,7 +197,7 @@ def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedule) -> None:
-    """Print the distributions of a tile program's values, and its conversions."""
+    """Print how a tile program's values are distributed over threads, and which conversions it needs."""
     from search_spaces.programs.schedules import describe
 
     console.print()
@@ -284,7 +284,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
 
 
 def _check_pictures(problem: Problem, folder: Path) -> None:
-    """Check before the counting starts that ``_draw_program`` can succeed.
+    """Check that ``_draw_program`` can succeed, before the slow counting of schedules starts.
 
     Raises:
         InputError: The problem is not a tile program, or the folder cannot be written.

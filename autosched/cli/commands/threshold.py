@@ -46,9 +46,11 @@ def threshold(
         float | None,
         typer.Option("--floor", parser=real_number, metavar="US", help="Ignore time differences below this, in us."),
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Reason, as free text.")] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT", help="Text that explains the thresholds.")
+    ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Remove all thresholds of the entry, including its learnt noise.")
+        bool, typer.Option("--forget", help="Remove all thresholds of the entry, including the learnt noise.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -93,7 +95,7 @@ def threshold(
 
 
 def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
-    """Return the device of the entry; None if there is no such entry.
+    """Return the only device on which the problem has an entry; None if it has no entry.
 
     Raises:
         InputError: The problem has entries on several devices.

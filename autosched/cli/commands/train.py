@@ -64,9 +64,11 @@ def train(
         typer.Option("--update", metavar="MODEL", help="Also learn from the trials that this model was trained on."),
     ] = None,
     estimated: Annotated[
-        bool, typer.Option("--estimated", help="Learn from estimated times instead of measured ones.")
+        bool, typer.Option("--estimated", help="Learn from estimated instead of measured times.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the trees.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed for training the trees.")
+    ] = 0,
     explain: Annotated[
         bool,
         typer.Option(
@@ -76,7 +78,10 @@ def train(
         ),
     ] = False,
     picture: Annotated[
-        str | None, typer.Option("--picture", metavar="FILE", help="With --explain: also draw them (.svg or .png).")
+        str | None,
+        typer.Option(
+            "--picture", metavar="FILE", help="With --explain: also draw the features to this file (.svg or .png)."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -153,7 +158,7 @@ def _explained(model: TrainedModel) -> Features:
     """Return the feature importances of each operator.
 
     Raises:
-        ValueError: The model does not fit this version.
+        ValueError: The model cannot be used in this version.
     """
     from cost_models.trees.explanation import explain
 

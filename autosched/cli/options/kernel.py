@@ -98,7 +98,7 @@ def _of_program(
         else:
             name, options = program.name, operator(program).options
     sizes = _sizes(size_values, {option.name: option.flags[-1] for option in options}, source)
-    every = command == ("best",) and not size_values  # without sizes, ``best`` lists the entries of all sizes
+    every = command == ("best",) and not size_values  # ``best`` without sizes lists the entries of all sizes
     if not every and not {"--help", "-h"} & set(rest):
         missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
         if missing:
@@ -122,7 +122,7 @@ def _values(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _sizes(assignments: Sequence[str], flags: Mapping[str, str], source: str) -> list[str]:
-    """Translate ``--size NAME=N`` into the operator's own options.
+    """Convert the options ``--size NAME=N`` to the operator's options for sizes.
 
     Raises:
         InputError: A name is unknown.
@@ -141,7 +141,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def extracted(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
-    """Remove an option from the arguments; return its values, and the other arguments."""
+    """Remove all occurrences of an option from the arguments; return the option's values and the other arguments."""
     values, rest, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:
         name, sign, value = argument.partition("=")

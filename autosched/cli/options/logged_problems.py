@@ -1,4 +1,4 @@
-"""Read the problems of a call log, for every command that takes one."""
+"""Read the problems of a call log, for all commands that accept call logs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
         The problems, with the number of calls as their weight.
 
     Raises:
-        InputError: No problem remains.
+        InputError: The log has no problem that kernels support.
         CallLogError: The file is not a call log.
         OSError: The file cannot be read.
     """

@@ -69,7 +69,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     paragraphs = (operator.summary, *(inspect.getdoc(command) or "").split("\n\n"))
     run.__doc__ = "\n\n".join(
         " ".join(p.split()) for p in paragraphs
-    )  # unwrap paragraphs, because typer keeps their line breaks
+    )  # join the lines of each paragraph, because typer would print the line breaks
     return run
 
 
@@ -77,7 +77,7 @@ def problem_from(operator: Operator, values: Mapping[str, Any]) -> Problem:
     """Return the problem that the user described.
 
     Raises:
-        InputError: An option is missing or has an impossible value.
+        InputError: A required option is missing, or a value is invalid for the problem.
     """
     missing = [o.flags[-1] for o in operator.options if o.default is None and values[o.name] is None]
     if missing:
@@ -121,7 +121,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _flags(parameter: inspect.Parameter) -> list[str]:
-    """Return the flags of one of the command's own options."""
+    """Return the flags of a parameter of the command."""
     declared = [m for m in getattr(parameter.annotation, "__metadata__", ()) if isinstance(m, OptionInfo)]
     spelled = [part for info in declared for text in info.param_decls or () for part in text.split("/")]
     return spelled or [f"--{parameter.name.replace('_', '-')}"]

@@ -59,14 +59,14 @@ def read(source: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
         raise InputError(f"the schedule in {source} has unknown parameters of {template}: {shortened(listed(unknown))}")
     with bad_input():
         schedule = Schedule.from_json(template, {name: values[name] for name in (*names, *NAMES) if name in values})
-        CompilerControls.of(schedule)  # raises ValueError
+        CompilerControls.of(schedule)  # raises ValueError for a value outside the parameter's domain
         for p in domains[template]:
             p.code(schedule[p.name])
     return schedule
 
 
 def _content(source: str) -> bytes:
-    """Read a file or stdin, at most ``_MOST_BYTES`` + 1 bytes."""
+    """Read a file or stdin. One byte more than ``_MOST_BYTES`` is read, to detect files that are too long."""
     try:
         if source == "-":
             return sys.stdin.buffer.read(_MOST_BYTES + 1)

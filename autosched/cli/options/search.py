@@ -1,4 +1,4 @@
-"""Options of every search: ``tune`` for a problem, a suite or a Triton kernel."""
+"""Options that all searches share: ``tune`` for a problem, a suite or a Triton kernel."""
 
 from dataclasses import dataclass
 from typing import Annotated

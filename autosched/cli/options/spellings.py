@@ -1,7 +1,7 @@
 """Replace some forms of a command line by hidden commands.
 
 These are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. Help does not
-list the hidden commands, and usage errors show the form that the user typed. Nothing here imports a command.
+list the hidden commands, and usage errors show the form that the user typed. This module imports no command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HIDDEN = (SUITE, MOE, TRITON, VERIFY_FILE, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with the hidden command, or the arguments unchanged.
+    """Return a command line that calls the hidden command, or the arguments unchanged.
 
     Raises:
         InputError: ``verify`` does not accept the file.

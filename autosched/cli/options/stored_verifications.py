@@ -22,8 +22,8 @@ class StoredVerification:
 
     Attributes:
         before: Why the stored verification does not apply to the current kernel; "" if it applies.
-        now: "holds"; "deepened" (a full verification replaced a quick one); "renewed"; "stored" (there was none); or
-            "not stored".
+        now: "holds" (the stored one is kept), "deepened" (a full verification replaced a quick one), "renewed" (it
+            replaced one that no longer applied), "stored" (there was none before), or "not stored".
         why: Reason for "not stored".
     """
 
@@ -44,7 +44,7 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
         The state of the stored verification before and after this call.
     """
     if verdict.kernel is None:
-        return StoredVerification("", "not stored", "its kernel could not be generated")
+        return StoredVerification("", "not stored", "the schedule's kernel could not be generated")
     before = stored.stale_reason(trial.verification, verdict.kernel)
     kernel = verdict.kernel
     required = stored.order(trial.verification)
@@ -59,7 +59,7 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
         return StoredVerification(before, "not stored", "the schedule fails")
     if kernel.digest != trial.kernel_digest:
         return StoredVerification(
-            before, "not stored", "its kernel has changed since it was timed: tune the problem again"
+            before, "not stored", "the schedule's kernel has changed since it was timed: tune the problem again"
         )
     deeper = verdict.depth == stored.FULL and verdict.whole and not stored.is_full(trial.verification)
     invariant = verdict.batch_invariant and not stored.is_batch_invariant(trial.verification)

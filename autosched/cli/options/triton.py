@@ -61,7 +61,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def registered(source: str, database: str | None) -> TritonTuning:
-    """Register a Triton kernel and return it. If it declares no parameter values, those of a database are used.
+    """Register a Triton kernel and return it. Parameter values that it does not declare come from a database.
 
     Raises:
         InputError: The function cannot be loaded.

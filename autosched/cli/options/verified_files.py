@@ -21,7 +21,7 @@ from measurements.trials.tolerance import checked_tolerance
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """The launch of one kernel."""
+    """Options that describe the launch of one kernel."""
 
     argument: Annotated[
         list[str] | None,
@@ -93,7 +93,7 @@ class Script:
 
 @dataclass(frozen=True)
 class UndefinedMemory:
-    """Treatment of uninitialised device memory."""
+    """Option for reads of uninitialised device memory."""
 
     allow_undefined: Annotated[
         bool,
@@ -106,7 +106,7 @@ class UndefinedMemory:
 
 @dataclass(frozen=True)
 class Submission:
-    """The task of a submission, and the limits of its process."""
+    """Options for the task of a submission, and limits of the submission's process."""
 
     task: Annotated[
         str,
@@ -128,7 +128,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Sizes and tolerance."""
+    """Options for sizes and the tolerance."""
 
     size: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""Run time of the current command, for its summary."""
+"""Measure the run time of the current command, for the command's summary."""
 
 from __future__ import annotations
 

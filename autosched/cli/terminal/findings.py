@@ -6,7 +6,7 @@ from rich.console import Console
 
 from measurements.emulator import Emulation, Finding, by_cause
 
-_CAUSES, _OF_CAUSE = 20, 4  # maximum numbers of causes, and of findings per cause, to print
+_CAUSES, _OF_CAUSE = 20, 4  # maximum number of causes to print, and of findings per cause
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:

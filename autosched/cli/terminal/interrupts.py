@@ -25,8 +25,8 @@ from typing import NoReturn
 
 from autosched.reporting.exit_status import ExitStatus
 
-PATIENCE = 2.0  # seconds within which further signals are ignored
-RETRY = 0.005  # seconds until another attempt if it was not safe to raise
+PATIENCE = 2.0  # for so many seconds after a signal, further signals are ignored
+RETRY = 0.005  # seconds until the next attempt, if raising an exception was not safe
 REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -113,7 +113,7 @@ def raised() -> Iterator[None]:
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
     """Within the block, send each signal to the main thread again while it is unhandled."""
-    if not hasattr(signal, "pthread_kill"):  # Windows
+    if not hasattr(signal, "pthread_kill"):  # not available on Windows
         yield
         return
     reading, writing = os.pipe()
@@ -137,7 +137,7 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
 
 
 def _unsafe(frame: FrameType | None) -> bool:
-    """Return True if an exception raised in ``frame`` could be lost, or could leave a lock held.
+    """Return True if an exception raised in ``frame`` could get lost, or could leave a lock held.
 
     An exception in ``Condition.__enter__``, which futures and executors use, may leave its lock held. Other threads
     would then wait for the lock, and this thread for them. Imports and finalizers swallow exceptions. The frame of a

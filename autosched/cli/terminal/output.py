@@ -1,4 +1,4 @@
-"""Printing of text: answers to stdout, messages about the run to stderr, and with --json one JSON document to stdout.
+"""Print answers to stdout, messages about the run to stderr, and with --json one JSON document to stdout.
 
 Every command imports this module. Tables and styles are in ``console.py``, which imports rich.
 """
@@ -26,7 +26,7 @@ def answer(line: str) -> None:
 
 @contextmanager
 def library_log_shown() -> Iterator[None]:
-    """Within the block, show autosched's log on stderr, for example that a locked database is being waited for."""
+    """Within the block, show autosched's log on stderr, for example messages about a locked database."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))
     level = library.level

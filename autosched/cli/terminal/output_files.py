@@ -20,8 +20,8 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
         inputs: Input files or database URLs; None for options that were not given.
 
     Raises:
-        InputError: An output's folder does not exist; or the output is a folder, cannot be written, is named twice, or
-                would replace an input or a database.
+        InputError: The folder of an output does not exist, or an output is a folder, cannot be written, is named twice,
+            or would replace an input or a database.
     """
     outputs_given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
@@ -88,7 +88,7 @@ def write_output(output: str | Path, content: bytes) -> None:
 def _is_open_as(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except OSError:  # the stream is closed
+    except OSError:  # stdout or stderr is closed
         return False
 
 

@@ -146,7 +146,7 @@ class TuneDisplay:
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
-            from rich.live import Live  # lazy: plain lines do not need it
+            from rich.live import Live  # lazy: only live displays need rich
 
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)
@@ -159,7 +159,7 @@ class TuneDisplay:
             quiet, self._last_line = time.monotonic() - self._last_trial, time.monotonic()
             done = 0 if self._now is None else self._now.done
             total = self._start.trials if self._start is not None else done
-            doing = "no trial finished" if done < total else "verifying or timing the best"
+            doing = "no trial finished" if done < total else "verifying or timing the best schedules"
             status = f"{doing} for {quiet:.0f} s"
             limit = self._limit if quiet >= LIMIT_SECONDS else ""
             text = ", ".join(part for part in (f"{done}/{total}", status, limit) if part)

@@ -40,8 +40,8 @@ struct Driver {
   int (*pop_context)(void**);
   int (*device)(int*, int ordinal);
   int (*retain_primary_context)(void**, int device);
-  int (*replace_address)(TensorMap*, void*);  // null before CUDA 12
-  std::int32_t (*current_stream)(std::int32_t device, void** stream);  // torch's function
+  int (*replace_address)(TensorMap*, void*);  // null if the driver is older than CUDA 12
+  std::int32_t (*current_stream)(std::int32_t device, void** stream);  // function of torch
 
   // Loads both libraries. Returns the name of the missing library or function, or "".
   std::string open(const char* driver_name, const char* torch_name) {

@@ -1,7 +1,7 @@
 // Operators of torch that look up their launch in a table and need no Python. Calls that are not in the table run an
 // operator in Python, which computes the result and may add the launch with autosched_fill. Only torch's stable C
-// interface is used (torch/csrc/stable/c/shim.h of 2.10), so this builds without CUDA's headers and loads without a
-// driver.
+// interface is used (torch/csrc/stable/c/shim.h of 2.10), so this library builds without CUDA's headers and loads
+// without a driver.
 #define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
 #include <pthread.h>
 #include <torch/csrc/stable/c/shim.h>
@@ -49,7 +49,7 @@ std::atomic<Word> in_python_count{0};
 void (*set_python_error)(void* type, void* value) = nullptr;  // PyErr_SetObject
 void (*release_python_object)(void*) = nullptr;               // Py_DecRef
 
-// The table entry that the Python operator created for the current call, until the call takes it.
+// The table entry that the Python operator created for this thread's current call; the call then takes ownership.
 thread_local std::unique_ptr<Entry> filled;
 thread_local void *error_type = nullptr, *error_value = nullptr;
 thread_local std::string error_text;
@@ -57,7 +57,7 @@ thread_local std::string error_text;
 class PythonError final : public pybind11::builtin_exception {
  public:
   PythonError() : builtin_exception(error_text), type_(error_type), value_(error_value) {}
-  void set_error() const override {  // called with the GIL
+  void set_error() const override {  // must be called with the GIL held
     set_python_error(type_, value_);
     if (owned_) release_python_object(value_);
     owned_ = false;
@@ -68,7 +68,7 @@ class PythonError final : public pybind11::builtin_exception {
   mutable bool owned_ = true;
 };
 
-// Signature and addresses of a call's arguments.
+// The key of a call (signature of the arguments), and the addresses of the arguments.
 struct Call {
   std::array<Word, most_words> words;
   std::size_t word_count = 0, array_count = 0;
@@ -175,7 +175,7 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-// Output tensors of a launch. They are deleted unless ownership is transferred.
+// Owns the output tensors of a launch, and deletes those whose ownership was not transferred.
 class Results {
  public:
   ~Results() {
@@ -370,7 +370,7 @@ constexpr auto operator_functions = functions_of(std::make_index_sequence<most_o
 using namespace autosched::host;
 
 // Loads the driver and torch's CUDA library. `set_error` is PyErr_SetObject, `release` is Py_DecRef. Writes the name of
-// what is missing, at most `size` bytes, or "".
+// a missing library or function, or "", to `message`, at most `size` bytes.
 EXPORT void autosched_open(const char* driver_name, const char* torch_name, void (*set_error)(void*, void*), void (*release)(void*),
                            char* message, std::size_t size) {
   set_python_error = set_error;
@@ -380,14 +380,15 @@ EXPORT void autosched_open(const char* driver_name, const char* torch_name, void
 
 EXPORT int autosched_replaces_addresses() { return driver.replace_address != nullptr; }
 
-// Implements an operator for a dispatch key. Returns 1 if there are too many operators or torch rejects it, else 0.
+// Implements an operator for a dispatch key. Returns 1 if there are too many operators or torch rejects the operator,
+// else 0.
 EXPORT int autosched_register(const char* space, const char* dispatch_key, const char* name, const char* miss,
                               const char* arguments) {
   const std::lock_guard lock(registration);
   const std::size_t index = operator_count.load();
   if (index == most_operators || std::strlen(arguments) > most_arguments) return 1;
   operators[index] = {miss, arguments, index};
-  TorchLibraryHandle library;  // never deleted, because that would remove its operators
+  TorchLibraryHandle library;  // never deleted: deleting the library would remove its operators
   if (aoti_torch_library_init_impl(space, dispatch_key, __FILE__, __LINE__, &library) != 0) return 1;
   if (torch_library_impl(library, name, operator_functions[index], TORCH_ABI_VERSION) != 0) return 1;
   operator_count.store(index + 1);

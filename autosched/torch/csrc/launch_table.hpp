@@ -24,7 +24,7 @@ struct Parameter {
   enum class Kind : Word { address, tensor_map, value };
   Kind kind;
   std::size_t array;             // index among the call's tensors, outputs last
-  std::vector<std::byte> bytes;  // content of a tensor map or value
+  std::vector<std::byte> bytes;  // bytes of the tensor map, or of the constant
   void* encoded_address;         // the array's address, as it is encoded in the bytes of the tensor map
 };
 
@@ -47,7 +47,7 @@ struct Entry {
   enum class Kind { launch, by_stream, python };
   Kind kind = Kind::launch;
   std::vector<Word> key;
-  std::string awaited;  // path of a file; once it exists, the call must select its kernel again; empty for none
+  std::string awaited;  // if not empty: once a file exists at this path, the call must select its kernel again
   void* context = nullptr;
   std::vector<Step> steps;
   std::vector<Output> outputs;

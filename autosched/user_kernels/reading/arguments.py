@@ -44,10 +44,10 @@ def read_arguments(
     """Return the arguments in the order of the entry function.
 
     Args:
-        top: The document.
+        top: Top-level table of the document.
         types: Types of the names that outputs, workspaces and scalars may use.
         sizes: Names that shapes of inputs may use.
-        folder: Folder of array files.
+        folder: Folder in which array files are found.
         parameters: Parameters that types and tolerances may use.
 
     Returns:

@@ -143,7 +143,7 @@ def read_document(
     """Return the kernel of a document with the keys of a TOML file.
 
     Args:
-        document: The keys.
+        document: Keys and values of the document.
         positions: Lines of the keys, for errors.
         folder: Folder to which file names are relative.
         default_name: Name of the kernel if the document has none; None makes it required.

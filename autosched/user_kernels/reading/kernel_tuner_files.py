@@ -68,7 +68,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
 
 
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
-    """Return the document with its keys in the schema's spelling."""
+    """Return the document with its keys spelled as in the schema."""
     if depth > _DEEPEST:
         raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
@@ -226,7 +226,7 @@ class _T1:
 
     def _dtype(self, table: DocumentTable) -> str:
         match = _TYPE.fullmatch(table.text("Type"))
-        assert match is not None  # other types were rejected above
+        assert match is not None  # cannot happen: other types were rejected above
         return f"{match[1] or 'i'}{match[2]}" if match[2] else _TYPES[match[3]]
 
     def _fill(self, table: DocumentTable) -> Any:

@@ -29,14 +29,15 @@ _OF_STEP = (
 
 
 class Launches:
-    """Reads launches from ``top``.
+    """Reader of the launches in the document ``top``.
 
-    ``types`` has the names that expressions may use, with their types. Attributes of launches are added to it.
+    ``types`` maps the names that expressions may use to their types. The reader adds the launches' attributes to this
+    mapping.
     """
 
     def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:
         self._top, self._types = top, types
-        self.flags: dict[int, tuple[str, ...]] = {}  # names from LAUNCH_FLAGS, by step number
+        self.flags: dict[int, tuple[str, ...]] = {}  # step number: attributes of the launch, a subset of LAUNCH_FLAGS
 
     def read(self) -> tuple[NamedExpression, ...]:
         """Return the expressions of grid, block, cluster and shared memory for the launch, or for every step."""

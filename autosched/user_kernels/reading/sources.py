@@ -27,12 +27,12 @@ from search_spaces.launches.headers import Headers, included
 # unrolled multiplications take 6 s, and a macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
-_LARGEST_LIMIT = 1e5  # largest limit that a file may set: seconds of a day; the same number limits GiB
+_LARGEST_LIMIT = 1e5  # largest time limit (a day in seconds) and memory limit (in GiB) that a file may set
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
-# Options that only change the generated code (NVRTC's user guide, "Supported Compile Options"). Options with files or
-# folders are excluded: headers are read next to the source and in `include`, and passed by content.
+# Options that only change the generated code (NVRTC's user guide, "Supported Compile Options"). Options that name files
+# or folders are not supported: headers are read next to the source and from `include`.
 _OPTIONS = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
     r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
@@ -58,7 +58,7 @@ def read_entries(
         How parameters are passed, and the names of the entry functions.
 
     Raises:
-        KernelFileError: A function is missing, or parameters cannot be passed this way.
+        KernelFileError: A function is missing, or the source cannot receive parameters in the requested way.
     """
     if steps and "entry" in kernel:
         kernel.fail("each [[step]] has its own entry: leave out that of [kernel]", "entry")
@@ -169,7 +169,7 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, source_folder
 def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
     """Return the limits of a function or kernel in seconds and bytes of memory; 0 if the table sets none.
 
-    The keys have the prefix ``of``.
+    ``of`` is the prefix of the keys.
     """
     time, memory = f"{of}time_limit", f"{of}memory_limit"
     seconds = _positive(table, time, "seconds") if time in table else 0.0
@@ -178,7 +178,7 @@ def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
 
 
 def read_compile_limits(kernel: DocumentTable) -> CompileLimits:
-    """Return the limits of a compilation."""
+    """Return the limits that the table sets for a compilation."""
     seconds, memory = read_limits(kernel, "compile_")
     return CompileLimits(seconds or COMPILE_SECONDS, memory or COMPILE_MEMORY)
 
@@ -193,7 +193,7 @@ def _positive(table: DocumentTable, key: str, unit: str) -> float:
 def python_reference(
     table: DocumentTable, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
 ) -> KernelReference:
-    """Return the function that ``key = "file.py:function"`` names; its file is run on first use.
+    """Return the function that ``key = "file.py:function"`` names; the file runs when the function is first called.
 
     Args:
         table: Table with the key.

@@ -23,7 +23,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
         table: The argument. ``fields`` lists tables with ``dtype`` and ``value``. Each field is placed by the rules of
             C++, or at its ``offset``. ``align`` is the alignment of the struct; the default is that of the widest
             field. Instead of ``fields``, ``value`` may be a struct of numpy or ctypes.
-        types: Names that values may use.
+        types: Types of the names that values may use.
 
     Returns:
         The struct.

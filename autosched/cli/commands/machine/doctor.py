@@ -40,7 +40,7 @@ from measurements.trials.recording import installed
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _PROBE_SECONDS = 10.0  # time limit of each program that is started, such as nvidia-smi
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
-_EXTRAS = (  # purpose, name, and package of each extra
+_EXTRAS = (  # (purpose, name of the extra, package that it installs)
     ("--plot, --picture", "pictures", "matplotlib"),
     ("--db postgresql://...", "postgresql", "psycopg"),
     ("NVIDIA's matmul heuristics", "heuristics", "nvidia-matmul-heuristics"),
@@ -73,7 +73,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Gpu:
-    """GPU as its driver reports it.
+    """A GPU, with the properties that its driver reports.
 
     Attributes:
         device: Name of the GPU's row in the device table; "" if its architecture is unknown.
@@ -89,7 +89,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Cuda:
-    """GPUs that cupy finds. If no GPU answers, ``gpus`` is empty and ``reason`` says why."""
+    """GPUs that cupy finds. If there are none, ``gpus`` is empty and ``reason`` says why."""
 
     driver: InstalledPart
     cupy: InstalledPart
@@ -111,7 +111,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
 
     The report lists GPUs, driver, NVRTC, compilers and libraries, and the features that each of them enables.
     """
-    with ThreadPoolExecutor() as pool:  # each probe starts another process or loads a library
+    with ThreadPoolExecutor() as pool:  # in parallel: each probe starts another process or loads a library
         pending = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
         cuda, nvrtc, compiler = pending[0].result(), pending[1].result(), pending[2].result()
     parts = (cuda.driver, cuda.cupy, nvrtc, compiler, *(_package(name) for name in _LIBRARIES))
@@ -212,7 +212,7 @@ def _cuda() -> Cuda:
     runtime = cupy.cuda.runtime
     try:
         gpus = tuple(_gpu(i, runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
-    except Exception as error:  # the GPU has become unavailable
+    except Exception as error:  # the GPU became unavailable after it was counted
         return Cuda(driver, installed, (), first_line(error))
     return Cuda(driver, installed, gpus, "")
 
@@ -220,7 +220,7 @@ def _cuda() -> Cuda:
 def _cupy() -> InstalledPart:
     if importlib.util.find_spec("cupy") is None:
         return InstalledPart("cupy", None, _GET_CUDA)
-    wheels = packages_distributions().get("cupy", [])  # cupy-cuda13x, for example
+    wheels = packages_distributions().get("cupy", [])  # the distribution's name has a suffix, for example cupy-cuda13x
     return InstalledPart("cupy", version(wheels[0]) if wheels else "unknown version")
 
 
@@ -306,7 +306,7 @@ def _content(folder: Path) -> tuple[int, int]:
     files = used = 0
     for directory, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # the file may be deleted meanwhile
+            with suppress(OSError):  # another process may have deleted the file
                 used += os.stat(os.path.join(directory, name)).st_size
                 files += 1
     return files, used

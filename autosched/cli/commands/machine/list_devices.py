@@ -1,4 +1,4 @@
-"""``autosched devices``: list the GPUs that schedules can be made for.
+"""``autosched devices``: list the GPUs for which schedules can be tuned.
 
 ``--json`` prints ``devices``, a list with the fields of ``search_spaces.hardware.devices.Device`` for each GPU.
 ``--markdown`` prints these fields as a table for documentation.
@@ -23,7 +23,7 @@ def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> int:
-    """List the GPUs that --device knows, with the figures of their data sheets.
+    """List the GPUs that --device accepts, with figures from their data sheets.
 
     A GPU that is not listed is described by figures from its driver and by the rates of its architecture.
     """
@@ -46,7 +46,7 @@ def devices(
 
 
 def markdown_table() -> list[str]:
-    """Return the lines of the table of all devices. Rates are dense peaks in TFLOP/s (int8: TOP/s)."""
+    """Return the lines of a table of all devices. Rates are peaks without sparsity in TFLOP/s (int8: TOP/s)."""
     heads = (*_COLUMNS, *_RATES, *_LAST)
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in sorted(all_devices(), key=_order):

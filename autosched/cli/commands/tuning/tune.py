@@ -73,14 +73,16 @@ class GpuTiming:
     """Options for timing candidates on GPUs."""
 
     warm_cache: Annotated[
-        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
+        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in L2 instead of DRAM.")
     ] = False
     eager: Annotated[
-        bool, typer.Option("--eager", help="On a GPU: queue each launch from the host, not in a CUDA graph.")
+        bool, typer.Option("--eager", help="On a GPU: time launches from the host instead of a CUDA graph.")
     ] = False
     clocks: Annotated[
         int | None,
-        typer.Option("--clocks", parser=whole_number, metavar="MHZ", help="SM clock in MHz if locked (verified)."),
+        typer.Option(
+            "--clocks", parser=whole_number, metavar="MHZ", help="SM clock in MHz if it is locked; this is checked."
+        ),
     ] = None
     gpus: Annotated[
         str | None,
@@ -89,7 +91,9 @@ class GpuTiming:
     ray: Annotated[
         str | None,
         typer.Option(
-            "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
+            "--ray",
+            metavar="ADDRESS",
+            help="Measure on all GPUs of the same kind in the Ray cluster at this address, or 'auto'.",
         ),
     ] = None
 
@@ -129,7 +133,7 @@ class EqualBits:
 
 @dataclasses.dataclass(frozen=True)
 class ControlsOfCompiler:
-    """Controls of ptxas that a search varies."""
+    """Options for ptxas controls that the search varies."""
 
     compiler_controls: Annotated[
         bool,
@@ -144,7 +148,7 @@ class ControlsOfCompiler:
         typer.Option(
             "--control-file",
             metavar="FILE",
-            help="Also try this control file of ptxas (--apply-controls); implies --compiler-controls.",
+            help="Also try this control file of ptxas (its option --apply-controls); implies --compiler-controls.",
         ),
     ] = None
 
@@ -154,7 +158,7 @@ class TrialFiles:
     """Output files of a search."""
 
     csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
+        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of a CSV file.")
     ] = None
     t4: Annotated[
         str | None,
@@ -195,7 +199,7 @@ def tune(
             "--effort",
             parser=one_of(tuple(EFFORTS)),
             metavar="|".join(EFFORTS),
-            help="Preset for the defaults of --trials and others.",
+            help="Preset that chooses the defaults of --trials and other options.",
         ),
     ] = None,
     template: TemplateOption = None,
@@ -203,7 +207,11 @@ def tune(
     search: SearchControls,
     min_gain: Annotated[
         float | None,
-        typer.Option("--min-gain", metavar="G", help="Stop when the expected gain falls below this share of the time."),
+        typer.Option(
+            "--min-gain",
+            metavar="G",
+            help="Stop when another trial is expected to gain less than this share of the time.",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
@@ -216,7 +224,8 @@ def tune(
         typer.Option(
             "--verification-seconds",
             metavar="S",
-            help="Without a GPU: time limit of the final full verification of the best (default 60; 0: none).",
+            help="Without a GPU: time limit for the full verification of the best schedule (default 60; 0: no "
+            "verification).",
         ),
     ] = None,
     timing: GpuTiming,
@@ -225,7 +234,7 @@ def tune(
         typer.Option(
             "--model",
             metavar="MODEL",
-            help="Start from this model of 'autosched train'; without a GPU it also gives the times.",
+            help="Start from this model, written by 'autosched train'. Without a GPU, the model also gives the times.",
         ),
     ] = None,
     objective: Annotated[
@@ -323,8 +332,8 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     """Run a search with a progress display.
 
     Args:
-        search: Runs the search and reports progress to the display that it is given.
-        json: Print nothing to stdout, which is reserved for the JSON document.
+        search: Function that runs the search and reports progress to a display, its argument.
+        json: True to print nothing but the JSON document to stdout.
         limit: Time limit of a trial in seconds.
 
     Returns:
@@ -347,7 +356,8 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     except CommonFailure as error:
         raise InputError(f"{error}; the trials are stored") from error
     except ValueError as error:
-        if display.has_started:  # the input was accepted before, so this is a bug: show its traceback
+        # the search had started, so the input was valid: an error is a bug, and its traceback is shown
+        if display.has_started:
             raise
         raise InputError(str(error)) from error
 
@@ -428,7 +438,7 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
 
 
 def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
-    verdict = "the winner is clear" if remeasured.clear else "the fastest ones are too close to tell apart"
+    verdict = "the winner is clear" if remeasured.clear else "the fastest schedules are too close to tell apart"
     statuses = Counter(p.entrant.status.value for p in remeasured.failed)
     failed = f"failed {len(remeasured.failed)}: {formatting.reasons(statuses)}"
     if not remeasured.standings:

@@ -37,7 +37,10 @@ def tune_moe(
     device: DeviceOption = None,
     format: FormatOption = "vllm",
     ranks: Annotated[
-        int, typer.Option("--ranks", parser=whole_number, metavar="N", help="Number of GPUs that share each expert.")
+        int,
+        typer.Option(
+            "--ranks", parser=whole_number, metavar="N", help="Number of GPUs among which each expert is divided."
+        ),
     ] = 1,
     dtype: Annotated[
         str,
@@ -47,7 +50,9 @@ def tune_moe(
     ] = "",
     rows: Annotated[
         list[int] | None,
-        typer.Option("--rows", parser=whole_number, metavar="M", help="A batch size; may be repeated (default: 18)."),
+        typer.Option(
+            "--rows", parser=whole_number, metavar="M", help="A batch size; may be repeated (default: 18 sizes)."
+        ),
     ] = None,
     candidates: Annotated[
         int,

@@ -55,7 +55,9 @@ ParamOption = Annotated[
 ]
 RuleOption = Annotated[
     list[str] | None,
-    typer.Option("--rule", metavar="EXPR", help="Condition on every configuration: 'BM * BN <= 16384'."),
+    typer.Option(
+        "--rule", metavar="EXPR", help="Condition that configurations must satisfy, such as 'BM * BN <= 16384'."
+    ),
 ]
 
 
@@ -84,8 +86,8 @@ def tune_triton(
         typer.Option(
             "--reference",
             metavar="FILE:FUNCTION",
-            help="Function that computes outputs by name from the arguments (default: the kernel's own default "
-            "configuration).",
+            help="Function that returns the expected outputs by name, given the arguments (default: outputs of the "
+            "kernel's default configuration).",
         ),
     ] = None,
     db: Annotated[
@@ -137,7 +139,7 @@ def tune_triton(
     chosen_sizes = sizes("--size", size)
     if calls is not None:
         if json:
-            raise InputError("--json prints one document: give --size instead of --from")
+            raise InputError("--json prints a single document, but --from may tune several calls: give --size instead")
         status = 0
         for recorded in _recorded_sizes(calls, tuning, load, args):
             answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in recorded.items())}")
@@ -187,7 +189,7 @@ def tune_triton(
 def _recorded_sizes(
     calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str
 ) -> list[dict[str, int]]:
-    """Return the recorded sizes of a program as arguments of the ``--args`` function.
+    """Return the recorded sizes of a program as keyword arguments for the function of ``--args``.
 
     Raises:
         InputError: The recording cannot be read, or a parameter is missing.

@@ -35,7 +35,9 @@ def batch_size(texts: Sequence[str]) -> tuple[str, int, int]:
     """Parse ``--size NAME=A..B``; return the name and the range of the batch size. Raises InputError."""
     match = re.fullmatch(r"([A-Za-z_]\w*)=(\d{1,9})\.\.(\d{1,9})", texts[0]) if len(texts) == 1 else None
     if match is None or not 0 < int(match[2]) < int(match[3]):
-        raise InputError("--batch-invariant needs the sizes of the batch, --size NAME=A..B, such as --size rows=1..64")
+        raise InputError(
+            "--batch-invariant needs the range of batch sizes: give --size NAME=A..B, such as --size rows=1..64"
+        )
     return match[1], int(match[2]), int(match[3])
 
 
@@ -172,7 +174,7 @@ def _substituted(text: str, name: str, value: int) -> str:
 def _axis(shape: str, name: str, text: str) -> int | None:
     parts = [part.strip() for part in shape.split(",")]
     if any(part != name and _mentions(part, name) for part in parts) or parts.count(name) > 1:
-        raise InputError(f'--argument "{shortened(text)}": {name} must be one extent by itself, such as f32[{name},64]')
+        raise InputError(f'--argument "{shortened(text)}": {name} must be a whole extent, such as f32[{name},64]')
     return parts.index(name) if name in parts else None
 
 

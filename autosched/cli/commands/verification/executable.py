@@ -50,12 +50,13 @@ def run(
     undefined: UndefinedMemory,
     output: Output,
 ) -> int:
-    """Run a CUDA program without a GPU (verify PROGRAM).
+    """Run a CUDA program without a GPU (same as verify PROGRAM).
 
-    Each of its launches is emulated, and races, bounds and barriers are checked. Options go before the program.
+    Each launch of the program is emulated and checked for races, accesses out of bounds and wrong barriers. Options go
+    before the program.
 
-    Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory are
-    emulated. Times that the program measures are CPU times.
+    Compile the program with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed
+    memory are emulated. Times that the program measures are CPU times.
     """
     return verify_executable("run", program, effort, findings, executable, undefined, output)
 
@@ -76,8 +77,8 @@ def verify_executable(
         program: The executable and its arguments.
         effort: Device, depth and time limit.
         findings: Order of execution, and the findings that count.
-        executable: Options for running it.
-        undefined: Do not report reads of uninitialised memory.
+        executable: Options for running the executable.
+        undefined: Whether to report reads of uninitialised memory.
         output: Output format and files.
 
     Returns:
@@ -120,7 +121,7 @@ def verify_executable(
 
 @contextmanager
 def _stdout_as_stderr(redirected: bool) -> Iterator[None]:
-    """Within this context, send the stdout of child processes to stderr."""
+    """Within this context, redirect the stdout of child processes to stderr."""
     if not redirected:
         yield
         return

@@ -234,7 +234,8 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
 def _differ(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any], tolerance: float) -> BoolArray:
     """Return a mask of the elements whose difference exceeds the tolerance, which is both relative and absolute."""
     dtype, rounded_to = (SCALAR_DTYPES.get(canonical(array.dtype)) for array in (result, reference))
-    if dtype is None or rounded_to is None:  # such as complex numbers
+    # types that the emulator's tolerances do not cover, such as complex numbers
+    if dtype is None or rounded_to is None:
         with np.errstate(invalid="ignore", over="ignore"):
             unlike: BoolArray = ~np.isclose(result, reference, rtol=tolerance, atol=tolerance, equal_nan=True)
             return unlike

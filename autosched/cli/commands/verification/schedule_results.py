@@ -1,4 +1,4 @@
-"""Show verified schedules as a table, as JSON and as cases of an answer."""
+"""Convert verified schedules to a table, to JSON and to cases of an answer."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     interrupted = interrupted and len(work.results) < work.num_requested
     seconds = time.monotonic() - started
     if not work.jobs:
-        say(f"{without_password(str(db))} has no such schedule for {where.name}: tune first, or leave out --db")
+        say(f"{without_password(str(db))} has no matching schedule for {where.name}: tune first, or leave out --db")
     summary = work.summary(operator.name, seconds, interrupted, notes_fail)
     document = {"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)}
     write_files(summary, output)
@@ -213,7 +213,7 @@ class _Work:
         return [v for _, verifications in self.done for v in verifications]
 
     def begin(self, problem: Problem) -> list[Verdict]:
-        """Start a problem and return the list for its results."""
+        """Begin with a problem; return the list to which its results are appended."""
         self.done.append((problem, []))
         return self.done[-1][1]
 

@@ -57,8 +57,8 @@ def verify_script(
         arguments: Command-line arguments of the script.
         effort: Device, depth and time limit.
         findings: Order of execution, and the findings that count.
-        script: Options for running its launches.
-        undefined: Do not report reads of uninitialised memory.
+        script: Options for running the script.
+        undefined: Whether to report reads of uninitialised memory.
         inputs: Sizes for the function.
         output: Output format and files.
 

@@ -33,7 +33,7 @@ from measurements.emulator import check_ready
 if TYPE_CHECKING:
     from autosched.judge.result import CaseResult, SubmissionResult
 
-_SECONDS = 120.0  # CPU seconds for the whole submission
+_SECONDS = 120.0  # default limit of CPU seconds for all runs of a submission
 
 
 @grouped

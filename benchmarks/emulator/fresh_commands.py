@@ -53,7 +53,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 With `--sample`, the command also counts the legal schedules.
-The number of launches, blocks and checks was not reduced, because they find the faults.
+The numbers of launches, blocks and checks were not reduced, because launches and checks detect the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -70,13 +70,13 @@ Changes, with the saved CPU time where it was measured:
   The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
-  The words that identify a kernel's architecture are found by word look-up instead of regular expressions.
+  Architecture-specific instructions are detected by looking up words instead of by regular expressions.
   Source locations of a PTX program are read once. A given schedule is checked without counting all legal schedules.
   Seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
   The list of operators imports no command.
   A quick verification of softmax imports 544 modules instead of 573.
-  `space copy` creates 71 dataclasses instead of 187.
+  The command `space copy` creates 71 dataclasses instead of 187.
 
 CPU seconds before (590690d3) and after the changes of 2026-11-29, on two cores without a GPU, at a load of 3:
 
@@ -103,7 +103,7 @@ CPU time of each cause in ms, at a load of 5 to 10:
 | all names in the headers were read, to leave out constants that no header names (`copy`) | 7 | 1 |
 | the check of the runner's digest held two copies of the file in memory | 6 | 2 |
 
-The third cause was as old as 2b5bf952.
+The third cause already existed in 2b5bf952.
 For the last two hours of that day, numpy was imported before the settings of its BLAS threads, which is fixed.
 
 Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.

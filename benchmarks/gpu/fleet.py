@@ -70,8 +70,9 @@ The search, both nodes, the actors and the worker processes share the cores and 
 |---|---|---|---|---|---|---|
 {rows}
 
-After one node is killed midway, four of the eight GPUs remain. So the eight GPUs can be busy for at most 50% to 75% of
-the time. Ray takes some seconds to detect the loss of a node. No measurement is wrong or lost.
+After one node is killed midway, four of the eight GPUs remain.
+The eight GPUs can then be busy for 50% to 75% of the time at most, depending on when the node is killed.
+Ray takes some seconds to detect the loss of a node. No measurement is wrong or lost.
 """
 
 _FIRST = "real-time priority"

@@ -111,7 +111,7 @@ def test_stress_sizes_are_next_to_powers_of_two() -> None:
     assert all(4 <= size["m"] <= 9 and 30 <= size["n"] <= 40 for size in both)
     assert len({tuple(size.values()) for size in both}) == len(both)
     assert {size["m"] for size in both} >= {4, 5, 7, 8, 9} and {size["n"] for size in both} >= {30, 31, 32, 33, 40}
-    with pytest.raises(ValueError, match="n has no value from 3 to 2"):
+    with pytest.raises(ValueError, match="empty range of n"):
         stress_sizes(n=(3, 2))
 
 
@@ -193,7 +193,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert document["fidelity"]["sizes"] == ["n=16", "n=17", "n=18"]
     assert main(["verify", str(path), *command, "--time-limit", "4"]) == 1
     out = capsys.readouterr().out
-    assert "the script was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
+    assert "after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class TestSpace:
         assert [made.values(s) for s in space.sample(9, 0)] and space.count() == 3
         reasons = {v.reason for v in space.explain({"BLOCK": 2048, "num_warps": 64})}
         assert "a block is no longer than the array (BLOCK = 2048)" in reasons
-        assert "from 1 to 32 on h100, not 64" in reasons
+        assert any("from 1 to 32 on h100, not 64" in reason for reason in reasons)
 
     def test_values_may_be_booleans_or_none(self):
         made = space_of(
@@ -121,7 +121,7 @@ def test_a_wrong_configuration_is_never_best(tmp_path):
     _, result = tuned(kernels.wrong_from_128, kernels.wrong_args(), tmp_path, space=space, trials=3)
     assert result.best.schedule["BLOCK"] == 64
     wrong = [r.measurement.reason for r in result.trials if r.status == "wrong_result"]
-    assert wrong and "of o is 2.5, but the default configuration (BLOCK=64) gives 2" in wrong[0]
+    assert wrong and "of o is 2.5, but the default configuration (BLOCK=64) computes 2" in wrong[0]
 
 
 def test_configurations_that_write_different_parts_are_reported(tmp_path):
@@ -152,7 +152,7 @@ def test_configurations_that_do_not_fit_are_rejected_with_a_reason(tmp_path):
     )(kernels.matmul)
     result = kernel.tune(**call.arguments, grid=call.grid, device="a100", verification=small(session))
     refused = [r.measurement.reason for r in result.trials if r.status == "out_of_resources"]
-    assert refused and all("bytes of shared memory, and a100 has 166,912" in reason for reason in refused)
+    assert refused and all("but a100 has 166,912" in reason for reason in refused)
     assert result.best is not None and 0 < result.best.measurement.error <= 1
 
 

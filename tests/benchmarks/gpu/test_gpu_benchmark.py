@@ -231,7 +231,7 @@ def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, 
     for wrong, why in (
         (["--program", place, "--size", "m=33"], "needs --size"),
         (["--program", place, "--size", "q=1"], "invalid --size q=1"),
-        (["--size", "m=1"], "--size is for --program"),
+        (["--size", "m=1"], "--size requires --program"),
         (["--program", str(tmp_path / "none.py")], "none.py"),
     ):
         with pytest.raises(SystemExit, match="2"):

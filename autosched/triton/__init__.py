@@ -1,9 +1,9 @@
 """Verify and tune the Triton kernels that a program launches.
 
 Start at ``session.py``, which runs every launch of a Triton program in the emulator and verifies it. ``tuning/``
-searches configurations of a function, and ``persistence/`` stores the choices of stock autotuners. Importing this
-package does not import torch. Public names that need torch import it on first use. ``judge`` and ``integrations``
-import this package, so it must not import them.
+searches configurations of a function. ``persistence/`` stores the configurations that Triton's own autotuners choose.
+Importing this package does not import torch. Public names that need torch import it on first use. ``judge`` and
+``integrations`` import this package, so it must not import them.
 """
 
 from importlib import import_module

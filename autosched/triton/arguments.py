@@ -38,7 +38,7 @@ class ArgumentMismatch(ValueError):
 
 @dataclass
 class LaunchArguments:
-    """Collects the arguments of one launch, for which its methods are called in parameter order.
+    """Collects the arguments of one launch; ``pointer``, ``raw`` and ``tensor_map`` are called in parameter order.
 
     ``arguments``, ``inputs`` and ``memory`` are passed to ``emulate_ptx``; ``tensors`` maps operand names to the
     tensors' storages.
@@ -57,7 +57,7 @@ class LaunchArguments:
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
-        if tensor is None:  # a number, or an object that Triton treats as a tensor
+        if tensor is None:  # the argument is a number, or an object that Triton treats as a tensor
             return self._number(name, value.data_ptr() if hasattr(value, "data_ptr") else value)
         if self.storages.host_of(tensor) == "plain":
             raise ArgumentMismatch(f"{name}: Pointer argument cannot be accessed from Triton (cpu tensor?): move it")
@@ -70,7 +70,7 @@ class LaunchArguments:
         self.arguments.append(operand)
 
     def raw(self, name: str, data: bytes) -> None:
-        """Pass the bytes of a value."""
+        """Pass an argument by value, as bytes."""
         self.arguments.append(BytesArgument(self._unique(name), data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:

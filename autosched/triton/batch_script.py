@@ -164,7 +164,7 @@ class FunctionInBatches:
 
 
 def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> list[Cause]:
-    """Return a cause if the constants or threads of a launch differ between two batches, else an empty list."""
+    """Return a list with a cause if the constants or threads of a launch differ between two batches, else []."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
     # Triton turns arguments that equal 1 into constants. So compare only names that are constants in both launches.
@@ -212,10 +212,10 @@ def verify_function(
 
     Args:
         function: Launches Triton kernels and returns tensors whose first axis is the rows.
-        session: Session in which launches are emulated; its plan is replaced.
-        name: Parameter of ``function`` that is the number of rows.
+        session: Session in which launches are emulated. The session's plan is replaced.
+        name: Parameter of ``function`` to which the number of rows is passed.
         least: Rows of the smallest batch.
-        most: Rows of the largest and first batch.
+        most: Rows of the first batch, which is the largest.
         full: If True, verify more batches, positions and orders.
 
     Returns:
@@ -223,7 +223,7 @@ def verify_function(
         failed launch.
 
     Raises:
-        TypeError: The function returns something other than tensors whose first axis has the rows.
+        TypeError: The function returns something other than tensors whose first axis is the rows.
         LaunchFailed: A launch does not terminate.
     """
     subject = FunctionInBatches(function, session, BatchRows(name, most, {}, {}))

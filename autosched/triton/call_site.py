@@ -1,4 +1,4 @@
-"""Source line that launches an emulated kernel."""
+"""Find the source line that launches an emulated kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources of a cubin's kernels (registers and local memory), read without a driver."""
+"""Read the resources of a cubin's kernels (registers and local memory) without a driver."""
 
 from __future__ import annotations
 

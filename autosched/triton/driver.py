@@ -25,7 +25,7 @@ from autosched.triton.cubin import cubin_resources
 from search_spaces.hardware.devices import Device
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(?=")', re.MULTILINE)
-_FILE_NAME = 150  # maximum characters of a kernel's name in the file names of Triton's cache
+_FILE_NAME = 150  # Triton's cache truncates a kernel's name in file names to this number of characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class _KernelLauncher:
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
         WeakKeyDictionary()
-    )  # PTX and cubin, by compiled kernel
+    )  # keys are compiled kernels, values are PTX and cubin
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
@@ -147,7 +147,7 @@ class _Utils:
         resources = cubin_resources(binary)
         registers, spills = (resources.registers, resources.local_bytes // 4) if resources is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
-        if registers:  # registers limit the warps of a block, and are allocated in units
+        if registers:  # registers, which are allocated in units, limit the number of warps of a block
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
@@ -268,7 +268,7 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
     """Make this driver Triton's active driver within the context."""
     config = triton.runtime.driver
     attribute = "_active" if "_active" in vars(config) else "active"  # the attribute's name in Triton 3.6 and in 3.4
-    before = vars(config)[attribute]  # not `reset_active`, which would query for a GPU
+    before = vars(config)[attribute]  # do not call `reset_active`, which would query for a GPU
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
     config.set_active(driver)
@@ -354,7 +354,7 @@ def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
 def _with_own_file(ptx: str, src: Any) -> str:
     """Correct the file name in a cached kernel.
 
-    Triton's cache ignores file names, so it may name a copy of the file.
+    Triton's cache ignores file names, so a cached kernel may name another file with the same text.
     """
     function = getattr(getattr(src, "fn", None), "fn", None)
     if function is None:
@@ -387,7 +387,7 @@ def _active() -> Launcher:
     launcher = emulated_launcher()
     if launcher is None:
         raise RuntimeError(
-            "the kernel was loaded within `autosched.triton.emulated`, but launched outside: launch it within"
+            "the kernel was loaded within `autosched.triton.emulated`, but launched after its end: launch it within"
         )
     return launcher
 

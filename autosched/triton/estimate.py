@@ -1,7 +1,8 @@
 """Estimated times of Triton launches.
 
-A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. A launch that is not
-compiled is estimated from counts that depend on sizes (``integrations/config_files/tuning/layer_counts.py``).
+The time of a compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. The time
+of a launch that is not compiled is estimated from counts that are functions of sizes
+(``integrations/config_files/tuning/layer_counts.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _UNKNOWN_REGISTERS = 64  # assumed registers per thread without a cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
-    """Estimate a launch from the work of some emulated blocks.
+    """Estimate the time of a launch from the work of some emulated blocks.
 
     Args:
         launch: Grid and block.
@@ -39,7 +40,7 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
 
 
 def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
-    """Estimate launches of Triton code, with a cold L2 cache.
+    """Estimate the times of launches of Triton code, with a cold L2 cache.
 
     The warps of Triton code synchronise after each tile, so they do not hide each other's latency.
     """

@@ -99,7 +99,7 @@ def _not_run(launches: Sequence[VerifiedLaunch]) -> tuple[str, ...]:
 
 def _is_bounded(opcode: str, qualifiers: Sequence[str]) -> bool:
     if opcode in ("mma", "wmma", "wgmma") and "s32" in qualifiers:
-        return False  # integer types
+        return False  # integer matrix products are exact
     if opcode in ("wgmma", "wmma"):
         return any(q.startswith("mma") for q in qualifiers)
     return opcode in _BOUNDED_OPCODES or any(q in _BOUNDED_QUALIFIERS for q in qualifiers)

@@ -29,7 +29,7 @@ class TritonEmulation:
         self._launches = 0
 
     def start(self) -> None:
-        """Start the emulation. Raises UnknownDevice."""
+        """Start the emulation. Raises UnknownDevice if the device is not in the device table."""
         self._session = self._stack.enter_context(emulated(self._device, plan=self._plan, check=False, **self._options))
 
     @pytest.hookimpl(wrapper=True)

@@ -50,10 +50,10 @@ class Sample:
         )
 
     def widened(self, run: Emulation) -> tuple[int, ...] | None:
-        """Return the sample with more neighbours of the waiting block, twice as many each time a block waits.
+        """Return a larger sample, with twice as many neighbours of the waiting block as the last time.
 
-        Returns None (all blocks) if the whole launch executes few instructions. Returns the same sample if the samples
-        so far have executed too many instructions.
+        Returns None (all blocks) if the whole launch executes few instructions. Returns the sample unchanged if the
+        samples so far have executed too many instructions.
         """
         assert self.blocks is not None
         total = math.prod(self.grid)

@@ -93,7 +93,7 @@ class VerifiedLaunch:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes of all runs, once per grade, kind and line."""
+        """Faults and notes of all runs, without duplicates of the same grade, kind and line."""
         return self.verdict.findings
 
     @property
@@ -124,7 +124,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes of all launches and between launches, once per grade, kind and line."""
+        """Faults and notes of all launches and between launches, without duplicates of the same grade, kind and line."""
         return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property
@@ -191,7 +191,7 @@ class Session:
         return list(first.values())
 
     def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
-        """Call ``run`` for each choice of stress sizes, passed by name, between the minimum and maximum of each size.
+        """Call ``run`` with each combination of stress sizes as keyword arguments. ``ranges`` limit each size.
 
         Raises ValueError for an empty range, and any exception of ``run``.
         """

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-_METHODS = ("apply", "apply_boxed")  # older versions of torch only have the first method
+_METHODS = ("apply", "apply_boxed")  # older versions of torch have only the first of these methods
 
 
 def in_autograd() -> bool:

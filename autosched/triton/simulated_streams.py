@@ -22,7 +22,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
     """
 
     class SimulatedStream:
-        """A stream that executes work immediately."""
+        """A simulated stream, whose work is executed immediately."""
 
         device_index = 0
 

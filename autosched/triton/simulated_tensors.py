@@ -62,8 +62,8 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
     Args:
         storages: Registry of tensors.
-        streams: Object that copies, and reads by the host, are reported to.
-        values: Object that reads by the host are reported to; None to treat all memory as written.
+        streams: Object to which copies, and reads by the host, are reported.
+        values: Object to which reads by the host are reported; None to treat all memory as written.
 
     Returns:
         The attributes by name.
@@ -71,7 +71,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        # tensors of torch's compiler may have no storage
+        # check the compiler first, because its tensors may have no storage
         is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
@@ -98,7 +98,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         return result
 
     def read_by_host(name: str, *, is_shown: bool = False) -> Callable[..., Any]:
-        """Return a replacement of a ``torch.Tensor`` method that makes a tensor's memory accessible to the host."""
+        """Wrap a ``torch.Tensor`` method that gives the host access to the tensor's memory, so that the access is reported."""
         read = getattr(torch.Tensor, name)
 
         def reads(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -197,7 +197,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     Args:
         storages: Registry of tensors.
         values: Tracks values that depend on unwritten memory; None to treat memory of ``torch.empty`` as written.
-        streams: Object that memory accesses of operators are reported to, if a GPU is simulated.
+        streams: Object to which memory accesses of operators are reported, if a GPU is simulated.
         arguments: ``DeviceArguments`` if a GPU is simulated. Then factories below the dispatcher create tensors of this
             GPU, and operators registered for CUDA are called.
     """
@@ -238,13 +238,13 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
                 with self._arguments, self:
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
-            is_fresh = func is torch.ops.aten.lift_fresh.default  # called by torch.tensor
+            is_fresh = func is torch.ops.aten.lift_fresh.default  # torch.tensor calls this operator
             host = "plain" if is_fresh else self._host_of_result(args, kwargs)
             if "device" in kwargs or "pin_memory" in kwargs:
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
             if (
                 func is torch.ops.aten.histc.default and not args[0].is_floating_point()
-            ):  # on CUDA, this operator also accepts integers
+            ):  # convert to float first, because on CUDA this operator also accepts integers
                 return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
         name, is_view = _described(func)
         values = self._values if self._values is not None and not is_view else None
@@ -377,7 +377,7 @@ def _results(result: Any) -> list[torch.Tensor]:
 
 
 def _aliases(func: Any, result: Any) -> list[Any]:
-    """Return the alias that the schema states for each result; None for new memory. A list of tensors has one entry."""
+    """Return the alias that the schema states for each result; None for new memory. A result that is a list of tensors has one entry."""
     returns = func._schema.returns
     tensors = _results(result)
     if len(returns) == len(tensors):

@@ -75,7 +75,7 @@ class Storages:
                 flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
 
     def _forget_expired(self) -> None:
-        """Drop the entries of freed storages, whose flags take as much memory as the tensors did.
+        """Drop the entries of freed storages, because their flags take as much memory as the tensors did.
 
         The next sweep happens after as many new tensors as entries remain now. So the average time per tensor is
         constant.
@@ -98,7 +98,7 @@ class Storages:
 
     @property
     def has_undefined(self) -> bool:
-        """True if any memory of the program is undefined."""
+        """True if some memory of the program has undefined bytes."""
         return bool(self._flags)
 
     def defined_bytes(self, tensor: torch.Tensor) -> Flags | None:
@@ -109,7 +109,7 @@ class Storages:
         return None if flags is None else _of_elements(flags, tensor).reshape(-1)
 
     def set_defined_bytes(self, tensor: torch.Tensor, now: Flags) -> None:
-        """Set which bytes of a tensor are defined, by flags as ``defined_bytes`` returns them."""
+        """Set which bytes of a tensor are defined. The flags have the format that ``defined_bytes`` returns."""
         storage = tensor.untyped_storage()
         flags = self.defined(storage)
         if flags is None:

@@ -39,7 +39,7 @@ Raced = Callable[[str, tuple[str, int]], None]
 
 @dataclass(frozen=True)
 class Work:
-    """Work that uses memory, and the line of the program that issued it."""
+    """Work that uses memory, and the source line of the program that issued the work."""
 
     what: str
     file: str
@@ -86,7 +86,7 @@ class StreamOrder:
         self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # number and memory of a tensor, by address
         self._numbers = 0
         self._freed: list[_Freed] = []
-        self._work = 0  # number of operations on the default stream before the program created another one
+        self._work = 0  # number of operations on the default stream before the program created another stream
         self._waited = 0
         self._written: dict[
             int, tuple[int, StorageWeakRef, Work]

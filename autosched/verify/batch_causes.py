@@ -47,9 +47,9 @@ class BatchSources(NamedTuple):
     """Values that differ between the launches of two batches.
 
     Attributes:
-        parameters: Names of the kernel parameters that differ, by position.
+        parameters: Names of the kernel parameters whose values differ, by position.
         grid: True if the number of blocks differs.
-        position: True if a row may be computed by a different block.
+        position: True if different blocks may compute the same row.
     """
 
     parameters: Mapping[int, str]
@@ -90,7 +90,7 @@ def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
     parameters = function.parameters
     names = {parameters[k].name: name for k, name in sources.parameters.items() if k < len(parameters)}
     special = {"%nctaid.": "the number of blocks"} if sources.grid else {}
-    special |= {"%ctaid.": "the number of the block"} if sources.position else {}
+    special |= {"%ctaid.": "the index of the block"} if sources.position else {}
     tainted = _tainted(function, names, special)
     loops: list[Cause] = []
     others: list[Cause] = []
@@ -113,7 +113,7 @@ def _tainted(function: Function, names: Mapping[str, str], special: Mapping[str,
         return own or tainted.get(name) or names.get(name, "")
 
     changed = True
-    while changed:  # loops carry values backwards
+    while changed:  # repeat until nothing changes, because a loop carries values back to earlier instructions
         changed = False
         for instruction in function.body:
             written, read = _written_and_read(instruction)

@@ -27,7 +27,7 @@ WINDOWS = 8  # maximum number of batches of one size
 
 
 class Launched(NamedTuple):
-    """One launch of a subject.
+    """Result of one launch of the code under test.
 
     Attributes:
         run: The run of the launch. Its status is the status of the emulation.
@@ -69,7 +69,7 @@ class BatchPlan:
 
     Attributes:
         sizes: Numbers of rows of further batches. Batches larger than the first one repeat its rows.
-        shifts: Numbers of rows by which rows are moved to other positions, cyclically.
+        shifts: Numbers of positions by which rows are rotated within the batch.
         orders: Further orders of blocks and threads.
     """
 
@@ -86,7 +86,7 @@ class BatchPlan:
             full: If True, plan more sizes, positions and orders.
             seed: Seed of the orders.
             least: Minimum number of rows of a batch.
-            most: Maximum number of rows of a batch. Default: a few more than twice ``rows``.
+            most: Maximum number of rows of a batch. Default: slightly more than twice ``rows``.
         """
         most = 2 * rows + 3 if most is None else most
         sizes = [1, rows // 2 + 1, most]
@@ -99,7 +99,7 @@ class BatchPlan:
         return cls(tuple(s for s in able if s != rows), tuple(moved), orders if full else orders[:1])
 
     def runs(self, subject: BatchSubject) -> Iterator[PlannedRun]:
-        """Yield the named runs of a subject. Each later run is compared with the first one."""
+        """Yield the named runs of a subject. Results of later runs are compared with the results of the first run."""
         rows = subject.rows
         every = list(range(rows.size))
         outputs: dict[str, Array] = {}
@@ -114,7 +114,7 @@ class BatchPlan:
                 launched = subject.launch(name, positions, order, launches)
                 if launched.run.status != "ok":
                     break
-                # skipped: an output summed over all rows depends on the set of rows
+                # compare an output that sums over all rows only if all rows are in the batch
                 shared = len(positions) == rows.size
                 expected = {
                     n: a for n, a in rows.take(outputs, positions).items() if shared or rows.axes[n] is not None

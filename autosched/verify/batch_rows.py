@@ -18,7 +18,7 @@ class NoBatch(ValueError):
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Axes of the rows of a batch.
+    """The axis of each array along which the rows of a batch are stored.
 
     Attributes:
         name: Name of the problem's batch size.

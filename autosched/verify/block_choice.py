@@ -19,7 +19,7 @@ class SampleLimits(NamedTuple):
     Attributes:
         whole_seconds: All blocks run if they take at most this many CPU seconds.
         seconds: Time limit for the blocks of one run, in CPU seconds.
-        fewest: Minimum number of blocks, regardless of time.
+        fewest: Minimum number of blocks, which run even if they exceed ``seconds``.
         most: Maximum number of blocks.
     """
 
@@ -48,7 +48,7 @@ def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> f
 
     Args:
         run: Emulates some blocks of the grid.
-        total: Blocks of the grid.
+        total: Number of blocks in the grid.
 
     Returns:
         CPU seconds, or None if single blocks cannot be emulated.
@@ -69,8 +69,8 @@ def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> f
 def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
     """Return the blocks to run.
 
-    These are the first and the last block, the last blocks along each axis, a block in the middle, random blocks, and
-    blocks at a distance of a power of two from the first or the last.
+    These are the first and the last block, the last blocks along each axis, and a block in the middle. The remaining
+    ones are random, or a power of two away from the first or the last block.
 
     Args:
         grid: Blocks along each axis.

@@ -36,7 +36,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM
 
-WHOLE_SECONDS = 10.0  # CPU seconds; if all blocks take no longer, all are emulated
+WHOLE_SECONDS = 10.0  # limit in CPU seconds up to which all blocks of a launch are emulated
 MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
 _SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # all blocks of smaller launches are emulated, without timing a block first
 _SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds for the blocks of one run
@@ -68,7 +68,7 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not problem.computed_by_function or not settings.emulates:
         return None
-    if kernel.then:  # a launch needs all outputs of the previous ones
+    if kernel.then:  # a pipeline of launches, in which each launch needs all outputs of the previous launches
         return None
     if problem.min_bytes > MOST_BYTES or (problem.min_bytes <= _SMALL_BYTES and threads <= _SMALL_THREADS):
         return None
@@ -130,12 +130,13 @@ def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
 
 
 def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return the reference and the tolerance of each output."""
+    """Return the reference values and the tolerances of each output."""
     with _ONE_AT_A_TIME:
         return _cached_reference(problem, seed)
 
 
-# Several candidates with the same inputs are verified in parallel: compute the cached values below only once.
+# Candidates with the same inputs are verified in parallel. The lock makes sure that the values below are computed only
+# once.
 _ONE_AT_A_TIME = threading.Lock()
 
 

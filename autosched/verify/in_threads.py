@@ -28,7 +28,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
         The results, in the order of the items.
 
     Raises:
-        Exception: The exception of a call, in the order of the items.
+        Exception: A call raised this exception. Results of earlier items are yielded first.
     """
     waiting: queue.SimpleQueue[tuple[Item, Future[Result]]] = queue.SimpleQueue()
     results: list[Future[Result]] = []

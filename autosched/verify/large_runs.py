@@ -48,7 +48,7 @@ def true_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs of the problem at its requested size."""
+    """Yield runs at the requested size: the tile walk, if the template has one, and a run of some blocks."""
     if template.walk is not None:
         why = why_no_walk(true)
         config = template.config(problem, schedule, device)
@@ -157,7 +157,7 @@ def at_true_size(
         ValueError: The schedule is invalid for ``problem``.
     """
     kernel = template.kernel(problem, schedule, device)
-    flops = sampled_flops(problem, kernel, seed, share)  # 0 for kernels that only move data
+    flops = sampled_flops(problem, kernel, seed, share)  # the count is 0 for kernels that only move data
     most = share * (_LARGE_FLOPS / 2 if kernel.chained or kernel.grid_may_shrink else _LARGE_FLOPS)
     if kernel.window > 1 and share == 1.0:  # all blocks of a row or column of tiles run together, however many
         groups = math.prod(kernel.grid) // kernel.cooperating[0]

@@ -112,7 +112,7 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
     cluster = math.prod(kernel.cluster)
     if shared > limits.shared_of_block:
         return (
-            f"{device.name} refuses the launch: a block needs {shared} bytes of shared memory, but the limit is "
+            f"{device.name} rejects the launch: a block needs {shared} bytes of shared memory, but the limit is "
             f"{limits.shared_of_block}"
         )
     if blocks * (shared + reserved) > limits.shared_of_sm:

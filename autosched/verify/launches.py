@@ -23,7 +23,7 @@ def ended(emulation: Emulation) -> bool:
 def launch_runs(
     launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
 ) -> Iterator[PlannedRun]:
-    """Yield the runs of a plan. If the first run does not end, it is the only one.
+    """Yield the runs of a plan. If the first run does not end, no further run is made.
 
     Args:
         launch: Launch under test.
@@ -62,7 +62,7 @@ def runs_of_launch(
 
 
 def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | None = None) -> Run:
-    """Return the run of an emulation, compared with an oracle if it ended.
+    """Convert an emulation to a run. If the emulation ended, compare its outputs with the oracle.
 
     Args:
         item: Planned run.
@@ -86,8 +86,9 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    It has the faults and notes of all runs, once per grade, kind and line. A wrong result determines the status.
-    Without a wrong result, a fault does; without a fault, the first run that did not end does.
+    The verdict has the faults and notes of all runs, without duplicates of the same grade, kind and line. A wrong
+    result determines the status. Without a wrong result, a fault does; without a fault, the first run that did not end
+    does.
 
     Args:
         runs: The completed runs, at least one.
@@ -205,7 +206,7 @@ def _named(run: Run) -> str:
 
 
 def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the arrays that differ in bits between runs of different orders."""
+    """Return the arrays whose bits differ between runs in different orders."""
     first, *further = (run for run in runs if run.name == run.order.name)
     return tuple(
         name

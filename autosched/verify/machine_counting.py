@@ -279,7 +279,7 @@ def _upper(passes: Sequence[float]) -> float:
     return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
 
 
-Span = tuple[int, int]  # length and start address of a loop, in bytes
+Span = tuple[int, int]  # (length, start address) of a loop, in bytes
 
 
 def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span | None]:

@@ -27,7 +27,7 @@ class Reference:
         problem: Provides the reference and the tolerances.
         inputs: Inputs of the launch.
         same_as: Outputs of an earlier run on the same inputs, which must be equal bit by bit.
-        absolute: If True, the largest absolute error is computed.
+        absolute: If True, the largest absolute error is computed as well.
     """
 
     problem: Problem

@@ -92,7 +92,7 @@ def run_whole(
         same_as: Outputs of an earlier run on the same inputs, which must be equal bit by bit.
 
     Returns:
-        The run; wrong numbers have the status ``wrong_result``.
+        The run. Its status is ``wrong_result`` if the outputs are wrong.
 
     Raises:
         HostFailure: This machine cannot run the emulator.
@@ -190,7 +190,7 @@ def run_perturbed(
 
 
 def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
-    """Run some blocks of a launch that is too large to be emulated whole.
+    """Run some blocks of a launch if emulating all blocks would take too long.
 
     ``walked`` is True if another run checks the assignment of tiles to all blocks.
     """

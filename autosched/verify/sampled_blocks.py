@@ -66,12 +66,12 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
 
 
 def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
-    """Choose the blocks to emulate if the whole grid would take too long.
+    """Choose the blocks to emulate if emulating all blocks would take too long.
 
     The blocks compute the first and the last results, results at a distance of a power of two from these, and random
-    results. Their work is limited. Blocks that combine their results are chosen together. Neighbours in a chain are
-    too. Blocks that are a power of two apart write the same results if an index overflows, or if an order of tiles
-    repeats itself.
+    results. Their total work is limited. Blocks that combine their results are chosen together, and so are neighbours
+    in a chain. Blocks that are a power of two apart write the same results if an index overflows, or if an order of
+    tiles repeats itself.
 
     Args:
         problem: Provides the flops and bytes of a block.
@@ -160,7 +160,7 @@ def verify_blocks(
 
 
 class GeneratedReference(NamedTuple):
-    """Oracle of sampled blocks: the reference of each part of the outputs, on generated inputs.
+    """Oracle of sampled blocks, which computes the reference of the written elements on generated inputs.
 
     Attributes:
         problem: Provides the reference of any part of the outputs.
@@ -222,7 +222,7 @@ def _without_ends(emulation: Emulation) -> Emulation:
 
 
 def _block(group: int, part: int, count: int, stride: int) -> int:
-    """Return block ``part`` of a group of blocks that are ``stride`` apart."""
+    """Return the index of block ``part`` in a group of ``count`` blocks that are ``stride`` apart."""
     return (group // stride * count + part) * stride + group % stride
 
 
@@ -259,7 +259,7 @@ def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool)
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    # a block of a chain leaves at most as many elements to the next block as it writes
+    # 2 for a chain: a block leaves at most as many elements to the next block as it writes itself
     left_to_next = 2 if kernel.chained else 1
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""

@@ -2,7 +2,7 @@
 
 A quick verification is a few runs of a small problem, on random inputs, and on edge-case inputs with warps and blocks
 in random order. A full verification adds inputs, orders, a second launch on the same memory, and the same schedule at
-stress sizes. If not all blocks of the requested problem can be emulated, some of them are.
+stress sizes. If the requested problem is too large to emulate completely, some of its blocks are emulated.
 """
 
 from __future__ import annotations

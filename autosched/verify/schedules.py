@@ -46,8 +46,8 @@ class ScheduleVerifier:
     def verify(self, schedule: Schedule) -> Verdict:
         """Make the runs of the plan until one fails or the time budget is spent.
 
-        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure if this machine
-        cannot run the emulator.
+        Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge if the arrays are too large, and
+        HostFailure if this machine cannot run the emulator.
         """
         self.template.config(
             self.problem, schedule, self.device
@@ -78,7 +78,7 @@ class ScheduleVerifier:
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
         """Verify a schedule. If it fails on an inferred smaller problem, verify the requested sizes.
 
-        The kernel may only work at those.
+        The kernel may only work at the requested sizes.
         """
         verdict = self._verified(schedule)
         if verdict.ok or verdict.problem == self.problem or not self.problem.reduction_is_inferred:

@@ -47,8 +47,8 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14
 class StressSize(NamedTuple):
     """A stress size.
 
-    ``whole``: every block runs if True, and otherwise some blocks that are far apart. ``fewer_blocks``: the launch has
-    fewer blocks than planned, if the grid may shrink. ``role``: the purpose of the size in a full verification.
+    ``whole``: every block runs if True, and otherwise some blocks that are far apart. ``fewer_blocks``: if True and the
+    grid may shrink, the launch has fewer blocks than planned. ``role``: the purpose of the size in a full verification.
     ``case``: required inputs, one of ``Problem.stress_inputs``; "" for any. ``smaller``: smaller sizes, in descending
     order, which replace this size if the schedule is invalid for it, or if its arrays exceed a process's address space.
     """

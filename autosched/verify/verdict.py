@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 
-if TYPE_CHECKING:  # most verifications require no order of sums
+if TYPE_CHECKING:  # imported only for annotations, because most verifications require no order of sums
     from search_spaces.spaces.sum_order import SumOrder
 
 Outcome = Literal["accepted", "refused", "uncertain"]  # outcome "uncertain": this machine cannot verify the code
@@ -110,7 +110,7 @@ class Verdict:
 
     @classmethod
     def of_emulation(cls, emulation: Emulation) -> Self:
-        """Return the verdict on a launch that could not run, for example because it does not compile."""
+        """Return the verdict on a launch that could not run, for example because the kernel does not compile."""
         return cls(None, emulation.status, emulation.reason, None, None, emulation)
 
     @classmethod

@@ -25,7 +25,7 @@ class Tuning(Protocol):
         """Store the times that Triton's benchmark measured."""
 
     def settle(self, config: Any) -> Any:
-        """Return the configuration to launch, given the one that Triton chose."""
+        """Return the configuration to launch, given the configuration that Triton chose."""
 
     def end(self) -> None:
         """Allow other processes to tune. Called exactly once for every tuning."""

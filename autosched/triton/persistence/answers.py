@@ -20,7 +20,7 @@ from measurements.trials.measurement import Measurement, Status, Timing
 from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
-_NAME = "triton.autotune"  # source recorded in the trials
+_NAME = "triton.autotune"  # sampler name recorded in the trials
 # median, lower and upper quantile: the default quantiles of Triton's benchmark
 Milliseconds = tuple[float, float, float]
 
@@ -36,7 +36,8 @@ class Answers:
 
     def open(self) -> Store:
         """Return the store of this process. Raises StoreError if the database cannot be used."""
-        if self._process != os.getpid():  # a connection must not be shared with the parent of a fork
+        # open a new connection after a fork, because connections must not be shared between processes
+        if self._process != os.getpid():
             self._store, self._process, self._guard = None, os.getpid(), threading.Lock()
         with self._guard:
             if self._store is None:
@@ -69,7 +70,7 @@ class Answers:
 
         Args:
             identity: The tuning.
-            candidates: The timed configurations, without pruned ones.
+            candidates: The configurations that were timed, which excludes pruned configurations.
             otherwise: Configuration to choose if nothing was timed.
 
         Returns:

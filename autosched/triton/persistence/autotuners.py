@@ -68,7 +68,7 @@ class Persistence:
 
     @property
     def answers(self) -> Answers:
-        """Database with the answers, opened on first use."""
+        """Database with the stored choices and times, opened on first use."""
         from autosched.triton.persistence.answers import Answers
 
         with self._guard:
@@ -160,7 +160,7 @@ class _Tuning:
                 self._owner.warn(str(error))
 
     def settle(self, config: Any) -> Any:
-        """Return the choice of the first process that stored one."""
+        """Return the choice that was stored first, by this or another process."""
         owner = self._owner
         owner.tuned += self._timed
         owner.answered += not self._timed

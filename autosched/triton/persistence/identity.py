@@ -55,7 +55,7 @@ def identify(tuner: Any, names: Sequence[str], key: tuple[Any, ...], device: str
         tuner: The ``triton.runtime.Autotuner``.
         names: Arguments of ``key=`` that the call passes.
         key: Triton's key: the values of these arguments, followed by the types of all arguments that have a dtype.
-        device: Name of the GPU; None for the current one.
+        device: Name of the GPU; None for Triton's current GPU.
 
     Raises:
         NotPersistable: The key or the configurations contain an object without a stable text, or the GPU has no name.

@@ -33,12 +33,12 @@ class TunedFunction:
         function: Function decorated with ``triton.jit``.
         space: Values of each parameter that may vary. None: the configurations of ``triton.autotune``, else powers of
             two.
-        rules: Conditions that a configuration must satisfy.
+        rules: Conditions that each configuration must satisfy.
         default: Values of the default configuration, from which the search starts and with which others are compared.
             None: the first values.
         reference: Computes the expected outputs; None compares with the default configuration.
-        tolerance: (relative, absolute); None for the default of each type.
-        database: A path or an SQLAlchemy URL; None for the default one.
+        tolerance: Allowed relative and absolute error; None for the default of each type.
+        database: A path or an SQLAlchemy URL; None for the default database.
         trials: Number of trials of each new problem.
         verification_args: Creates smaller arguments for verification; None to verify with the arguments of the call.
         workers: Number of compile processes; None for one per core.

@@ -17,7 +17,7 @@ DEFAULT_OPTIONS: Mapping[str, int] = {
     "num_warps": 4,
     "num_stages": 3,
     "num_ctas": 1,
-}  # Triton's launch options for NVIDIA GPUs
+}  # names of Triton's launch options for NVIDIA GPUs
 
 
 class NotATritonFunction(ValueError):

@@ -34,7 +34,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule
 
-NAME = "triton.autotune"  # source recorded in trials timed by Triton's benchmark
+NAME = "triton.autotune"  # sampler name recorded in trials that Triton's benchmark timed
 
 
 class AutotuneHooks:
@@ -158,7 +158,7 @@ def autotune_hooks(
         kernel: Function that returns the decorated function, such as ``lambda: matmul``, because the hooks are created
             first.
         database: Path or URL for the times. Default: the user's database.
-        device: Name or row of the GPU. Default: Triton's GPU, or the emulated one.
+        device: Name or row of the GPU. Default: the emulated GPU, or else Triton's GPU.
 
     Returns:
         The hooks.

@@ -42,7 +42,8 @@ def recording(path: str | Path) -> Iterator[None]:
         def record(**values: Any) -> None:
             if before is not None:
                 before(**values)
-            os.write(file.fileno(), _line(**values))  # a single write, so that lines of several processes do not mix
+            # write the line at once, so that lines of several processes do not mix
+            os.write(file.fileno(), _line(**values))
 
         knobs.autotuning.listener = record
         try:
@@ -96,6 +97,6 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
         if len(values) == len(function.keys) and all(type(value) is int for value in values):
             counts[tuple(zip(function.keys, values, strict=True))] += 1
     if not counts:
-        contents = f"it has {', '.join(distinct)}" if distinct else "it contains no key of whole numbers"
+        contents = f"it has {', '.join(distinct)}" if distinct else "no recorded key consists of whole numbers"
         raise NoRecordedTuning(f"{path} has no tuning of {function.name}: {contents}")
     return [dict(sizes) for sizes, _ in counts.most_common()]

@@ -59,7 +59,7 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
             raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # users' code may raise anything, including SystemExit
+    except BaseException as error:  # catch all exceptions, because users' code may raise any, including SystemExit
         raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     else:
         if Path(getattr(imported, "__file__", None) or "").resolve() == Path(file).resolve() and hasattr(

@@ -29,7 +29,7 @@ class Expected:
     Attributes:
         values: The values as float64; 64-bit integers are unchanged.
         where: Mask of the elements to compare.
-        written: The bytes that the reference wrote, if known.
+        written: Flags of the bytes that the reference wrote, if known.
         rounded_to: Type to which the values were rounded.
     """
 

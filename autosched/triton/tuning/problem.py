@@ -74,12 +74,13 @@ class TritonProblem(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise ValueError, because only the verifier has the reference."""
         raise ValueError(
-            "a Triton kernel has no reference here: its verifier uses the default configuration, or a user's function"
+            "the problem of a Triton kernel has no reference: use ConfigurationVerifier, which compares with the "
+            "default configuration or a user's function"
         )
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise ValueError, because only the verifier has the tolerance."""
-        raise ValueError("a Triton kernel has no tolerance here: it is an option of its verifier")
+        raise ValueError("the problem of a Triton kernel has no tolerance: pass it to ConfigurationVerifier")
 
 
 @cache

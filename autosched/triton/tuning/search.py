@@ -157,7 +157,8 @@ def tune_call(
             notebook, or from the program itself).
         verification_call: A smaller call for verification; None for ``call`` itself.
         storages: Registry of undefined bytes of the arguments; None if all bytes are defined.
-        compile_seconds: Time limit of a compilation. Configurations that exceed it, or crash the process, are rejected.
+        compile_seconds: Time limit of a compilation. Configurations that exceed the limit, or crash the compiler, are
+            rejected.
 
     Returns:
         The result, as of ``autosched.tune``.

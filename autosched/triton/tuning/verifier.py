@@ -83,9 +83,8 @@ class ConfigurationVerifier:
             if self._blocks is not None and self.reference is None:
                 raise NoReference(
                     f"one launch at these sizes takes about {seconds * default.launch.blocks:,.0f} s in the emulator: "
-                    "give a smaller call to verify on (verification_args, --verification-size), whose last tile is "
-                    "not full, or a "
-                    "reference"
+                    "provide a smaller call for verification, whose last tile is not full (verification_args, "
+                    "--verification-size), or a reference"
                 )
         once = None if default is None or self._blocks is not None else self._launched_twice(default)
         if self.reference is not None:
@@ -193,7 +192,8 @@ class ConfigurationVerifier:
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
             values = torch.as_tensor(values)
-            is_exact = values.dtype == tensors[name].dtype  # values of another type are compared as floats
+            # integers are compared exactly if the types are equal; other values are compared as floats
+            is_exact = values.dtype == tensors[name].dtype
             reference_values = numbers_of(values) if is_exact else values.double().numpy()
             if reference_values.shape != tuple(tensors[name].shape):
                 raise NoReference(

@@ -64,7 +64,7 @@ def emulate(
             must have the type of its parameter if the source or a mangled name declares it. The arguments of a tile
             program are its arrays and scalars, in the order in which the program declares them.
         base: Options whose fields the keywords replace. Default: ``EmulatedLaunchOptions()``.
-        keywords: Fields of ``EmulatedLaunchOptions`` by name, such as ``grid=2``.
+        keywords: Fields of ``EmulatedLaunchOptions``, such as ``grid=2``.
 
     Returns:
         The status, the findings, the counts, and the arrays after the launch. The status also reports a kernel that
@@ -73,7 +73,7 @@ def emulate(
     Raises:
         TypeError: An unknown option, or ``base`` of another type.
         ValueError: An invalid option, or arguments that do not fit the kernel.
-        NvrtcMissing: CUDA source without NVRTC.
+        NvrtcMissing: ``program`` is CUDA source, but NVRTC is not installed.
         HostFailure: This machine cannot run the emulator.
     """
     options = gathered(EmulatedLaunchOptions, "base", base, keywords)
@@ -164,7 +164,7 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
 
 def _argument(arguments: Sequence[Any], position: int) -> Any:
     if not 0 <= position < len(arguments) or not arrays_in(arguments[position]):
-        raise ValueError(f"dependent: argument {position} is not an array: give positions of arrays, or True")
+        raise ValueError(f"dependent: argument {position} is not an array: use the positions of arrays, or True")
     return arguments[position]
 
 
@@ -314,7 +314,7 @@ def _only(module: Module) -> str:
 
 
 def _check_block(function: Function, block: Size3) -> None:
-    """Raise ValueError if the driver would reject the launch: ``__launch_bounds__``, ``__block_size__``."""
+    """Raise ValueError if the block violates ``__launch_bounds__`` or ``__block_size__``, as the driver would."""
     most, exact = function.most_threads, function.exact_threads
     if most and math.prod(block) > math.prod(most):
         raise ValueError(

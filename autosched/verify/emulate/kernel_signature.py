@@ -79,7 +79,7 @@ def find_kernel(name: str, kernels: Sequence[str]) -> str:
     known = ", ".join(map(demangled, kernels)) or "none"
     if matches:
         several = ", ".join(map(demangled, matches))
-        raise ValueError(f"the program has several kernels {name!r}: write one of {several}")
+        raise ValueError(f"the program has several kernels {name!r}: use one of {several}")
     raise ValueError(f"the program has no kernel {name!r}; it has {known}")
 
 
@@ -145,7 +145,7 @@ def _declared(source: str, name: str, count: int) -> tuple[SignatureParameter, .
 
 
 def _aliases(text: str) -> dict[str, str]:
-    """Return type aliases of ``typedef float real;``, ``using real = float;`` and ``#define real float``."""
+    """Return type aliases defined as ``typedef float real;``, ``using real = float;`` or ``#define real float``."""
     aliases = {name: kind.strip() for kind, name in _TYPEDEF.findall(text)}
     return aliases | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
 
@@ -170,7 +170,7 @@ def _closing(text: str, opening: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas outside brackets."""
+    """Split a parameter list at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for at, c in enumerate(text):
         depth += (c in "(<[{") - (c in ")>]}")

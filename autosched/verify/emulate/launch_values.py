@@ -69,8 +69,9 @@ class TensorMapOf:
 class Texture:
     """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width).
 
-    With ``channels`` of 2 or 4 the array has one more dimension. ``layered``: the first dimension counts layers.
-    ``normalized_read``: integers are read as fractions of the largest value (``cudaReadModeNormalizedFloat``).
+    If ``channels`` is 2 or 4, the array has an additional last dimension for them. If ``layered`` is True, the first
+    dimension counts layers. If ``normalized_read`` is True, integers are read as fractions of the largest value
+    (``cudaReadModeNormalizedFloat``).
     """
 
     array: Array

@@ -37,16 +37,16 @@ class EmulatedLaunchOptions:
         cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs. All blocks must fit
             on ``device`` at once.
         dependent: Programmatic stream serialization: the launch may start before its predecessor in the stream has
-            ended, so an access without a preceding ``griddepcontrol.wait`` is a race. True if the predecessor may write
-            every array, or the positions of the arrays that it writes.
+            ended, so an access without a preceding ``griddepcontrol.wait`` is a race. Set it to True if the predecessor
+            may write every array, or to the positions of the arrays that the predecessor writes.
         outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and so
             is an element that is never written.
         aliases: ``{3: 0}`` also passes the array of argument 0 as argument 3, for a kernel that works in place. ``{3:
             (0, 64)}`` passes it from byte 64 on. The original argument 3 is ignored.
         symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, returned as
             ``symbols`` of the result; None if the variable's contents are only returned.
-        headers: Texts by include name. CUDA's own headers are taken from an installed toolkit or the extras `cuda12`
-            and `cuda13`.
+        headers: Texts of further headers, by include name. CUDA's own headers are taken from an installed toolkit or
+            the extras `cuda12` and `cuda13`.
         options: NVRTC options.
         time_limit: CPU seconds that one run of all ``launches`` may take, without compilation.
         perturb: If True, approximate instructions (``ex2.approx``, ``rcp.approx``) have the largest error that the PTX
@@ -96,7 +96,7 @@ class EmulatedLaunchOptions:
             if size is not None:
                 size_of(size)
         if self.cooperative and self.dependent is not False:
-            raise ValueError("a launch is either cooperative or dependent")
+            raise ValueError("cooperative and dependent exclude each other: set only one")
         _ = self.plan  # raises ValueError for invalid sizes
 
     @cached_property

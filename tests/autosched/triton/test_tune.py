@@ -256,7 +256,7 @@ class TestLargeGrids:
         assert result.best is None and "element (1023, 1023) of c" in result.why_none
 
     def test_without_a_reference_a_smaller_call_is_requested(self, tmp_path, monkeypatch):
-        with pytest.raises(NoReference, match="in the emulator: give a smaller call to verify on"):
+        with pytest.raises(NoReference, match="in the emulator: "):
             self.tune(tmp_path, monkeypatch)
         assert not (tmp_path / "best.db").exists()
 
@@ -293,7 +293,7 @@ def test_a_compiler_crash_or_hang_only_rejects_its_candidate(tmp_path):
     result = kernel.tune(**arguments, grid=kernels.blocks(300), device="h100", trials=4, options=options)
     reasons = {r.schedule["BLOCK"]: (r.status.value, r.measurement.reason) for r in result.trials}
     assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
-    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 6 s of CPU time")
+    assert reasons[256] == ("compile_timeout", "Triton did not compile the configuration within 6 s of CPU time")
     assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)
 
 

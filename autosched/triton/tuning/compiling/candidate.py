@@ -21,7 +21,7 @@ from measurements.trials.measurement import Resources, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_REASON = 300  # maximum characters of a compiler's message
+_REASON = 300  # a compiler's message is truncated to this number of characters
 
 
 class NotLaunched(Exception):
@@ -94,7 +94,7 @@ def compiled(
         function: The kernel.
         call: Grid and arguments of the kernel, on the CPU.
         values: The configuration: constants and launch options by name.
-        hook: Called with all arguments before the launch, like ``pre_hook``; may be None.
+        hook: Function that is called with all arguments before the launch, like ``pre_hook``; None for no hook.
         device: The GPU.
         storages: Registry of undefined bytes of the arguments.
 

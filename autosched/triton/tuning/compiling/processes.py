@@ -98,9 +98,10 @@ class CompileProcesses:
                 answer = request_within(worker, request, seconds=self._time_limit)
                 break
             except WorkerLimitExceeded as exceeded:
-                why = f"Triton did not compile it within {self._time_limit:g} s of CPU time"
+                why = f"Triton did not compile the configuration within {self._time_limit:g} s of CPU time"
                 return NotLaunched(
-                    Status.COMPILE_TIMEOUT, why if exceeded.limit == "time" else "Triton did not finish compiling it"
+                    Status.COMPILE_TIMEOUT,
+                    why if exceeded.limit == "time" else "Triton did not finish compiling the configuration",
                 )
             except WorkerFailed as error:
                 return NotLaunched(Status.CRASHED, f"Triton's compiler failed: {error}")

@@ -124,7 +124,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes of all launches and between launches, without duplicates of the same grade, kind and line."""
+        """Faults and notes of all launches and between launches, without repeats of the same grade, kind and line."""
         return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property

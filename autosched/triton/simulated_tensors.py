@@ -98,7 +98,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         return result
 
     def read_by_host(name: str, *, is_shown: bool = False) -> Callable[..., Any]:
-        """Wrap a ``torch.Tensor`` method that gives the host access to the tensor's memory, so that the access is reported."""
+        """Wrap a ``torch.Tensor`` method that gives the host access to memory, so that the access is reported."""
         read = getattr(torch.Tensor, name)
 
         def reads(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -377,7 +377,10 @@ def _results(result: Any) -> list[torch.Tensor]:
 
 
 def _aliases(func: Any, result: Any) -> list[Any]:
-    """Return the alias that the schema states for each result; None for new memory. A result that is a list of tensors has one entry."""
+    """Return the alias that the schema states for each result, or None for new memory.
+
+    A result that is a list of tensors has a single entry.
+    """
     returns = func._schema.returns
     tensors = _results(result)
     if len(returns) == len(tensors):

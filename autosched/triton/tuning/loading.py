@@ -25,7 +25,7 @@ def load(source: str, purpose: str) -> Any:
     """
     file, colon, name = source.rpartition(":")
     if not colon or not file or not name.isidentifier():
-        raise FunctionNotLoaded(f"{purpose} {source!r}: write FILE:NAME, such as kernels.py:matmul")
+        raise FunctionNotLoaded(f"{purpose} {source!r}: use FILE:NAME, such as kernels.py:matmul")
     path = Path(file)
     if not path.is_file():
         raise FunctionNotLoaded(f"{purpose}: {file}: no such file")

@@ -109,7 +109,7 @@ def test_the_report_counts_and_lists_survivors() -> None:
         outcome_of(ACTIVATION, "silu", "1.0f", "0.0f", "refused"),
     ]
     text = report(made)
-    assert "Of the 2 others 1 are reported: 50.0 %" in text
+    assert "Of the remaining 2, 1 are reported (50.0%)" in text
     assert "zero is zero" in text.split("The same program")[1]
     assert f"`common/activation.cuh:{made[0].line}` | `<` -> `>` |" in text.split("## Survivors")[1]
 

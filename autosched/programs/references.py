@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 22  # maximum size of the file
 
 
 def with_reference(program: Program, location: str) -> Program:
-    """Return a copy of the program whose results are compared with those of a function.
+    """Return a copy of the program whose results are compared with the results of a function.
 
     The function receives the sizes and arrays named by its parameters, and returns one array, or a dict of all outputs.
     The function runs in a separate process.

@@ -97,7 +97,7 @@ def check_configs(
 
 
 class ProcessConfigVerifier:
-    """Verifies entries in separate processes. Each distinct configuration of an architecture is verified once.
+    """Verifies entries in separate processes. Each distinct configuration is verified once per GPU architecture.
 
     Raises CannotCheck if configurations cannot be verified on this machine.
     """
@@ -158,7 +158,7 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of an entry, or of a file and its entries. Verify first if that has not happened yet."""
+        """Return the finding of an entry, or of a file and its entries. Verify entries that are not verified yet."""
         key = (entry.path, entry.entry)
         if key not in self._known:
             self._known[key] = self._finding(entry)

@@ -1,6 +1,6 @@
 """Default configurations that vLLM and SGLang use for MoE layers without a configuration file.
 
-Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs without a batch-invariant mode:
+Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs, with the batch-invariant mode off:
 
 - vLLM since 0.17 (vllm-project/vllm#34846), ``vllm/model_executor/layers/fused_moe/fused_moe.py``
 - SGLang, ``python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py``

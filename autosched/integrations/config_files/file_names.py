@@ -94,7 +94,7 @@ def parse_file_name(name: str) -> FileName:
     shape = values.pop("block_shape", "")
     block = tuple(_size(name, "block_shape", part.strip()) for part in shape.strip("[]").split(",")) if shape else None
     if block is not None and len(block) != 2:
-        raise NotAConfigFile(f"{name}: block_shape={shape} must have the form [128,128]")
+        raise NotAConfigFile(f"{name}: block_shape={shape} must be a pair like [128,128]")
     return FileName(
         sizes["E"],
         sizes["N"],

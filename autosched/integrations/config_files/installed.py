@@ -38,7 +38,7 @@ _MATMUL_NAMES = ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul")
 
 @dataclass(frozen=True)
 class ConfigKernel:
-    """A kernel. ``origin`` says in a few words where it is from. ``package`` is "" for autosched's own kernel."""
+    """A Triton kernel. ``origin`` describes its source in a few words. ``package`` is "" for autosched's own kernel."""
 
     function: Any
     origin: str

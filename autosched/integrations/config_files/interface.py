@@ -87,7 +87,7 @@ class MoeConfigFiles:
             )
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> list[ExpertProduct]:
-        """Return the experts' matrix products of the model; an empty list for types without block scales."""
+        """Return the experts' matrix products of the model; empty for types without block scales."""
         layer = layer_of_model(model, ranks=ranks, dtype=dtype)
         return expert_products(layer, rows) if layer.block_type else []
 

@@ -1,7 +1,7 @@
 """Replacements for the kernels of vLLM and SGLang: a grouped matmul of experts, and a scaled matmul.
 
-They are used on machines without these packages. Parameters have the same names as in the packages, so that the
-arguments are the same for all kernels.
+The replacements are used on machines without these packages. Parameters have the same names as in the packages, so that
+the arguments are the same for all kernels.
 """
 
 # mypy: ignore-errors
@@ -55,7 +55,7 @@ def fused_moe_kernel(
     """Multiply rows by matrices of experts: output row r is row ``r // top_k`` of A times the matrix of r's expert.
 
     ``sorted_token_ids_ptr`` lists output rows sorted by expert, padded to whole blocks with numbers of at least
-    ``num_valid_tokens``. A block whose expert is -1 belongs to another rank, and writes zeros.
+    ``num_valid_tokens``. A block with expert -1 handles rows of an expert on another rank, and writes zeros.
     """
     program = tl.program_id(0)
     column_blocks = tl.cdiv(N, BLOCK_SIZE_N)

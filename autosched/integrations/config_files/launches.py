@@ -1,7 +1,7 @@
 """Small launches of a configuration's kernel that cover all cases of large launches: partial tiles and every loop.
 
-Their results apply to all sizes that are multiples of 16, as in real layers, because Triton compiles the same code for
-these.
+The results of these launches apply to all sizes that are multiples of 16, as in real layers, because Triton compiles
+the same code for all of them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         experts += [own] * blocks
         chosen[torch.tensor(own_rows, dtype=torch.long)] = own
     padded = len(rows)
-    rows += [assignments] * block_m  # add an unused block
+    rows += [assignments] * block_m  # add a block after the used entries, which the kernel must skip
     experts += [0]
     data = _operands(name, tokens, k, len(counts) - 1, n, generator)
     out = torch.empty(assignments, n, dtype=_out_type(name))

@@ -134,7 +134,7 @@ def _compared(launch: SmallLaunch) -> Comparison:
     return Comparison(
         worst,
         f"element ({row}, {column}) is {value}, not {should}: "
-        f"{int(wrong.sum())} of {wrong.size} exceed their error bound",
+        f"{int(wrong.sum())} of {wrong.size} elements exceed their error bound",
     )
 
 

@@ -113,7 +113,7 @@ def documents(path: Path) -> Iterator[Any]:
 
 
 def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-    """Return the problems in documents with their numbers of calls, and the numbers of skipped problems by reason.
+    """Return the problems in documents with their numbers of calls, and counts of skipped problems by reason.
 
     An open axis gets each size in the workloads of the definition, with the number of its occurrences as the number of
     calls. Without workloads, it gets each size in ``rows`` once.

@@ -102,7 +102,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
 
         Raises:
             helion.exc.NoConfigFound: No configuration passes.
-            StoreError: The store cannot be used.
+            StoreError: The database cannot be used.
             ValueError: Helion's default configuration does not pass.
         """
         with Store.open(self._database) as store:
@@ -144,7 +144,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return best
 
     def _proposals(self, sampler: Any) -> Iterator[Schedule]:
-        """Yield Helion's default, the seeds of user and compiler, and then the sampler's proposals."""
+        """Yield Helion's default configuration, seeds from user and compiler, and then the sampler's proposals."""
         spec = self.config_spec
         seeds = [spec.default_config(), *normalize_autotune_seed_configs(self.settings), *spec.autotune_seed_configs()]
         first = [s for s in map(self._domain.schedule, seeds) if s is not None]

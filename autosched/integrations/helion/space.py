@@ -74,7 +74,7 @@ def _values_of(fragment: Any) -> list[Any]:
     if values is None and hasattr(fragment, "inner"):  # a list of values, each chosen separately
         each = fragment.inner.search_values(_MOST_VALUES)
         values = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
-    elif values is None and isinstance(fragment.default(), list):  # a permutation of loops
+    elif values is None and isinstance(fragment.default(), list):  # a permutation, such as an order of loops
         values = [list(v) for v in islice(permutations(fragment.default()), _MOST_VALUES)]
     default = fragment.default()
     values = list(values or [])

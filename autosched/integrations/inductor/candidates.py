@@ -13,7 +13,7 @@ RACED = ("softmax", "rmsnorm", "layernorm")  # operators whose formulas Inductor
 
 
 def external_matmul(a: Any, b: Any, out: Any) -> None:
-    """Write ``a @ b`` into ``out``. To be used as an entry of Inductor's option ``external_matmul``.
+    """Write ``a @ b`` into ``out``. This function can be an entry of Inductor's option ``external_matmul``.
 
     ``torch.compile(model, options={"max_autotune": True, "external_matmul": [external_matmul]})``. Inductor calls this
     function only for plain ``mm``, and fuses no later operation with it.

@@ -82,7 +82,7 @@ def choices(
     """Return a factory for Inductor's option ``inductor_choices_class``.
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
-    Triton template. It is the winner recorded in ``database`` for these sizes, strides and versions of torch and
+    Triton template. This is the winner recorded in ``database`` for these sizes, strides and versions of torch and
     Triton, or else the time model's first choice. So Inductor times nothing, and all processes and ranks choose the
     same configuration.
 
@@ -110,7 +110,7 @@ def choices(
 
 
 class _Shared:
-    """State shared by the instances of one ``choices`` call. Inductor creates one for each query of its cache key."""
+    """State of one ``choices`` call, shared by all instances: Inductor creates one per query of its cache key."""
 
     def __init__(
         self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool
@@ -212,7 +212,7 @@ def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
         seconds = predict(counts(problem, device, (widest[0], widest[1]), config), device)
         if seconds is not None and (best is None or (seconds, values) < best[:2]):
             best = (seconds, values, config)
-    assert best is not None  # the smallest block fits on every device
+    assert best is not None  # never empty, because the smallest block fits on every device
     return best[2], best[0]
 
 

@@ -110,7 +110,7 @@ def test_the_report_counts_and_lists_survivors() -> None:
     ]
     text = report(made)
     assert "Of the remaining 2, 1 are reported (50.0%)" in text
-    assert "zero is zero" in text.split("The same program")[1]
+    assert "sign of a zero" in text.split("The same program")[1]
     assert f"`common/activation.cuh:{made[0].line}` | `<` -> `>` |" in text.split("## Survivors")[1]
 
 

@@ -44,8 +44,8 @@ _ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp outside the loo
 _WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # integer multiplications for addresses, per warp, outside the loop
 _DECODED = 0.8  # integer instructions to convert an 8-bit float of a fragment to 16 bits
 _LOOP = 6.0  # other instructions per iteration: barriers, branch, waits for copies
-# Latencies in cycles: one in a chain of mma.sync instructions, the remaining code of an iteration (by instruction, and
-# for block scales), and the code outside the loop.
+# Latencies in cycles: of one mma.sync in a dependent chain; of the other code of an iteration, by instruction; of
+# scaling by block scales; and of the code outside the loop.
 _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
 
 
@@ -133,7 +133,8 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
     iterations = np.ceil(k / depth)
     valid = rows_of_blocks(c, layer, rows)
-    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes that a block copies per iteration
+    # bytes that a block copies per iteration, in copies of 16 bytes
+    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth
     requested_bytes = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
     sectors = iterations * requested_bytes / SECTOR_BYTES

@@ -27,7 +27,7 @@ _SECONDS = 300.0
 
 
 class VerifierPool:
-    """Pool of processes. If ``verify`` is True, they also emulate each configuration.
+    """Pool of processes that compile configurations. If ``verify`` is True, the processes also emulate each one.
 
     ``python`` is the interpreter of an environment with another version of Triton. Up to ``workers`` threads may use
     the pool at the same time.

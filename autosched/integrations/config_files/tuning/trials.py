@@ -73,7 +73,7 @@ def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
                 seconds, provenance = estimate, Provenance.ESTIMATED
             sampler = "import"
         if seconds is None:
-            reason = f"by the time model, it does not fit on {tuned.device.name}"
+            reason = f"according to the time model, it does not fit on {tuned.device.name}"
             measurement = Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
         else:
             # A choice without a comparison only has a median time.
@@ -120,9 +120,9 @@ def _measurement(timed_config: TimedConfig, provenance: Provenance) -> Measureme
 def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:
     """Return the best configurations in a database for each layer and device. Measured times precede estimates.
 
-    Each configuration is compared with the format's default if the default's time is known. This time is taken from a
-    trial. For a configuration that the time model chose, it is estimated otherwise. Configurations imported without a
-    time are returned unchanged.
+    Each configuration is compared with the format's default if the default's time is known. The default's time is taken
+    from a trial. If there is none and the time model chose the configuration, both times are estimated. Configurations
+    imported without a time are returned unchanged.
 
     Args:
         store: The database.
@@ -171,7 +171,7 @@ def _comparison(
     before, after = estimated_seconds(configs, layer, rows, device).tolist()
     if after == float("inf"):
         return None
-    refusal = {"status": FAILED_LAUNCH, "reason": f"by the time model, it does not fit on {device.name}"}
+    refusal = {"status": FAILED_LAUNCH, "reason": f"according to the time model, it does not fit on {device.name}"}
     fits = before < float("inf")
     return compare(
         TimedConfig(config, Timing.estimate(before) if fits else None, {} if fits else refusal),

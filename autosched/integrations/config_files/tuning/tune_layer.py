@@ -1,6 +1,6 @@
 """Choose a configuration for each batch size of a layer.
 
-All configurations are ranked by estimates from sizes. The best are compiled and verified. They are then ranked again,
+All configurations are ranked by estimates from sizes. The best are compiled and verified. These are then ranked again,
 by counts of the compiled kernel, or by measured times if there is a GPU. The fastest is compared with the package's
 default, which is chosen unless the gain exceeds the noise.
 """

@@ -1,8 +1,8 @@
 """Verify that a function that launches Triton kernels computes each row with the same bits in every batch.
 
-The function receives the number of rows as a keyword argument and returns tensors whose first axis is the rows. A row
-of its random inputs is the same in every batch, because ``torch.randn``, ``rand`` and ``randint`` are replaced to
-generate each row from its own seed.
+The function receives the number of rows as a keyword argument and returns tensors whose first axis is the rows. Its
+random inputs have the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` are replaced, so that each
+row is generated from a separate seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Plan of the runs that verify that each row has the same bits in every batch.
 
-The code under test computes the same rows in batches of several sizes, at other positions in the batch, in two launches
-on the same memory, and with blocks in other orders. Every run must produce the same bits for a row as the first run.
+The code under test computes the same rows in several ways. Batches have other sizes, rows are at other positions in the
+batch, two launches use the same memory, or blocks run in other orders. Every run must produce the same bits for a row
+as the first run.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class LaunchUnderTest:
 
     Attributes:
         code: A generated kernel, or the text of a PTX module.
-        inputs: Input arrays by operand name. A launch of some blocks, whose arrays may be larger than memory, has
-            instead a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
+        inputs: Input arrays by operand name. The arrays of a launch of some blocks may be larger than memory. Then
+            ``inputs`` is a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
         launch: Grid, block and operands of a PTX launch. None for a generated kernel, which includes them.
         memory: Addresses of the arrays of a PTX launch, and a map of their defined bytes.
         blocks: Blocks to run; None for all. For a generated kernel this requires ``inputs`` as a file or a seed.

@@ -232,9 +232,9 @@ def _times(
 
     Raises NotMatched if no source line of the blocks ran, or the arithmetic does not match.
 
-    The count of a single block is derived from its instructions that are equally frequent in PTX, or from all its
-    instructions if it has none of these. All blocks of a loop that no branch skips get the highest count in the loop.
-    The other blocks of the loop get at most this count.
+    The count of a single block is derived from those of its instructions that are equally frequent in PTX. If the block
+    has no such instructions, all its instructions are used. All blocks of a loop that no branch skips get the highest
+    count in the loop. The other blocks of the loop get at most this count.
     """
     expected = Counter[_Kind]()
     for block in blocks:

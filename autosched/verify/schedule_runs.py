@@ -1,8 +1,8 @@
 """The runs that verify a schedule, ordered so that likely faults are found first.
 
-A quick verification is a few runs of a small problem, on random inputs, and on edge-case inputs with warps and blocks
-in random order. A full verification adds inputs, orders, a second launch on the same memory, and the same schedule at
-stress sizes. If the requested problem is too large to emulate completely, some of its blocks are emulated.
+A quick verification is a few runs of a small problem. Inputs are random, or edge cases with warps and blocks in random
+order. A full verification adds inputs, orders, a second launch on the same memory, and the same schedule at stress
+sizes. If the requested problem is too large to emulate completely, some of its blocks are emulated.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class StressSize(NamedTuple):
     ``whole``: every block runs if True, and otherwise some blocks that are far apart. ``fewer_blocks``: if True and the
     grid may shrink, the launch has fewer blocks than planned. ``role``: the purpose of the size in a full verification.
     ``case``: required inputs, one of ``Problem.stress_inputs``; "" for any. ``smaller``: smaller sizes, in descending
-    order, which replace this size if the schedule is invalid for it, or if its arrays exceed a process's address space.
+    order. They replace this size if the schedule is invalid for it, or if the arrays exceed a process's address space.
     """
 
     name: str

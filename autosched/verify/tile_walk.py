@@ -1,7 +1,7 @@
 """Check the assignment of tiles to blocks at the true size, without executing the matmul.
 
-A template with a walk (``KernelTemplate.walk``) has a device function that reports each tile, or range of k-tiles of a
-tile, that a block computes. The emulator runs this function in all blocks of the launch. Together, the reports must
+A template with a walk (``KernelTemplate.walk``) has a device function that reports the work of a block: tiles, or
+ranges of k-tiles of a tile. The emulator runs this function in all blocks of the launch. Together, the reports must
 contain each k-tile of each output tile exactly once. This detects tile orders that repeat tiles, k-tiles that are
 assigned twice, and overflows of 32-bit products, at any size.
 """

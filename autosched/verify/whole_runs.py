@@ -25,7 +25,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-# A quick verification of a small problem uses further inputs, up to these limits in total, because the few rows of one
+# A quick verification of a small problem uses further inputs, up to these limits in total. The few rows of a single
 # input do not have a NaN or a tie at every relevant position.
 DRAWN_BYTES, DRAWN_FLOPS, MOST_DRAWS = 2**17, 2**21, 4
 

@@ -332,9 +332,8 @@ def read(log: Path) -> list[Outcome]:
 def reasons() -> list[Mapping[str, Any]]:
     """Return the known reasons why survivors are equivalent programs.
 
-    An entry has ``header`` (a prefix of the header's name), ``text`` (text that the edit touches) and ``reason``. If
-    the entry applies only to some edits of this text, it also has ``old``, ``new``, or ``has``, which is a part of the
-    new text.
+    An entry has ``header`` (a prefix of the header's name), ``text`` (text that the edit touches) and ``reason``. An
+    entry that applies only to some edits of this text also has ``old``, ``new``, or ``has`` (a part of the new text).
     """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 

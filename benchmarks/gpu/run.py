@@ -2,11 +2,11 @@
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-The parts are a probe of assumptions, the tests marked gpu, a comparison of candidates on the GPU and in the emulator,
-random schedules, which must all be correct, matmul shapes compared with cuBLAS, torch and Triton, and the other
-operators. Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 are measured too. ``--parts``
-selects parts. ``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as
-``results-N.json`` and ``table-N.txt``, and trials of a killed run are added to the recordings.
+The parts are a probe of assumptions, the tests marked gpu, and a comparison of candidates on the GPU and in the
+emulator. Then follow random schedules, which must all be correct, matmul shapes compared with cuBLAS, torch and Triton,
+and the other operators. Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 are measured
+too. ``--parts`` selects parts. ``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are
+kept as ``results-N.json`` and ``table-N.txt``, and trials of a killed run are added to the recordings.
 
 Exit status 0 for success. 1, with one line on stderr, if no GPU can be used, the GPU stopped responding, a check
 failed, or the run was interrupted. 2 for bad usage, such as a folder that cannot be written.

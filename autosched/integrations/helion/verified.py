@@ -27,10 +27,10 @@ Compare = Callable[[Any, Any], None]
 class VerifiedConfigs:
     """A filter of configurations for Helion.
 
-    The filter returns a configuration if the kernel that Helion generates compiles for the device, launches, has no
-    fault in the emulator, and computes the results of the default configuration. Otherwise it returns None.
-    ``accepted`` lists the configurations that passed. ``refused`` lists all other configurations, each with the reason
-    in one line. Each configuration is emulated once.
+    The filter returns a configuration unchanged if it passes, and None otherwise. To pass, the kernel that Helion
+    generates must compile for the device, launch, have no fault in the emulator, and compute the results of the default
+    configuration. ``accepted`` lists the configurations that passed. ``refused`` lists all other configurations, each
+    with the reason in one line. Each configuration is emulated once.
 
     Args:
         kernel: The result of ``@helion.kernel``.

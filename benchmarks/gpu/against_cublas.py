@@ -143,12 +143,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, list[float]] = {}
     try:
         if folder is not None:
-            found["A100, beside recorded cuBLAS"] = beside_recordings(folder)
+            found["A100, compared with recorded cuBLAS"] = beside_recordings(folder)
     except (OSError, NotARecording) as error:
         print(f"benchmarks.gpu.against_cublas: {error}", file=sys.stderr)
         return 2
-    found["RTX 4090, beside published cuBLAS"] = beside_published()
-    found["both, beside NVIDIA's configuration by the same model"] = beside_nvidias_configuration()
+    found["RTX 4090, compared with published cuBLAS"] = beside_published()
+    found["A100 and RTX 4090, compared with NVIDIA's configuration by the same model"] = beside_nvidias_configuration()
     print()
     for name, shares in found.items():
         if shares:

@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def measured(jobs: int, kill: bool) -> Iterator[str]:
-    """Yield a row of the table."""
+    """Measure one run, and yield its row of the table."""
     import ray
     from ray.cluster_utils import Cluster
 

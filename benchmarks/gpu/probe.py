@@ -98,7 +98,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
 
 
 class NotKnown(ValueError):
-    """The times do not determine a constant."""
+    """The measured times do not determine a constant."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str
     """Run the checks until ``time.monotonic`` reaches ``until``. The report lists checks that were not reached."""
     report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
     if not device.has("wgmma"):
-        report["left_out"].append(f"all of it: {device.name} has no wgmma")
+        report["left_out"].append(f"the whole probe: {device.name} has no wgmma")
         return report
     for mechanism in MECHANISMS:
         if time.monotonic() > until:

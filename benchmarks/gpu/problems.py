@@ -141,7 +141,7 @@ def _typical(row: Operator) -> Problem | str:
     for option in row.options:
         if option.default is None:
             if option.name not in _SIZES:
-                return f"no size is known for its option {option.name}"
+                return f"no size is known for the option {option.name}"
             sizes[option.field] = _SIZES[option.name]
     try:
         return row.make(**sizes)

@@ -537,7 +537,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results, created if missing")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=2000, help="maximum number of trials per shape (default 2000)")
-    parser.add_argument("--kernel", nargs="+", default=(), metavar="FILE", help="only the kernels of these files")
+    parser.add_argument(
+        "--kernel", nargs="+", default=(), metavar="FILE", help="measure only the kernels of these files"
+    )
     parser.add_argument(
         "--program", metavar="FILE[:NAME]", help="measure only this tile program, at the sizes given by --size"
     )

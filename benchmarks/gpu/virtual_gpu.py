@@ -28,14 +28,17 @@ HOT = 0.6  # factor by which the clock is lowered during heat
 # Seconds that the GPU needs: to start a launch when idle, between two launches, between two launches of a graph, for an
 # event.
 BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6
-TICK = 0.5e-6  # seconds: resolution of events
-STEP = 100e-6  # seconds: step in which the clock is updated
+TICK = 0.5e-6  # resolution of events, in seconds
+STEP = 100e-6  # interval at which the clock is updated, in seconds
 NOT_READY = 600
 
 
 @dataclass(frozen=True)
 class VirtualKernel:
-    """A kernel that takes ``seconds`` at the highest clock; the power limit lowers it to the fraction ``sustained``."""
+    """A kernel that takes ``seconds`` at the highest clock.
+
+    The power limit lowers the clock by the factor ``sustained``.
+    """
 
     seconds: float
     sustained: float = 1.0
@@ -74,7 +77,7 @@ class VirtualGpu:
     hot: tuple[tuple[float, float], ...] = ()
     launch_seconds: float = 4e-6  # host time of a launch from Python
     host: Host = field(init=False)
-    free: float = 0.0  # when the stream has finished all its work
+    free: float = 0.0  # time at which the stream has finished all its work
     mhz: float = IDLE_MHZ
     captured: list[VirtualKernel] | None = None
 

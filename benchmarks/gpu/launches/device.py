@@ -35,7 +35,7 @@ from search_spaces.launches.operand import Operand
 MODULE = "benchmarks.gpu.launches.device"
 HANGS = 5.0  # time limit of a launch in seconds; few launches take longer even in the emulator
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
-_ASSEMBLY = 120.0  # seconds
+_ASSEMBLY = 120.0  # time limit of ptxas, in seconds
 _NOT_READY = 600  # cudaErrorNotReady
 # keeps modules and arrays of hanging launches, because releasing these would wait for the launch
 _abandoned: list[Any] = []
@@ -103,7 +103,7 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
             before = kept.inputs[name] if operand.role in READ else _before(operand)
             arrays[name] = cp.asarray(np.frombuffer(bytes_of(before), np.uint8))
         launch, addresses = at_offsets(kept, {name: int(array.data.ptr) for name, array in arrays.items()})
-        capability = str(cp.cuda.Device().compute_capability)  # "90"
+        capability = str(cp.cuda.Device().compute_capability)  # such as "90"
         cubin = code(f"sm_{capability}{'a' if int(capability) >= 90 else ''}")
         loaded: LoadedLaunch | None = None
         try:

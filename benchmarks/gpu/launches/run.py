@@ -9,8 +9,8 @@ launch is appended to OUT/results.jsonl as soon as the launch is done. Launches 
 not repeated. OUT/table.txt is the summary. ``--assemble sm_90a`` assembles all launches in advance on any machine, and
 stores the machine code in FOLDER.
 
-Exit status 0; 1 if no GPU can be used, a launch faulted, hung or could not be read, or the run was interrupted; 2 for
-bad usage.
+The exit status is 0 for success, and 2 for bad usage. It is 1 if no GPU can be used, if a launch faulted, hung or could
+not be read, or if the run was interrupted.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Results are appended to OUT/results.jsonl after each shape, and trials to OUT/re
 report. ``--simulated`` runs a plan on a simulated GPU. The tests marked gpu have a separate command: ``python -m
 benchmarks.gpu --minutes 1 --parts tests --out OUT``.
 
-Exit status 0; 1 if no GPU can be used, the GPU stopped responding, or a kernel was wrong; 2 for bad usage.
+The exit status is 0 for success, and 2 for bad usage. It is 1 if no GPU can be used, the GPU stopped responding, or a
+kernel was wrong.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Faults to plant in tile programs with matrix products: decode attention, and cross entropy of a linear layer.
 
-The faults were written on 2026-11-29, and committed before they were verified for the first time.
+The faults were chosen on 2026-11-29, and committed before they were verified for the first time.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table

@@ -1,4 +1,4 @@
-"""Faults to plant in tile programs, in statements and in the loops of generated kernels, written on 2026-11-29."""
+"""Faults to plant in tile programs, in statements and in the loops of generated kernels, chosen on 2026-11-29."""
 
 # ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations

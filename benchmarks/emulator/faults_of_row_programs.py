@@ -1,6 +1,6 @@
 """Faults to plant in tile programs that compute rows: norms, rotary positions, routers and cross entropy.
 
-The faults were written on 2026-11-29, and committed before they were verified for the first time.
+The faults were chosen on 2026-11-29, and committed before they were verified for the first time.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table

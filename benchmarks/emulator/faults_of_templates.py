@@ -1,4 +1,4 @@
-"""Faults to plant in kernel templates, written on 2026-11-29 to cover the typical classes of kernel errors."""
+"""Faults to plant in kernel templates, chosen on 2026-11-29 to cover the typical classes of kernel errors."""
 
 # ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations

@@ -122,7 +122,7 @@ def edits_of(instruction: str) -> Iterator[Edit]:
 def _edits_of_numbers(front: str, operands: str) -> Iterator[Edit]:
     for at in _NUMBER.finditer(operands):
         if operands[at.start() - 1 : at.start()] == "+":
-            continue  # of an address
+            continue  # the number is the offset of an address
         for other in (int(at[1]) + 1, int(at[1]) - 1):
             if other >= 0 or int(at[1]) < 0:
                 yield Edit("number", f"{front}{operands[: at.start()]}{other}{operands[at.end() :]};")

@@ -233,7 +233,7 @@ TRACES = {
 def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path: Path) -> None:
     for name, text in TRACES.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(CallLogError, match=r"gemm_bf16_N256_K7168 does not contain its M: give --rows"):
+    with pytest.raises(CallLogError, match=r"gemm_bf16_N256_K7168 does not contain its M: pass --rows"):
         read_calls(tmp_path)
     workload = {"definition": "rmsnorm_h512", "workload": {"uuid": "1", "axes": {"batch_size": 48}, "inputs": {}}}
     (tmp_path / "workloads").mkdir()

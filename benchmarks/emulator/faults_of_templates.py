@@ -21,7 +21,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("cp.async: the wait is one group short", "orders", "matmul", LARGE, {"fragment_buffers": 2}, MATMUL,
           "constexpr int pending = C::stages - 2;", "constexpr int pending = C::stages - 1;", device="a100"),
     Fault("the only stage is filled while it is read", "barriers", "matmul", LARGE, {"stages": 1, "split_k": 1}, MATMUL,
-          "ptx::barrier_sync();  // all threads have read the only stage, which is filled again", "", device="t4"),
+          "ptx::barrier_sync();  // all threads have read the only stage, so it can be filled again", "", device="t4"),
     Fault("results overwrite the last k-tile", "barriers", "matmul", LARGE, {"epilogue": "shared", "split_k": 1, "stream_k": 0},
           MATMUL, "if constexpr (!C::stream_k) ptx::barrier_sync();  // all threads have read the last k-tile", "", device="a100"),
     Fault("rows are turned before all lanes have read those above", "barriers", "matmul", LARGE,
@@ -143,7 +143,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("the fence is one of the block", "orders", "row_reduction", Reduce(16, 1 << 17, "f16", kind="sum"), {"finish": "last_block", "split_k": (4, 8)}, LAST,
           "ptx::fence_gpu();\n    const unsigned arrived", "__threadfence_block();\n    const unsigned arrived"),
     Fault("a second launch finds the counts of the first", "orders", "row_reduction", RmsNorm(16, 1 << 17, "f16"), {"finish": "second_launch"}, LAST,
-          "if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // ready for the next two launches", ""),
+          "if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // resets the counter for later launches", ""),
     # Vectors
     Fault("x is read before all have copied it", "barriers", "matvec", Matvec(1, 4096, 4096), {"x_operand_source": "shared", "subgroups_n": (2, 4)}, MATVEC,
           "ptx::cp_async_wait_group<0>();\n    ptx::barrier_sync();", "ptx::cp_async_wait_group<0>();", device="a100"),

@@ -201,7 +201,7 @@ PLANTED = (
             {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
     # Tiles that two workers share.
     Planted("sums are told of before a fence", STREAM, K.GLOBAL_RACE,
-            {"ptx::fence_gpu();  // cumulative: also orders stores": "// "},
+            {"ptx::fence_gpu();  // cumulative: also orders the stores": "// "},
             _STREAM_K),
     Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
             {"ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums": ""}, _STREAM_K),

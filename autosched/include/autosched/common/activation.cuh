@@ -6,7 +6,7 @@ namespace autosched {
 
 enum class Activation { none, relu, gelu, silu };
 
-// The activation that a problem names (search_spaces/operators/matmul.py).
+// Converts the name of an activation in a problem (search_spaces/operators/matmul.py).
 __host__ __device__ constexpr Activation activation(const Choice& name) {
   return name == "relu"   ? Activation::relu
          : name == "gelu" ? Activation::gelu

@@ -1,9 +1,9 @@
-// The unit of every memory access: 1 to 16 bytes, aligned to their own size.
+// AlignedVector, the unit of every memory access: 1 to 16 bytes, aligned to their own size.
 #pragma once
 
 namespace autosched {
 
-// Storage types of 16-bit floats: bits only; arithmetic happens in f32 after a conversion of ptx/convert.cuh.
+// Storage types of 16-bit floats, which only hold bits. Arithmetic is in f32, after a conversion by ptx/convert.cuh.
 struct f16 {
   unsigned short bits;
 };

@@ -1,4 +1,4 @@
-// Cache policy of an access, chosen at compile time. It does not affect values.
+// Cache hints of memory accesses, chosen at compile time. They do not affect values.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/ptx/global_cache_hints.cuh>
@@ -9,7 +9,7 @@ namespace autosched {
 enum class LoadHint { none, no_allocate, evict_first, no_allocate_l2_256b };
 enum class StoreHint { none, streaming };
 
-// The hint that a parameter names (search_spaces/templates/common/cache_hints.py).
+// Converts the value of a parameter to a hint (search_spaces/templates/common/cache_hints.py).
 __host__ __device__ constexpr LoadHint load_hint(const Choice& name) {
   return name == "no_allocate"           ? LoadHint::no_allocate
          : name == "evict_first"         ? LoadHint::evict_first

@@ -1,4 +1,5 @@
-// The value of a text parameter, such as copy = "cp.async", as a compile-time constant that kernels compare with texts.
+// Choice: a compile-time constant for the value of a text parameter, such as copy = "cp.async". Kernels compare it with
+// texts.
 #pragma once
 
 namespace autosched {

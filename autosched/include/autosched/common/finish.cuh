@@ -1,4 +1,5 @@
-// Epilogue of a matmul: scales, bias, activation, rounding, store. Integer sums become floats, unless out is i32.
+// Epilogue of a matmul: scales, bias, activation, rounding, store. Integer sums are converted to floats, unless out is
+// i32.
 #pragma once
 #include <autosched/common/activation.cuh>
 #include <autosched/common/numeric.cuh>
@@ -10,11 +11,13 @@ namespace autosched {
 template <class C>
 using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 
-// Arguments of a matmul's epilogue, starting at its row and column of out. Out is Rows x Columns.
+// Arguments of a matmul's epilogue. The pointers are to the first row and column of out that the caller stores. Out has
+// Rows x Columns elements.
 template <class C, int Rows = C::m, int Columns = C::n>
 struct EpilogueArgs {
   const typename C::Out* bias;
-  // f32 scales of the sums: one each, or one per row of A and column of B; block scales are already applied.
+  // f32 scales of the sums: one for each matrix, or one per row of A and column of B. Block scales have already been
+  // applied.
   const float *scale_a, *scale_b;
 
   __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
@@ -41,8 +44,8 @@ struct EpilogueArgs {
   }
 };
 
-// Applies scales, bias and activation to Count adjacent elements of a row of out, from column `col` on, all inside the
-// array. C is a matmul's Config, `of_row` the scale of the row.
+// Applies scales, bias and activation to Count adjacent elements of a row of out, which begin at column `col` and are
+// inside the array. C: the matmul's Config. `of_row`: scale of the row.
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(float* x, const End& ends, float of_row, int col) {
   using Out = typename C::Out;
@@ -69,7 +72,7 @@ __device__ __forceinline__ void finish_values(int*, const End&, float, int) {
                 "out of i32 allows no scale, bias or activation");
 }
 
-// The same for sums in registers from `first` on, which are then stored.
+// Finishes Count sums in registers, from `first` on, and stores them.
 template <class C, int Count, class Sum, class End>
 __device__ __forceinline__ void finish(const Sum* registers, int first, const End& ends, float of_row,
                                        typename C::Out* row, int col) {

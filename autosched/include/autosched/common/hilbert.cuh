@@ -1,15 +1,15 @@
-// A Hilbert curve over a rectangle with sides of any length, for an order of tiles.
+// An order of tiles along a Hilbert curve, for rectangles of any size.
 #pragma once
 
 namespace autosched {
 
-// Returns the row-major number of tile `id` along the curve. The subdivision is that of Cerveny's generalised curve
-// ("gilbert"): a long rectangle is split into two, one after the other. Any other is split into three: out along half
-// of one side, across, and back along the other half. Pieces at most 4 tiles wide are traversed line by line, because a
-// wave of blocks covers many of them, and each saved iteration takes about 100 cycles. There are about log2(rows *
-// columns) - 5.5 iterations.
+// Returns the row-major number of the tile with number `id` along the curve. Rectangles are divided as in Cerveny's
+// generalised curve ("gilbert"). A long rectangle is split into two parts, which are traversed one after the other. Any
+// other rectangle is split into three parts: the curve goes out along half of one side, then across, and back along the
+// other half. Parts of at most 4 tiles in width are traversed line by line, because a wave of blocks covers many of
+// them, and each further iteration would take about 100 cycles. There are about log2(rows * columns) - 5.5 iterations.
 __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
-  // The piece that contains the tile: its start, the steps along and across it, and its sides.
+  // The part that contains the tile: its start, the steps along and across it, and the lengths of its sides.
   const bool wide = columns >= rows;
   int at = 0, along = wide ? 1 : columns, across = wide ? columns : 1;
   int length = wide ? columns : rows, height = wide ? rows : columns;

@@ -8,8 +8,8 @@ namespace autosched {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Element type T of an array: conversions between the low bits of a word and a number, and the type Sum in which
-// products are accumulated.
+// Properties of an array's element type T: conversions between the low bits of a word and a number, and the type Sum in
+// which products are accumulated.
 template <class T>
 struct Element;
 template <>
@@ -27,13 +27,14 @@ struct Element<bf16> {
   using Sum = float;
   __device__ static __forceinline__ float of(unsigned bits) { return ptx::cvt_f32_bf16(static_cast<unsigned short>(bits)); }
 };
-// The upper half of an f16.
+// e5m2 has the format of the upper half of an f16.
 template <>
 struct Element<e5m2> {
   using Sum = float;
   __device__ static __forceinline__ float of(unsigned bits) { return Element<f16>::of(bits << 8); }
 };
-// The exponent has one bit less than that of f16, and a bias of 7 instead of 15. There is no infinity; all ones is NaN.
+// e4m3: the exponent has one bit less than in f16, and its bias is 7 instead of 15. There is no infinity; all ones is
+// NaN.
 template <>
 struct Element<e4m3> {
   using Sum = float;
@@ -71,7 +72,7 @@ struct Element<f16x2> {
 };
 __device__ __forceinline__ f16x2& operator+=(f16x2& a, f16x2 b) { return a = ptx::add_rn(a, b); }
 
-// Accumulators are registers of type Sum: float, int, or two f16. `sum_at` returns one in the epilogue's type.
+// Accumulators are registers of type Sum: float, int, or two f16. `sum_at` returns one sum in the type of the epilogue.
 template <class Sum>
 inline constexpr int sums_of_register = is_same<Sum, f16x2> ? 2 : 1;
 template <class Sum>
@@ -109,10 +110,11 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
   }
 }
 
-// True if an operand's fragments are also used in other arithmetic, which needs the bits that tensor cores ignore.
+// True if an operand's fragments are also used in arithmetic other than products. They must then be converted exactly,
+// including the bits that tensor cores ignore.
 template <class Operand>
 inline constexpr bool keeps_bits = false;
-// True if an operand in shared memory provides addresses of elements in addition to their offsets in a tile.
+// True if an operand in shared memory provides complete addresses of elements, not only offsets in a tile.
 template <class Operand>
 inline constexpr bool has_addresses = false;
 
@@ -132,7 +134,7 @@ __device__ __forceinline__ unsigned round_to(X x) {
   }
 }
 
-// Returns a vector of Count elements of type T, rounded from f32; integers are unchanged.
+// Returns a vector of Count elements of type T, rounded from f32. Integers are stored unchanged.
 template <class T, int Count, class X>
 __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const X* x) {
   AlignedVector<Count * int(sizeof(T))> p;

@@ -35,7 +35,8 @@ struct LaunchRaster {
 constexpr int most_band_rows = 16;
 
 // row: along n first; column: along m first; grouped: bands of Group tile rows, each traversed column by column;
-// hilbert: along a curve whose sections are about square. In the last two, the blocks of a wave share operands in L2.
+// hilbert: along a curve whose sections are about square. With grouped and hilbert, the blocks of a wave share operands
+// in L2.
 template <Raster Order, int Group, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(int id) {
   if constexpr (Order == Raster::row) {
@@ -46,7 +47,8 @@ __device__ __forceinline__ TileIndex raster(int id) {
     const int tile = hilbert(id, TilesM, TilesN);
     return {tile / TilesN, tile % TilesN};
   } else {
-    // The last band may have fewer rows. Both heights are constants, so divisions become multiplications.
+    // The last band may have fewer rows. The heights of full bands and of the last band are constants, so divisions
+    // become multiplications.
     constexpr int band = Group * TilesN, lower = TilesM % Group;
     const int first = id / band * Group, inside = id % band;
     if constexpr (lower != 0) {
@@ -56,7 +58,8 @@ __device__ __forceinline__ TileIndex raster(int id) {
   }
 }
 
-// The same with an order passed by the launch. Divisions are by constants, except in a last band with fewer rows.
+// The tile of a block for an order that the launch passes. Divisions are by constants, except in a last band with fewer
+// rows.
 template <bool Hilbert, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   if constexpr (Hilbert) {
@@ -74,7 +77,7 @@ __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   }
 }
 
-// The same if a launch passes the number of tiles.
+// The tile of a block if the launch passes the numbers of tiles.
 template <Raster Order, int Group>
 __device__ __forceinline__ TileIndex raster(int id, int tiles_m, int tiles_n) {
   if constexpr (Order == Raster::row) {

@@ -4,7 +4,7 @@
 
 namespace autosched {
 
-// Returns the `Bytes` bytes that begin `shift` bytes after the start of `first`, which `second` follows in memory.
+// Returns the `Bytes` bytes that begin `shift` bytes after the start of `first`. In memory, `second` follows `first`.
 // `shift` is less than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed, so words are
 // moved by powers of two according to the bits of `shift`, and a funnel shift (SHF of two registers) moves bytes.
 template <int Unit, int Bytes>

@@ -1,8 +1,8 @@
-// State of a reduction, and the combination of the states of the threads of a row.
+// States of reductions, and the combination of the states of all threads of a row.
 //
-// A state is a few 32-bit words: `get` and `set` move them between threads, `merge` joins the state of another part of
-// the same row. Merging the initial state changes nothing. NaN is propagated to sum, maximum and moments, and argmax
-// returns the first NaN, as in numpy.
+// A state consists of a few 32-bit words. `get` and `set` read and write these words to move a state between threads.
+// `merge` combines it with the state of another part of the same row. Merging the initial state changes nothing. As in
+// numpy, sums, maxima and moments propagate NaN, and argmax returns the first NaN.
 #pragma once
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/convert.cuh>
@@ -14,15 +14,15 @@ inline constexpr float log2_e = 1.44269504088896341f;
 
 __device__ __forceinline__ float negative_infinity() { return ptx::float_of(0xff800000u); }
 
-// exp(x - center) for many x, with a relative error of 2^-22 plus 2^-23 per unit of |x - center|: one FMA before each
-// power of two. Rounding center * log2(e) gives all values a common factor, which cancels in quotients.
+// Computes exp(x - center) for many x, by one FMA and a power of two for each x. The relative error is 2^-22 plus 2^-23
+// per unit of |x - center|. Rounding center * log2(e) gives all values a common factor, which cancels in quotients.
 struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // From 2^126 on, the product may overflow. The next smaller x is then so far from the center that, with any slope,
-  // the center gives 1 and all others 0; a power of two as the slope keeps the product exact. The result is NaN if x
-  // and center are the same infinity.
+  // For |center| from 2^126 on, the product may overflow. The next smaller x is then so far from the center that x =
+  // center gives 1 and all other x give 0, whatever the slope. So a power of two is used as the slope, which keeps the
+  // product exact. The result is NaN if x and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }
@@ -47,7 +47,7 @@ struct MaxState {
   __device__ __forceinline__ void merge(const MaxState& other) { max = ptx::max_nan(max, other.max); }
 };
 
-// The largest value and its index; the first index for equal values or several NaN.
+// The largest value and its index. For equal values or several NaN, it is the first index.
 struct ArgMaxState {
   static constexpr int words = 2;
   float max = negative_infinity();
@@ -84,10 +84,10 @@ struct MaxSumState {
 
   __device__ __forceinline__ unsigned get(int word) const { return ptx::bits_of(word == 0 ? max : sum); }
   __device__ __forceinline__ void set(int word, unsigned value) { (word == 0 ? max : sum) = ptx::float_of(value); }
-  // Value subtracted from exponents. A part whose maximum is -infinity must have the sum 0 instead of NaN, because
-  // another part of the row may be finite.
+  // The value that is subtracted from exponents. If the maximum of a part of the row is -infinity, its sum must be 0
+  // instead of NaN, because another part of the row may be finite.
   __device__ __forceinline__ static float base(float max) { return max == negative_infinity() ? 0.0f : max; }
-  // Returns the sum relative to another maximum, whose rounded center is used.
+  // Returns the sum relative to another maximum, which is given by its rounded center.
   __device__ __forceinline__ float sum_from(const ExponentialFrom& center) const {
     const float own = base(max);
     return sum * ptx::ex2_approx_ftz(center.exponent(max) - ExponentialFrom(own).exponent(own));
@@ -121,7 +121,7 @@ struct MomentsState {
   }
 };
 
-// Combines the states of Lanes lanes that are Stride apart in the warp. All of them get the result.
+// Combines the states of Lanes lanes of the warp, which are Stride apart. All these lanes get the result.
 template <int Lanes, int Stride, class State>
 __device__ __forceinline__ void reduce_lanes(State& state) {
 #pragma unroll
@@ -133,8 +133,8 @@ __device__ __forceinline__ void reduce_lanes(State& state) {
   }
 }
 
-// Combines Parts states in memory; `load(state, i)` reads the i-th. Lanes lanes, Stride apart, of which this is number
-// `lane`, read parts of them. All get the result, which is combined in a fixed order.
+// Combines Parts states in memory. `load(state, i)` reads state i. Lanes lanes, which are Stride apart, share the work;
+// the calling lane is number `lane` of them. All get the result, which is combined in a fixed order.
 template <int Parts, int Lanes, int Stride, class State, class Load>
 __device__ __forceinline__ State reduce_parts(int lane, Load load) {
   constexpr int readers = Parts < Lanes ? Parts : Lanes;

@@ -1,11 +1,11 @@
-// A tile's layout in shared memory: an injective function (row, col) -> element offset, the device form of
-// search_spaces/layouts/shared_layout.py. Its steps are applied in sequence to the linear offset.
+// A tile's layout in shared memory: an injective function (row, col) -> element offset, as in
+// search_spaces/layouts/shared_layout.py. The steps of the layout are applied in sequence to the linear offset.
 #pragma once
 
 namespace autosched {
 
-// Inserts `Elements` elements after every `Lines` lines of `Line` elements. `first`, for a pad that is the first step,
-// takes the line as an argument: then constant differences of addresses become immediates.
+// Inserts `Elements` elements after every `Lines` lines of `Line` elements. If a pad is the first step, `first` is
+// used, which takes the line as an argument. Constant differences of addresses then become immediates.
 template <int Elements, int Lines>
 struct Pad {
   static constexpr int period = 0;
@@ -22,7 +22,8 @@ struct Pad {
 // CuTe's Swizzle<B, M, S>: bits [Base + Shift, Base + Shift + Bits) are xor-ed into bits [Base, Base + Bits).
 template <int Bits, int Base, int Shift>
 struct Swizzle {
-  static constexpr int period = 1 << (Base + Shift + Bits);  // higher bits do not affect the xor
+  // offsets that differ by a multiple of the period have the same xor
+  static constexpr int period = 1 << (Base + Shift + Bits);
   template <int Line>
   __host__ __device__ static constexpr int apply(int x) {
     return x ^ ((x >> Shift) & (((1 << Bits) - 1) << Base));
@@ -47,10 +48,11 @@ struct SharedLayout {
     }
   }
 
-  // Offset of an element at the distance (rows, cols): offset(row + rows, col + cols) == (offset(row, col) ^
-  // flips(rows, cols)) + adds(rows, cols), if the linear offsets of both parts share no bit below `period`. Xor is
-  // linear over bits, and does not change whole periods. One xor-ed address can then be used for many elements at
-  // constant distances, which are immediates of instructions.
+  // The offset of an element at the distance (rows, cols) is offset(row + rows, col + cols) == (offset(row, col) ^
+  // flips(rows, cols)) + adds(rows, cols). This requires that the linear offsets of (row, col) and of (rows, cols) have
+  // no common bit below `period`. It holds because xor is linear over bits, and does not change multiples of the
+  // period. So one xor-ed address suffices for many elements at constant distances, which are immediates of
+  // instructions.
   static constexpr bool splits = ((Steps::period > 0) && ...);
   __host__ __device__ static constexpr int period() {
     int longest = 1;
@@ -77,8 +79,8 @@ struct SharedLayout {
   }
 };
 
-// A tile of boxes as TMA writes them: Width elements of every line, then the next Width elements of every line, with
-// the swizzle of that width. Distances are handled as in SharedLayout.
+// A tile of boxes as TMA writes them. The first box has the first Width elements of every line, the next box the next
+// Width elements, and so on. Each box has the swizzle of this width. Distances are handled as in SharedLayout.
 template <int Rows, int Cols, bool Transposed, int Width, class Swizzled>
 struct BoxedLayout {
   static constexpr int lines = Transposed ? Cols : Rows;
@@ -100,8 +102,8 @@ struct BoxedLayout {
 };
 
 // Returns the byte offset in a tile of the element at the distance (rows, cols) from (row, col). The distance is
-// constant after unrolling, while (row, col) depends on the thread. If they share no bit below the layout's period
-// (`Split`), the two parts are computed separately.
+// constant after unrolling, while (row, col) depends on the thread. With `Split`, the two have no common bit below the
+// layout's period, and their offsets are computed separately.
 template <class Layout, int Bytes, bool Split>
 __device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
   if constexpr (Split) {

@@ -11,27 +11,28 @@ namespace autosched {
 // Distribution of Tiles tiles of KTiles k-tiles each to Workers concurrent blocks or clusters.
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
-  // Tiles whose k-tiles are distributed: those of the last full wave, and of the partial wave after it. A worker gets
-  // the k-tiles of at least one tile and less than two, so that at most two workers share a tile.
+  // Number of tiles whose k-tiles are distributed: the tiles of the last full wave and of the partial wave after it. A
+  // worker gets at least as many k-tiles as one tile has, and less than twice as many, so that at most two workers
+  // share a tile.
   static constexpr int dealt_tiles = Workers + Tiles % Workers;
 
-  // First k-tile of a worker, numbered through all tiles whose k-tiles are distributed.
+  // Index of a worker's first k-tile among the k-tiles of all distributed tiles.
   __device__ static __forceinline__ int first_dealt(int worker) {
     return int(static_cast<long long>(worker) * (dealt_tiles * KTiles) / Workers);
   }
 
-  // `count` k-tiles of a tile, from `first` on.
+  // A part of a tile: `count` k-tiles, from k-tile `first` on.
   struct Part {
     int tile, first, count;
 
-    // For a tile shared by two workers: the worker that computes the k-tiles before the cut.
+    // The worker that computes the first k-tiles of this tile, if two workers share the tile.
     __device__ __forceinline__ int cut(int worker) const { return first > 0 ? worker - 1 : worker; }
   };
 
   // The remaining work of a worker: first its share of the distributed tiles, then whole tiles.
   struct Walk {
-    int tile, first, left;  // the next part's tile and first k-tile; number of k-tiles left before whole tiles
-    int whole;              // the next whole tile
+    int tile, first, left;  // tile and first k-tile of the next part; number of remaining distributed k-tiles
+    int whole;              // the next tile that this worker computes alone
 
     __device__ static __forceinline__ Walk of(int worker) {
       const int dealt = first_dealt(worker);
@@ -54,23 +55,25 @@ struct StreamK {
 };
 
 // Two workers that share a tile, with Threads threads each: the first one to finish stores its sums in memory, and the
-// other adds them to its own. The result does not depend on their order, because addition is commutative. No block
-// waits for one that may not have started: the waiting block knows that the other has finished multiplying.
+// other adds them to its own. The result does not depend on which of them is first, because addition is commutative. No
+// block waits for a block that may not have started, because a block only waits if the other has already finished
+// multiplying.
 //
-// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is 4
-// bytes of shared memory, and `barrier` is a named barrier of these threads, which call all functions together.
+// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is the
+// address of 4 bytes of shared memory. `barrier` is a named barrier of these threads, which call all functions
+// together.
 template <int Threads>
 struct SharedTile {
   unsigned* counters;
   unsigned flag;
   int thread, barrier;
 
-  // Returns true if these threads are first: they must store their sums and call tell_stored. The others call
-  // wait_stored.
+  // Returns true if these threads are first: they must store their sums and call tell_stored. The threads of the second
+  // worker must call wait_stored.
   __device__ __forceinline__ bool is_first() const { return is_first(ticket(counters, thread)); }
 
-  // The same with a ticket from the start of the threads' work, so that they need not wait for it now. Then the first
-  // threads to start are first.
+  // Like is_first, but with a ticket that was taken when the threads started their work, so that they need not wait for
+  // it now. Then the first threads to start are first.
   __device__ static __forceinline__ unsigned ticket(unsigned* counters, int thread) {
     return thread == 0 ? ptx::atomic_add(counters, 1u) : 0u;
   }
@@ -83,7 +86,7 @@ struct SharedTile {
     unsigned* stored = counters + 1;
     ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums
     if (thread == 0) {
-      ptx::fence_gpu();  // cumulative: also orders stores that the barrier has ordered before it (PTX ISA 8.9)
+      ptx::fence_gpu();  // cumulative: also orders the stores before the barrier (PTX ISA 8.9)
       ptx::atomic_add(stored, 1u);
     }
   }

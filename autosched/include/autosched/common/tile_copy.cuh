@@ -1,8 +1,8 @@
 // The cooperative copy of one operand tile from global to shared memory.
 // Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile in global memory:
 // `minor` is the contiguous dimension, `major` the other one. Every thread copies Vector elements at a time, round
-// robin, until the tile is covered. Vector divides the array's contiguous extent, so that a vector is completely inside
-// or outside of the array; elements outside are zero.
+// robin, until the tile is covered. Vector divides the array's contiguous extent, so that each vector is completely
+// inside or outside of the array. Elements outside are zero.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -12,11 +12,11 @@
 
 namespace autosched {
 
-// Tile: TileMajor x TileMinor elements of T of an array with ArrayMajor x ArrayMinor, contiguous along minor.
-// MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of elements that the layout keeps
-// contiguous and aligned, at most Vector. Anywhere: tiles may begin anywhere, so that they may extend beyond the array
-// even if their size divides its extent. Pitched: a launch passes the number of elements from one line to the next, at
-// least ArrayMinor.
+// The tile has TileMajor x TileMinor elements of type T, the array ArrayMajor x ArrayMinor. Both are contiguous along
+// minor. MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of elements, at most
+// Vector, that the layout keeps contiguous and aligned. Anywhere: tiles may begin at any element, so that they may
+// extend beyond the array even if their size divides its extent. Pitched: the launch passes the number of elements
+// between the starts of lines, which is at least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
           int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {
@@ -48,7 +48,7 @@ struct TileCopy {
     source = array + static_cast<long long>(major_origin + major) * pitch() + minor_origin + minor;
   }
 
-  // Number of elements from one line to the next.
+  // Number of elements between the starts of adjacent lines.
   __device__ __forceinline__ int pitch() const {
     if constexpr (Pitched) return pitch_of_launch;
     return ArrayMinor;
@@ -64,7 +64,7 @@ struct TileCopy {
     source += TileMinor;
   }
 
-  // Whole: the tile is known to be inside the array along major (1) or minor (2).
+  // Whole: 1 if the tile is known to be inside the array along major, 2 if along minor, otherwise 0.
   template <int Whole = 0>
   __device__ __forceinline__ bool inside(int i, int j) const {
     constexpr bool major_fits = !Anywhere && ArrayMajor % TileMajor == 0, minor_fits = !Anywhere && ArrayMinor % TileMinor == 0;
@@ -75,8 +75,8 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
-  // True if each offset is one number for the thread plus one for the vector, without carries within the layout's
-  // period: then one xor-ed address per thread is enough (SharedLayout).
+  // True if each offset is the sum of a number that depends on the thread and a number that depends on the vector,
+  // without carries within the layout's period. One xor-ed address per thread is then enough (SharedLayout).
   __host__ __device__ static constexpr int low_bits(int a, int b) {
     return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);
   }
@@ -104,7 +104,7 @@ struct TileCopy {
     }
   }
 
-  // Starts cp.async for the current tile; visible after the group's wait and a barrier.
+  // Starts cp.async copies of the current tile. Other threads see them after a wait for the group and a barrier.
   template <int Whole = 0>
   __device__ __forceinline__ void start(unsigned tile_address) const {
 #pragma unroll
@@ -112,7 +112,7 @@ struct TileCopy {
 #pragma unroll
       for (int j = 0; j < minor_passes; ++j) {
         const bool ok = inside<Whole>(i, j);
-        const T* from = ok ? address(i, j) : source;  // not read if nothing is copied
+        const T* from = ok ? address(i, j) : source;  // any valid address: nothing is read from it
         if constexpr (bytes == 16) {
           ptx::cp_async_cg(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
         } else {
@@ -122,7 +122,7 @@ struct TileCopy {
     }
   }
 
-  // Loads the current tile into registers ...
+  // Loads the current tile into registers.
   template <int Whole = 0>
   __device__ __forceinline__ void load() {
 #pragma unroll
@@ -135,7 +135,7 @@ struct TileCopy {
       }
     }
   }
-  // ... and stores them to shared memory.
+  // Stores the tile that `load` has loaded to shared memory.
   __device__ __forceinline__ void store(unsigned tile_address) const {
 #pragma unroll
     for (int i = 0; i < major_passes; ++i) {

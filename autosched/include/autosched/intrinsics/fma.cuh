@@ -1,5 +1,5 @@
-// CUDA-core arithmetic as a warp-wide intrinsic: a warp of ThreadsM x ThreadsN threads, each with ElementsM x ElementsN
-// outputs and one multiply-add per output and k, in f32, or in i32 for i8.
+// CUDA-core arithmetic in the form of a warp-wide intrinsic. A warp has ThreadsM x ThreadsN threads, each of which
+// computes ElementsM x ElementsN outputs. There is one multiply-add per output and k, in f32, or in i32 for i8.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -11,9 +11,9 @@ struct Fma {
   static_assert(ThreadsM * ThreadsN == 32, "a warp has 32 threads");
   static constexpr int m = ThreadsM * ElementsM, n = ThreadsN * ElementsN, k = 1;
   static constexpr int b_group = 1;        // number of fragments of B per load
-  static constexpr bool opaque = false;    // accumulator coordinates are known
+  static constexpr bool opaque = false;    // the coordinates of accumulators are known, unlike with wmma
   static constexpr int c_registers = ElementsM * ElementsN;
-  static constexpr int c_run = ElementsN;  // number of adjacent accumulators along n
+  static constexpr int c_run = ElementsN;  // number of adjacent accumulators of a thread along n
   using Number = typename Element<T>::Sum;
   using Sum = Number;
   struct FragmentA {
@@ -29,7 +29,7 @@ struct Fma {
   __device__ static __forceinline__ int c_row(int lane, int run) { return lane / ThreadsN * ElementsM + run; }
   __device__ static __forceinline__ int c_col(int lane, int) { return lane % ThreadsN * ElementsN; }
 
-  // Operand provides Layout, and `vector`, the number of contiguous elements along m (or n) in shared memory.
+  // Operand must define Layout, and `vector`: the number of contiguous elements along m (or n) in shared memory.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     constexpr int vector = Operand::vector < ElementsM ? Operand::vector : ElementsM;

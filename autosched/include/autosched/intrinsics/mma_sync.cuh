@@ -12,7 +12,7 @@ template <class T, class Sum_ = typename Element<T>::Sum, int K = 32 / int(sizeo
 struct MmaSync {
   using Sum = Sum_;
   static constexpr int m = 16, n = 8, k = K;
-  static constexpr int matrix_k = 16 / int(sizeof(T));  // columns of one 8-row matrix of ldmatrix
+  static constexpr int matrix_k = 16 / int(sizeof(T));  // number of columns of an 8-row matrix of ldmatrix
   static constexpr int matrices_k = k / matrix_k;       // is 1 or 2
   static constexpr int b_group = 2;                     // one ldmatrix fills two fragments of B
   static constexpr bool opaque = false;
@@ -39,10 +39,11 @@ struct MmaSync {
     }
   }
 
-  // Start of this lane's row in the matrices of ldmatrix that make up a fragment. The matrices of A in order: (rows
-  // 0-7, first half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second); those of B: (first half of k,
-  // columns 0-7), (second, columns 0-7), and the same for the next eight columns. Operand::transposed: the 16-byte rows
-  // in shared memory are along m or n, and ldmatrix.trans transposes them.
+  // Start of this lane's row in the matrices of ldmatrix that make up a fragment. The matrices of A are, in order: rows
+  // 0-7 of the first half of k, rows 8-15 of the first half, rows 0-7 of the second half, rows 8-15 of the second half.
+  // The matrices of B are: columns 0-7 of the first half of k, columns 0-7 of the second half, and then the same for
+  // columns 8-15. Operand::transposed: the 16-byte rows in shared memory are along m or n, and ldmatrix.trans
+  // transposes them.
   template <class Operand>
   __host__ __device__ static constexpr int a_row(int lane) {
     return lane / 8 % 2 * 8 + (Operand::transposed ? 0 : lane % 8);

@@ -1,4 +1,4 @@
-// tcgen05.mma by type: its kind, and the descriptors of the instruction and of matrices (PTX ISA 9.7.16.4).
+// For tcgen05.mma: the kind by type, the instruction descriptor and matrix descriptors (PTX ISA 9.7.16.4).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
@@ -46,14 +46,14 @@ struct Tcgen05Type<signed char> {
   static constexpr unsigned code = 1, sums = 2;
 };
 
-// Instruction descriptor: M x N sums, matrices of T. MajorA, MajorB: 1 if a tile is contiguous along m or n, 0 if along
-// k.
+// Instruction descriptor for M x N sums and matrices of type T. MajorA, MajorB: 1 if a tile is contiguous along m or n,
+// 0 if it is contiguous along k.
 template <class T, int M, int N, int MajorA, int MajorB>
 inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcgen05Type<T>::code << 7 |
                                                 Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |
                                                 unsigned(MajorB) << 16 | unsigned(N / 8) << 17 | unsigned(M / 16) << 24;
 
-// The kind for type T with this many scales per row and 32 bytes along k; 0 without scales.
+// The kind for type T. `scales`: number of scales per row and 32 bytes along k; 0 without scales.
 template <class T, int Scales>
 inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kind::mxf8f6f4
                                                  : Scales == 2 ? ptx::Tcgen05Kind::mxf4

@@ -22,12 +22,13 @@ struct WgmmaOperand {
   static constexpr int boxes = across / width;
   static constexpr int box_bytes = lines * line;
   static constexpr int bytes = boxes * box_bytes;
-  static constexpr int k_bytes = 32;  // bytes along k of one multiplication
+  static constexpr int k_bytes = 32;  // bytes along k that one multiplication reads
   static_assert(across % width == 0, "rule layout: a tile of an operand needs whole boxes");
   static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
-  // The descriptor's two distances in bytes: one between groups of 8 lines, the other between boxes. The leading one is
-  // between boxes, except along Extent without a swizzle. Along k with a swizzle it is unused.
+  // The two distances in a matrix descriptor, in bytes: one is between groups of 8 lines, the other between boxes. The
+  // leading distance is the one between boxes, except without a swizzle if lines are along Extent. It is unused with a
+  // swizzle if lines are along k.
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
@@ -38,8 +39,9 @@ struct WgmmaOperand {
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
     return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
-  // The same as a base and an increment for multiplication `step` along k and row or column `at`, which ptxas compiles
-  // to one addition. Shared memory ends below 2^18 bytes, so the addition does not carry into another field.
+  // The descriptor as the sum of a base and an increment for multiplication `step` along k and row or column `at`.
+  // ptxas compiles it to one addition. Shared memory is smaller than 2^18 bytes, so the addition does not carry into
+  // another field.
   __device__ static __forceinline__ unsigned long long base(unsigned start) {
     return start | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }
@@ -47,7 +49,7 @@ struct WgmmaOperand {
     return ((leading >> 4) << 16) + advance(step, at);
   }
 
-  // Offset in bytes of byte `byte` of line `of` in a tile, where a line spans all boxes (PTX ISA 5.5.6).
+  // Offset in a tile, in bytes, of byte `byte` of line `of`. A line extends through all boxes (PTX ISA 5.5.6).
   __device__ static __forceinline__ unsigned at(int of, int byte) {
     const unsigned linear = unsigned(of * line + byte % line);
     return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);

@@ -7,17 +7,17 @@
 
 namespace autosched {
 
-// A tile of Operand (a WgmmaOperand) from consecutive matrices of Height lines of Width elements, whose lines are
-// aligned to Access bytes, by Threads threads. Outside of its matrix it is zero. Anywhere: tiles begin at any line.
-// cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines with a smaller alignment (`shifts`) are copied from the
-// word that contains their first element, and shifted by `finish`. The additional word of each line of a box is stored
-// in `ends`.
+// Threads threads copy a tile of Operand (a WgmmaOperand) from consecutive matrices of Height lines of Width elements,
+// whose lines are aligned to Access bytes. Elements outside of the matrix are zero. Anywhere: tiles may begin at any
+// line. cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines with a smaller alignment (`shifts`) are copied from
+// the word that contains their first element, and later shifted by `finish`. The additional word of each line of a box
+// is stored in `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16,
                 "rule alignment: cp.async needs aligned lines");
   static constexpr bool shifts = Access < 4;
-  static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies at a time
+  static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies per instruction
   static constexpr int pieces_of_line = Operand::line / piece;
   // All threads together copy contiguous bytes of a box. In each pass they copy the same columns of some lines.
   static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
@@ -25,7 +25,8 @@ struct WgmmaCopy {
   static constexpr int period = pass_bytes < 1024 ? 1024 : pass_bytes, repeats = period / pass_bytes;  // of the swizzle
   static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
   static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
-  static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;  // true if shifts differ between matrices
+  // true if the shift of a line depends on the matrix
+  static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;
   static_assert(pitch % Access == 0, "rule alignment: all lines must be aligned");
   static_assert(Threads % pieces_of_line == 0 && period % pass_bytes == 0 && period % 1024 == 0,
                 "rule threads: each pass must copy whole lines");
@@ -45,7 +46,8 @@ struct WgmmaCopy {
     const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
     return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * period);
   }
-  // Offset in bytes of the line of a pass from an aligned word. A tile begins at a multiple of 4 lines.
+  // Distance in bytes of a pass's line from the aligned word that contains its start. A tile begins at a multiple of 4
+  // lines, so only the line within the tile matters.
   __device__ __forceinline__ int shift(int pass, int matrix) const {
     if constexpr (!shifts) return 0;
     const int lines = (line + pass * lines_of_pass) * int(pitch % 4);
@@ -66,10 +68,12 @@ struct WgmmaCopy {
         if (!in_box(pass)) break;
         const bool inside = (!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
-        const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read if outside
+        // any valid address: nothing is read from it
+        const char* source = from + pass * lines_of_pass * pitch - shifted;
         const int there_are = between(0, left, piece);
         if constexpr (piece == 16) {
-          ptx::cp_async_cg(to + at(pass), source, there_are);  // bypasses L1, where the data would not be used again
+          // bypasses L1, because the data is not read again by this SM
+          ptx::cp_async_cg(to + at(pass), source, there_are);
         } else {
           ptx::cp_async_ca<piece>(to + at(pass), source, there_are);
         }
@@ -86,7 +90,8 @@ struct WgmmaCopy {
     }
   }
 
-  // Starts to copy a tile from column x0 on, whose lines are the rows `row_of` of the matrix, or outside of it.
+  // Starts to copy a tile of scattered lines, from column x0 on. Line i of the tile is row row_of(i) of the matrix,
+  // which may be outside of it.
   template <class RowOf>
   __device__ __forceinline__ void begin_rows(const T* matrix, unsigned to, int x0, const RowOf& row_of) const {
     static_assert(!shifts, "rule access: cp.async copies at least 4 bytes");
@@ -114,9 +119,11 @@ struct WgmmaCopy {
     }
   }
 
-  // Shifts the copied lines into place, after a wait for this thread's copies. All threads of a warp call it.
+  // Shifts the copied lines to their final position, after a wait for this thread's copies. All threads of a warp must
+  // call it.
   __device__ __forceinline__ void finish(int matrix, unsigned to, unsigned ends) const {
-    constexpr int together = 8 < passes ? 8 : passes;  // number of words that a thread loads before it uses the first
+    // number of words that a thread loads before it uses the first of them
+    constexpr int together = 8 < passes ? 8 : passes;
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {
 #pragma unroll 1

@@ -23,7 +23,8 @@ struct Wmma {
     float x[8];
   };
 
-  // tf32 operands must be rounded, regardless of the mapping of elements.
+  // tf32 operands must be rounded. This is possible although the mapping of elements is unknown, because all elements
+  // are treated alike.
   __device__ static __forceinline__ void round_operands(unsigned (&x)[operand_registers]) {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll

@@ -1,7 +1,7 @@
 // out = x, as contiguous bytes. A block copies in `rounds` rounds. In a round every thread copies `unroll` vectors, and
-// adjacent threads copy adjacent vectors. Words after the last whole vector are copied one by one.
-// Data are copied through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread only reads
-// data that it copied itself, so no barrier is needed.
+// adjacent threads copy adjacent vectors. Elements after the last whole vector are copied word by word. Data are copied
+// through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread only reads data that it
+// copied itself, so no barrier is needed.
 //
 // Config: the parameters and attributes of search_spaces/templates/copy/space.py, and Word, bytes.
 #pragma once
@@ -28,8 +28,8 @@ struct Copy {
   static_assert(async || C::stages == 1, "rule stages: several stages need cp.async");
   static_assert(C::blocks * round * C::rounds >= vectors, "the blocks must cover the array");
 
-  // This thread's first vector of a round. Round r of a block is adjacent to its previous round, or at the distance of
-  // a grid.
+  // Index of this thread's first vector in a round. The rounds of a block are adjacent, or a whole grid apart (as in a
+  // grid-stride loop).
   __device__ static __forceinline__ long long first_of(int r) {
     const long long index = grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
                                           : static_cast<long long>(blockIdx.x) * C::rounds + r;

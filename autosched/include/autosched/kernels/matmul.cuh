@@ -1,6 +1,6 @@
 // C = epilogue(A * B): one block computes a tile_m x tile_n tile of C (of one split of K), staged through shared
-// memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the
-// arithmetic of this one. With stream_k a block computes several tiles, and parts of the last ones.
+// memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the arithmetic of
+// the current one. With stream_k, a block computes several tiles, and parts of the last tiles.
 //
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
@@ -86,8 +86,8 @@ struct Matmul {
   static_assert(!C::early_copies || (C::stages > 1 && (!epilogue_shared || C::epilogue_bytes <= C::stage_bytes)),
                 "rule stages: early copies need a further stage for results");
 
-  // With early copies, the first k-tiles of the next part are copied while the current results are stored. Results and
-  // the exchange of sums then use the last stage, the only unused one.
+  // With early copies, the first k-tiles of the next part are copied while the current results are stored. These copies
+  // use all stages except the last, which then holds results and exchanged sums.
   static constexpr int leave_at = C::early_copies ? (C::stages - 1) * C::stage_bytes : 0;
 
   __device__ static __forceinline__ void run(const T* a, const T* b, const EpilogueArgs<C>& ends, Out* out, float* partials,
@@ -97,7 +97,7 @@ struct Matmul {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
       if (threadIdx.x == 0) Work::begin(shared);
-      ptx::barrier_sync();  // the first part is stored
+      ptx::barrier_sync();  // the first part is described in shared memory
       start(Work::next(shared, order), shared, a, b);
 #pragma unroll 1
       while (true) {
@@ -106,7 +106,7 @@ struct Matmul {
         Loader loader = loader_of(work, Loop::ahead, shared, a, b);
         Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
         if (threadIdx.x == 0) Work::step(shared);
-        ptx::barrier_sync();  // the next part is stored, and all threads have read the last k-tile
+        ptx::barrier_sync();  // the next part is described in shared memory, and all threads have read the last k-tile
         if constexpr (C::early_copies) start(Work::next(shared, order), shared, a, b);
         if (has_all<C>(acc, Work::now(shared, order), shared + leave_at, partials, counters, 0)) {
           store(acc, Work::now(shared, order), shared + leave_at, ends, out, reduced, parts, band_counters);
@@ -129,7 +129,7 @@ struct Matmul {
     }
   }
 
-  // Returns the loader of a part's k-tiles from `skipped` on.
+  // Returns the loader of a part's k-tiles, without the first `skipped` ones.
   __device__ static __forceinline__ Loader loader_of(const Work& work, int skipped, unsigned shared, const T* a,
                                                      const T* b) {
     const int m0 = work.m0(), n0 = work.n0(), k0 = (work.first + skipped) * C::tile_k, thread = work.thread;
@@ -151,7 +151,7 @@ struct Matmul {
     Loop::start(loader, work.count);
   }
 
-  // Stores a tile, and reduces it.
+  // Stores a tile, and reduces it if the problem has a reduction.
   __device__ static __forceinline__ void store(Accumulators& acc, const Work& work, unsigned shared, EpilogueArgs<C> ends,
                                                Out* out, float* reduced, float* parts, unsigned* band_counters) {
     const TileIndex tile = work.tile;

@@ -1,14 +1,14 @@
-// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory directly to registers, and the rest of the
-// design follows from this.
+// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory directly to registers, which determines
+// the design.
 //
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
-// tile_m x tile_n of out and walks k in steps of tile_k, its tiles along k. Along n and k,
-// coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the
-// thread being 1 along n. The order of a sum is arbitrary, so a thread's vector that is wider than a load consists of
-// parts that alternate between lanes, and a warp's load is contiguous. Every thread computes all m rows of the block.
-// If not expanded, each element of a thread's vector has its own accumulator until the loop ends. If expanded, the
-// vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m, by mma.sync, directly
-// from the loaded registers.
+// tile_m x tile_n of out and advances along k in steps of tile_k. Along n and k, coordinates are those of the config's
+// NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, where `thread` is the number of
+// elements per thread (1 along n). The order of additions is arbitrary. So a thread's vector that is wider than a load
+// consists of parts that alternate between lanes, which makes each load of a warp contiguous. Every thread computes all
+// m rows of the block. If not expanded, each element of a thread's vector has its own accumulator until the loop ends.
+// If expanded, the vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m, by
+// mma.sync, directly from the loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the one that contains the row's first element. Positions along k count from the start
@@ -43,7 +43,8 @@ struct Matvec {
   static constexpr bool expanded = C::expand_dims == "yes";
   static constexpr bool x_shared = C::x_operand_source == "shared";
 
-  // Rows begin at multiples of `unit` elements; if torn, all rows of w of a block have the same misalignment.
+  // Rows begin at multiples of `unit` elements. If rows are torn, all rows of w that a block reads have the same
+  // misalignment.
   static constexpr bool torn = C::k % C::access != 0;
   static constexpr int unit = torn ? C::k & -C::k : C::access;
 
@@ -83,7 +84,8 @@ struct Matvec {
   static_assert(C::row_classes >= C::n || static_cast<long long>(C::row_classes) * C::k % C::access == 0,
                 "rule row_classes: every row_classes-th row of w must have the same misalignment");
 
-  // Number of elements along k that the lanes of a warp have of a batch, and distance between parts of a lane's vector.
+  // Number of elements along k that the lanes of a warp have in a batch, and distance between the parts of a lane's
+  // vector.
   static constexpr int batch_elements = C::lanes_k * C::vector_w, part_elements = C::lanes_k * C::access;
 
   // Returns the elements [k, k + access) of the row whose element k is at `from`, with zeros outside the row.
@@ -104,15 +106,15 @@ struct Matvec {
     AlignedVector<Access * int(sizeof(T))> part[Count / Access];
 
     __device__ __forceinline__ float operator[](int e) const { return get_element<T>(part[e / Access], e % Access); }
-    // Returns elements 2 w and 2 w + 1 in the form of a fragment's register.
+    // Returns elements 2 w and 2 w + 1 packed as a register of a fragment.
     __device__ __forceinline__ unsigned word(int w) const {
       return part[2 * w / Access].word[2 * w % Access / 2];
     }
     // `at` is the address of the first part, which is element `k` of its row, or, if Realigned, `shift` elements before
-    // it. Guarded: elements before the row and after the end of k are zero and not read.
+    // it. Guarded: elements before the row and after the end of k are zero instead of being read.
     template <LoadHint Hint, bool Guarded, bool Realigned>
     __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
-      static_assert(Access == C::access, "parts in global memory are those that lanes take turns at");
+      static_assert(Access == C::access, "in global memory, the parts of a vector alternate between lanes");
       constexpr int bytes = Access * int(sizeof(T));
 #pragma unroll
       for (int p = 0; p < Count / Access; ++p) {
@@ -145,17 +147,17 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // This thread's position in Count rows of global memory. If no tile of the block repeats rows, they are Stride rows
-  // apart, and every `period`-th of them has the same misalignment, so that `period` addresses and constant distances
+  // This thread's position in Count rows in global memory. If no tile of the block repeats rows, the rows are Stride
+  // rows apart, and every `period`-th row has the same misalignment. Then `period` addresses and constant distances
   // suffice. The vectors of realigned rows are not at aligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
     static constexpr int addresses = Even && period < Count ? period : Count;
     const T* at[addresses];
-    int shift[addresses];  // distance from there to this thread's first element
+    int shift[addresses];  // distance from the start of the row to this thread's first element
 
-    // Row i begins at `begins`, and this thread's first element is at the distance `elements` from there.
+    // Row i begins at `begins`, and this thread's first element is `elements` elements further.
     __device__ __forceinline__ void place(int i, const T* all, long long begins, int elements) {
       const int behind = Realigned ? int((begins + elements) & (C::access - 1)) : 0;
       shift[i] = behind;
@@ -175,8 +177,8 @@ struct Matvec {
   static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::tile_n) * C::row_classes) == 0;
   using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lanes_n * C::row_classes, false>;
 
-  // This thread's position in its rows of x, which are in shared memory (a slab of x) or in global memory (read through
-  // L1).
+  // This thread's position in its rows of x, which are in shared memory (a copy of a slab of x) or in global memory
+  // (read through L1).
   static constexpr int columns = mma ? Mma::n : 1;  // number of rows of x that the lanes of a warp read together
   struct RowsOfX {
     static constexpr bool even = C::tile_m % columns == 0;
@@ -205,8 +207,9 @@ struct Matvec {
     }
   };
 
-  // Loop-carried state of a thread. `add` multiplies its vectors of w of batch b by those of x at the distance `ahead`;
-  // `finish` calls use(i, j, sum) in one thread for each row i of the block's x and each row j of that thread's w.
+  // Loop-carried sums of a thread. `add` multiplies the thread's vectors of w of batch b by the vectors of x at the
+  // distance `ahead`. `finish` calls use(i, j, sum) in one thread for each row i of the block's x and each row j of
+  // this thread's w.
   struct SumsOfFma {
     float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
 
@@ -226,7 +229,7 @@ struct Matvec {
         }
       }
     }
-    // Each lane along k has a part of every sum.
+    // Each lane along k has a partial sum of every result.
     template <class Use>
     __device__ __forceinline__ void finish(int lane, Use use) const {
 #pragma unroll
@@ -246,9 +249,9 @@ struct Matvec {
     }
   };
 
-  // Rows of w are the rows of a fragment A, rows of x the columns of B. The order of k in fragments is that of the
-  // loads, since A and B only need the same order. Lanes along k share a sum of the instruction, and each has some of
-  // its columns.
+  // Sums by mma.sync. Rows of w are rows of the fragment A, and rows of x are columns of B. Fragments keep the order of
+  // k in which values are loaded, because A and B only need the same order. The instruction adds up the elements of all
+  // lanes along k, and each lane then has the sums of some columns.
   struct SumsOfMma {
     typename Mma::FragmentC c[C::rows_x][C::rows_n / 2][C::batches_k] = {};
 
@@ -318,7 +321,8 @@ struct Matvec {
     x_rows.advance(Steps * C::tile_k);
   }
 
-  // Address in the slab of part `element / access` of a row of x. The slab stores each thread's vectors contiguously.
+  // Address in the slab of the part that contains `element` of a row of x. The slab stores each thread's vectors
+  // contiguously.
   __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
     // The element is in part `part` of lane `lane` of a batch.
     constexpr int parts = C::vector_w / C::access;
@@ -360,12 +364,12 @@ struct Matvec {
     ptx::barrier_sync();
   }
 
-  // Rows beyond the end repeat the last one, so that loads need no check. Their results are not stored.
+  // Rows beyond the end repeat the last row, so that loads need no check. Their results are not stored.
   __device__ static __forceinline__ long long row_of_x(int m) {
     return C::m % C::tile_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
-    // Last row of the same class, which has the same misalignment.
+    // The last row of the same class, because it has the same misalignment.
     return whole_tiles_n || n < C::n ? n : C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes;
   }
 
@@ -410,13 +414,13 @@ struct Matvec {
   }
 
   __device__ static __forceinline__ void run(const T* x, const T* w, Out* out, float* partials, unsigned* counters) {
-    // Blocks that read the same rows of w are adjacent.
+    // Blocks that read the same rows of w have adjacent numbers, so that they share w in L2.
     constexpr int tiles = C::tiles_m * C::tiles_n * C::row_classes;
     const int tile = int(blockIdx.x) % tiles, split = int(blockIdx.x) / tiles;
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // the class has no rows
+    if (C::row_classes > C::n && row_class >= C::n) return;  // w has fewer rows than classes, so this class has no rows
     const int first = split * C::tiles_of_split;
     // First position of the block along k. If rows are torn, the first element of row n0 is at position `shift`.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
@@ -428,7 +432,7 @@ struct Matvec {
     const int lane_n = lane / C::lanes_k, lane_k = lane % C::lanes_k;
     const int thread_n = subgroup_n * C::rows_n * C::lanes_n + lane_n;
     const int batch_k = subgroup_k * C::batches_k * batch_elements;
-    const int thread_k = batch_k + lane_k * C::access;  // position of the first part
+    const int thread_k = batch_k + lane_k * C::access;  // position along k of the lane's first part
 
     RowsOfX x_rows;
     if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
@@ -459,7 +463,8 @@ struct Matvec {
     int step = first;
     // Position of this thread in step `s`.
     const auto k_of_step = [&](int s) { return s * C::tile_k - shift + thread_k; };
-    // Guarded steps, at the start of torn rows and at the end of all rows, share the loop with the other steps.
+    // Guarded steps (the first step of torn rows, and the last steps of all rows) are in the same loop as the other
+    // steps.
     int until = torn && step == 0 ? 0 : whole;
 #pragma unroll 1
     while (true) {

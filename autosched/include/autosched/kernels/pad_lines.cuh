@@ -1,7 +1,6 @@
-// Copies a matrix to one whose line stride is a multiple of 16 bytes, as TMA requires. The padding of lines is
-// undefined.
-// A thread writes 16 bytes at a time. They may begin at any byte of the source, so it reads the five words that contain
-// them, and shifts. A partial word at the end of the array is read by bytes.
+// Copies a matrix to a padded one, whose line stride is a multiple of 16 bytes, as TMA requires. The padding is
+// undefined. A thread writes 16 bytes at a time. In the source, these may begin at any byte, so the thread reads the
+// five words that contain them, and shifts. A partial word at the end of the array is read by bytes.
 #pragma once
 
 namespace autosched {

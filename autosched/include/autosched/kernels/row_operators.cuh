@@ -9,7 +9,7 @@ namespace autosched {
 
 struct RowScale {
   float center = 0.0f, scale = 0.0f;
-  ExponentialFrom from_center;  // used by softmax
+  ExponentialFrom from_center;  // for softmax
 };
 
 // Parts of operators --------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ struct TwoPasses {
   using State = conditional<Pass == 0, First, Second>;
 };
 
-// Implements `add` for an operator that defines the contribution of one element.
+// Implements `add` for operators that define `add_element`, which adds a single element.
 template <class Op>
 struct ByElement {
   template <int Pass, int Count, class State>
@@ -131,7 +131,7 @@ struct RmsNorm : ReduceSum<true, false> {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x * row.scale; }
 };
 
-// Layer norm with mean and variance merged from parts in one pass.
+// Layer norm in one pass, which merges the means and variances of parts of a row.
 struct LayerNormOnePass : OnePass<MomentsState>, LayerNormElement {
   template <int, int Count>
   __device__ __forceinline__ static void add(MomentsState& state, const float* x, int, const RowScale&) {
@@ -151,7 +151,7 @@ struct LayerNormOnePass : OnePass<MomentsState>, LayerNormElement {
   }
 };
 
-// Layer norm with the mean in a first pass, and the squared differences in a second one.
+// Layer norm in two passes: the first computes the mean, the second the squared differences.
 struct LayerNormTwoPasses : TwoPasses<SumState, SumState>, ByElement<LayerNormTwoPasses>, LayerNormElement {
   template <int Pass>
   __device__ __forceinline__ static void add_element(SumState& state, float x, int, const RowScale& row) {

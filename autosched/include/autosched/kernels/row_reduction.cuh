@@ -1,12 +1,14 @@
 // Reductions of the rows or the columns of an array, and normalizations of its rows, in one launch.
 //
 // The array is outer x length x inner. `length` is the reduced axis. Each element of the parallel axis is one
-// reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), else an inner element of one
-// `outer` index. A block computes parallel_tile of them. Its threads are distributed by a LoweringConfig (IREE issue
-// 22153). Along the parallel axis: subgroup, batch, lane, and the vector if this axis is contiguous. Along the reduced
-// axis, in each step: subgroup, unroll, lane, and the vector if this axis is contiguous.
+// reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), otherwise an inner element of
+// one `outer` index. A block computes parallel_tile of them. Its threads are distributed by a LoweringConfig (IREE
+// issue 22153). The levels of the distribution along the parallel axis are subgroup, batch, lane, and the vector if
+// this axis is contiguous. Along the reduced axis they are, in each step, subgroup, unroll, lane, and the vector if
+// this axis is contiguous.
 //
-// Between two passes, a row is kept in registers or in shared memory, or read again (row_staging "reload", from L2).
+// Between two passes, a row is kept in registers or in shared memory, or it is read again from L2 (row_staging
+// "reload").
 //
 // With split > 1 several blocks reduce parts of the same rows. Either the last block to finish combines the parts in
 // order and finishes the rows; or the kernel is launched a second time, in which each block combines the parts and
@@ -91,7 +93,7 @@ struct RowReduction {
   static_assert(!in_shared || C::staging_bytes == C::vectors * C::threads * bytes,
                 "rule staging_bytes: the vectors of all threads must fit");
 
-  // The block's rows between two passes, if they are kept in registers.
+  // The block's rows, if they are kept in registers between two passes.
   struct StagedRows {
     AlignedVector<bytes> vector[in_registers ? C::vectors : 1];
   };
@@ -101,8 +103,8 @@ struct RowReduction {
   // Range of the block's part of the rows.
   int begin, end;
   int tile;
-  // Address of position 0 of row b; not read if the row is outside of the array. Without peeling, the distances between
-  // a thread's rows are constant, so one address suffices.
+  // Address of position 0 of row b. The address is not read if the row is outside of the array. Without peeling, a
+  // thread's rows are at constant distances, so one address suffices.
   static constexpr long long row_stride = C::reduces_contiguous ? C::length : 1;
   const T* row[peel ? C::batch : 1];
   int shift[C::batch];
@@ -139,7 +141,8 @@ struct RowReduction {
   }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
   __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
-  // True if all elements of the vector at position `at` belong to the row; or, in the second function, element e.
+  // The first function returns true if all elements of the vector at position `at` belong to the row; the second, if
+  // element e of the vector does.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
     return !peel || (at >= shift[b] && at - shift[b] + C::vector_x <= C::length);
   }
@@ -151,8 +154,8 @@ struct RowReduction {
     const long long behind = peel ? 0 : b * parallel_lanes * parallel_vector * row_stride;
     return row[peel ? b : 0] + behind + static_cast<long long>(at) * C::inner;
   }
-  // Returns the vector at position `at`, with zeros for elements outside the row. It is at the constant distance
-  // `ahead` from a precomputed address, which becomes an immediate.
+  // Returns the vector at position `at`, with zeros for elements outside the row. `ahead` is the constant distance of
+  // the vector from a precomputed address, and becomes an immediate.
   __device__ __forceinline__ AlignedVector<bytes> load(int b, int at, int ahead = 0) const {
     if constexpr (peel) {
       if (!all_inside(b, at)) {
@@ -204,7 +207,7 @@ struct RowReduction {
     }
   }
 
-  // Loads all vectors of a step; those outside are unchanged.
+  // Loads all vectors of a step. Vectors outside of the row are unchanged.
   __device__ __forceinline__ void fetch(AlignedVector<bytes> (&p)[C::unroll][C::batch], const StagedRows& staged,
                                         unsigned shared, int s) const {
 #pragma unroll
@@ -246,12 +249,14 @@ struct RowReduction {
     }
   }
 
-  // Computes the states of this thread's rows (or columns) over the block's part. All threads of a row get them.
+  // Computes the states of this thread's rows (or columns) over the block's part of them. All threads of a row get the
+  // row's state.
   template <int Pass>
   __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
                                          const StagedRows& staged, unsigned shared) const {
     if constexpr (Op::indexed) {
-      // If all elements are -infinity, none exceeds the initial maximum, so the index must be set to the first element.
+      // If all elements are -infinity, none exceeds the initial maximum. So the index is initially that of the first
+      // element.
       const int at = reduced_index(0, 0);
 #pragma unroll
       for (int j = 0; j < C::states; ++j) {
@@ -282,7 +287,7 @@ struct RowReduction {
     if constexpr (in_cluster) combine_cluster<Pass>(states, shared);
   }
 
-  // Every pass has its own mbarrier, which waits for the states of all blocks of the cluster.
+  // Each pass has its own mbarrier, at which the states of all blocks of the cluster arrive.
   __device__ __forceinline__ static unsigned cluster_barrier(unsigned shared, int pass) {
     return shared + unsigned(8 * pass);
   }
@@ -291,7 +296,8 @@ struct RowReduction {
     constexpr unsigned bytes = 4u * State<Pass>::words * C::split_k * C::parallel_tile;
     ptx::mbarrier_arrive_expect_tx(cluster_barrier(shared, Pass), bytes);
   }
-  // Initialises the barriers and publishes them to the cluster. Senders must first wait for the cluster.
+  // Initialises the barriers and publishes them to the cluster. Before a block sends, it must wait for all blocks of
+  // the cluster.
   __device__ __forceinline__ static void join_cluster(unsigned shared) {
     if (threadIdx.x == 0) {
 #pragma unroll
@@ -342,7 +348,7 @@ struct RowReduction {
   template <int Pass>
   __device__ __forceinline__ void combine_subgroups(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
-    // Every pass has its own memory, so that no thread has to wait until the previous pass's states are read.
+    // Each pass has its own memory, so that no thread has to wait until the states of the previous pass have been read.
     const unsigned area =
         shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups_k * C::parallel_tile * 4);
     const auto at = [&](int subgroup, int word, int j) {
@@ -425,7 +431,8 @@ struct RowReduction {
     }
   }
 
-  // Loads the vector of weight or bias for the vector at position `at`. For a peeled row it is not aligned.
+  // Loads the elements of weight or bias for the vector at position `at`. Their address is unaligned if the row is
+  // peeled.
   __device__ __forceinline__ AlignedVector<bytes> of_columns(const T* operand, int b, int at) const {
     if constexpr (peel) {
       AlignedVector<bytes> vector = {};
@@ -443,7 +450,7 @@ struct RowReduction {
   // Normalizes and stores every element of the rows.
   __device__ __forceinline__ void normalize(const RowScale (&scales)[C::states], const StagedRows& staged,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    // The last block of a split row finishes the whole row.
+    // The last block of a split row normalizes the whole row.
     constexpr int all_steps = again || in_cluster ? C::steps : ceil_div(C::span, C::step);
     for_each(staged, shared, all_steps, [&](const float(&x)[C::vector_x], int at, int b) {
       float y[C::vector_x];

@@ -66,7 +66,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, order, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
-    // After this, no thread reads tensor memory or arrives at a barrier of the other block.
+    // After this synchronisation, no thread reads tensor memory or arrives at a barrier of the other block.
     if constexpr (pair == 2) {
       ptx::cluster_arrive();
       ptx::cluster_wait();

@@ -1,7 +1,7 @@
 // C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA
 // copies into a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier,
 // so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of
-// the last ones: stages of the next part are filled while the present results are stored, which then have their own
+// the last ones: stages are filled with the next part while the current results are stored, which need their own
 // memory.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
@@ -113,7 +113,7 @@ struct TmaMatmul {
     });
   }
 
-  // One thread: fills every stage as soon as it is empty.
+  // The producer, one thread: fills each stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,
                                                  Place& place) {
 #pragma unroll 1
@@ -137,11 +137,11 @@ struct TmaMatmul {
     }
   }
 
-  // The warps that multiply: computes the products of all k-tiles of a part.
+  // The multiplying warps: multiply all k-tiles of a part.
   __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
-      ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads, which the mbarrier does not
+      ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads, which the mbarrier alone does not
       ptx::warp_sync();  // all lanes have read
       if (lane == 0) ptx::mbarrier_arrive(place.empty());
       place.advance();

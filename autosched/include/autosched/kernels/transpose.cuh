@@ -1,17 +1,17 @@
 // out[b, j, i] = x[b, i, j], batched. A block copies tiles_per_block tiles, one after another.
 //
-// With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
-// With "ld.global" the same through registers: a thread loads a block of block_rows x vector_x elements and, where
-// block_rows > 1, transposes it in registers, so that it can store whole pieces of out's rows.
-// With layout "none" the transposed blocks are stored directly to out: a thread stores the elements that it loads
-// (XeTile RFC, appendix 2.3), and no shared memory is needed.
+// With copy "cp.async", tiles are copied to shared memory (TileCopy), `stages` tiles ahead, and stored from there. With
+// "ld.global", a thread loads a block of block_rows x vector_x elements to registers. If block_rows > 1, it transposes
+// the block in registers, so that it can store adjacent elements of rows of out. The blocks then go through shared
+// memory, too. With layout "none", the transposed blocks are stored directly to out: a thread stores the elements that
+// it loads (XeTile RFC, appendix 2.3), and no shared memory is needed.
 //
-// Layout maps (row, column) of the tile of x. Loads and stores are a grid of threads each (wg_maps whose subgroups are
-// threads), columns along the array that is contiguous on that side. Vectors divide the contiguous extents, so that a
-// vector is wholly inside an array or wholly outside.
+// Layout maps (row, column) of the tile of x. Loads and stores each have their own grid of threads (wg_maps whose
+// subgroups are threads), whose columns are along the contiguous dimension of x or out. Vectors divide the contiguous
+// extents, so that each vector is completely inside or outside of an array.
 //
-// Config: the parameters and attributes of search_spaces/templates/transpose/space.py, and Word, Layout (void where
-// layout is "none"), rows, columns, batch, element_bytes.
+// Config: the parameters and attributes of search_spaces/templates/transpose/space.py, and Word, Layout (void if layout
+// is "none"), rows, columns, batch, element_bytes.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
 #include <autosched/common/choice.cuh>
@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned vector_word(const AlignedVector<Bytes>& p, i
   }
 }
 
-// Returns part i of a vector, of Part bytes.
+// Returns part i of a vector. Parts have Part bytes.
 template <int Part, int Bytes>
 __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<Bytes>& p, int i) {
   AlignedVector<Part> out;
@@ -52,7 +52,7 @@ __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<B
   return out;
 }
 
-// Returns a vector of parts of Part bytes; parts(i) returns part i.
+// Returns a vector that consists of parts of Part bytes. parts(i) returns part i.
 template <int Bytes, int Part, class Parts>
 __device__ __forceinline__ AlignedVector<Bytes> vector_of(const Parts& parts) {
   if constexpr (Bytes == Part) {
@@ -135,7 +135,7 @@ struct Transpose {
     return {x + first, out + first, at.m * C::tile_m, at.n * C::tile_n};
   }
 
-  // This thread's blocks of a tile. All loads are issued first, so that they are in flight together.
+  // This thread's blocks of a tile. All loads are issued before the first use, so that they are in flight together.
   struct Blocks {
     AlignedVector<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
 
@@ -146,7 +146,7 @@ struct Transpose {
       return int(threadIdx.x) % C::copy_columns_x * C::vector_x + j * load_step_n;
     }
     __device__ __forceinline__ void load(const Tile& tile) {
-      // One address, with constant distances to the others.
+      // One address suffices, because the other vectors are at constant distances.
       const Element* from = tile.x + static_cast<long long>(tile.m + row(0)) * C::columns + tile.n + column(0);
 #pragma unroll
       for (int i = 0; i < load_passes_m; ++i) {
@@ -203,8 +203,8 @@ struct Transpose {
     }
   }
 
-  // Rows of out are columns of the tile. Loads of a group of rows come before its stores, so that they are in flight
-  // together; a group is limited by the registers that its pieces and their addresses take.
+  // Rows of out are columns of the tile. All loads of a group of rows precede the group's stores, so that they are in
+  // flight together. The size of a group is limited by the registers that its vectors and addresses need.
   __device__ static __forceinline__ void drain(const Tile& tile, unsigned shared) {
     constexpr int piece_bytes = C::store_piece * element_bytes;
     constexpr int row_registers =
@@ -216,7 +216,7 @@ struct Transpose {
     const int column = int(threadIdx.x) / C::copy_columns_out;
 #pragma unroll 1
     for (int first = 0; first < store_passes_n; first += group) {
-      // One address, with constant distances to the others.
+      // One address suffices, because the other vectors are at constant distances.
       Element* to =
           tile.out + static_cast<long long>(tile.n + column + first * store_rows) * C::rows + tile.m + row;
       AlignedVector<store_bytes> held[group][store_passes_m];

@@ -4,14 +4,14 @@
 // work of a block (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications
 // (main_loop), the exchange of sums between blocks that share a tile (exchange), and the stores.
 //
-// A block may compute several tiles of C in sequence without stopping the copies: its consumers share the rows of each,
-// or alternate (ping_pong). With stream_k the k-tiles of the last tiles are distributed evenly over all blocks, which
-// start with them. The blocks of a cluster compute neighbouring tiles; each multicasts a share of their common
-// operands. `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in memory,
-// and the bias belongs to its rows.
+// A block may compute several tiles of C in sequence without stopping the copies. Its consumers share the rows of each
+// tile, or compute alternate tiles (ping_pong). With stream_k, the k-tiles of the last tiles are distributed evenly
+// over all blocks, and each block starts with its share. The blocks of a cluster compute neighbouring tiles, and each
+// multicasts a share of their common operands. `transposed`: A, B and C are the transposes of the problem's b, a and
+// out, so C is column-major in memory, and the bias belongs to its rows.
 //
-// An operand that TMA cannot copy (its lines are not a multiple of 16 bytes apart) is copied by all producer threads
-// (access_a, access_b: the alignment of its lines in bytes, 0 for TMA). Each of them arrives at the stage's "full"
+// All producer threads together copy an operand that TMA cannot copy, because its lines are not a multiple of 16 bytes
+// apart (access_a, access_b: the alignment of lines in bytes, 0 for TMA). Each thread arrives at the stage's "full"
 // mbarrier after the proxy fence that makes its writes visible to wgmma.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
@@ -39,7 +39,7 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
       Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
 
-  // Synchronises the block, or the cluster if its copies use other blocks' barriers and shared memory. The fence after
+  // Synchronises the block, or the cluster if copies use barriers and shared memory of other blocks. The fence after
   // the initialisation of the barriers makes them visible to the other blocks.
   __device__ static __forceinline__ void sync() {
     if constexpr (cluster > 1) {

@@ -1,4 +1,4 @@
-// Arithmetic that C++ has no operator for: PTX ISA 9.7.3, and of f16 9.7.4.
+// Arithmetic for which C++ has no operator: PTX ISA 9.7.3, and 9.7.4 for f16.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
@@ -43,8 +43,8 @@ __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "n"(Selected));
   return y;
 }
-// Returns the lower or the upper half of a register twice. ptxas makes the selection a modifier of an arithmetic
-// instruction that reads the result; a prmt would remain.
+// Returns the lower or the upper half of a register in both halves. ptxas turns this selection into a modifier of the
+// arithmetic instruction that reads the result, whereas a prmt would remain an instruction.
 __device__ __forceinline__ unsigned low_twice(unsigned x) {
   unsigned y;
   asm("{\n  .reg .b16 low, high;\n  mov.b32 {low, high}, %1;\n  mov.b32 %0, {low, low};\n}" : "=r"(y) : "r"(x));

@@ -3,7 +3,7 @@
 
 namespace autosched::ptx {
 
-// Through L1 and L2; 4, 8 or 16 bytes.
+// Copies 4, 8 or 16 bytes through L1 and L2.
 template <int Bytes>
 __device__ __forceinline__ void cp_async_ca(unsigned shared, const void* global, int source_bytes) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
@@ -12,7 +12,7 @@ __device__ __forceinline__ void cp_async_ca(unsigned shared, const void* global,
                : "memory");
 }
 
-// Through L2 only; 16 bytes.
+// Copies 16 bytes through L2 only.
 __device__ __forceinline__ void cp_async_cg(unsigned shared, const void* global, int source_bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
                : "memory");

@@ -1,11 +1,11 @@
-// ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints only: the values are those of ld_global_nc
-// and st_global.
+// ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints do not change values, which are those of
+// ld_global_nc and st_global.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
-// One function per hint: it is part of the instruction's name.
+// There is one function per hint, because the hint is part of the instruction's name.
 #define AUTOSCHED_LD_GLOBAL_NC(NAME, HINT)                                                                        \
   template <int Bytes>                                                                                            \
   __device__ __forceinline__ AlignedVector<Bytes> NAME(const void* address) {                                            \

@@ -191,7 +191,7 @@ __device__ __forceinline__ void reduce_add_bf16(void* address, unsigned short va
 __device__ __forceinline__ void reduce_add_bf16x2(void* address, unsigned values) {
   asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(address), "r"(values) : "memory");
 }
-// Replaces the value by `to` if it is `from`; returns the previous value in either case.
+// Replaces the value by `to` if it equals `from`. Returns the previous value in both cases.
 __device__ __forceinline__ unsigned short compare_and_swap(unsigned short* address, unsigned short from,
                                                            unsigned short to) {
   unsigned short old;

@@ -1,4 +1,4 @@
-// mbarrier: PTX ISA 9.7.13.15. A barrier is given by the address of its 8 bytes in this block's shared memory.
+// mbarrier: PTX ISA 9.7.13.15. Functions take the address of a barrier's 8 bytes in this block's shared memory.
 #pragma once
 
 namespace autosched::ptx {
@@ -17,21 +17,22 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at a barrier of any block of the cluster; `barrier` is a result of address_in. It has no .release.cluster,
-// for which ptxas emits a GPU-wide fence. So it orders no writes to other blocks, but only signals that completed
-// multiplications and loads have read their operands. CUTLASS's ClusterBarrier uses the same form.
+// Arrives at a barrier of any block of the cluster; `barrier` is a result of address_in. The instruction has no
+// .release.cluster, for which ptxas generates a GPU-wide fence. So the arrival does not order writes to other blocks.
+// It only signals that completed multiplications and loads have read their operands. CUTLASS's ClusterBarrier uses the
+// same instruction.
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives, and expects `bytes` more in this phase.
+// Arrives, and increases the number of bytes that this phase expects.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-// Returns true if the phase of this parity has completed; may wait for a limited time. Also used for barriers at which
-// other blocks of the cluster arrive, because for .acquire.cluster ptxas would invalidate L1 after each wait.
+// Returns true if the phase of this parity has completed. May wait for a limited time. It is also used for barriers at
+// which other blocks of the cluster arrive: with .acquire.cluster, ptxas would invalidate L1 after each wait.
 __device__ __forceinline__ bool mbarrier_try_wait(unsigned barrier, unsigned parity) {
   unsigned ended;
   asm volatile(

@@ -13,7 +13,7 @@ __device__ __forceinline__ void tcgen05_alloc(unsigned shared, unsigned columns)
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared), "r"(columns) : "memory");
   }
 }
-// Declares that no thread of the block allocates any more, so that another block of the SM may.
+// Declares that the block allocates no more, so that another block of the SM may allocate.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_relinquish_alloc_permit() {
   if constexpr (Blocks == 2) {
@@ -39,8 +39,8 @@ __device__ __forceinline__ void tcgen05_fence_after_sync() {
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-// Arrives at an mbarrier of this block when all multiplications of this thread are done; for a pair, at the mbarriers
-// of both blocks at this address.
+// Arrives at an mbarrier of this block when all multiplications of this thread are complete. For a pair, arrives at the
+// mbarriers at this address in both blocks.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
   if constexpr (Blocks == 2) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
 // (tcgen05_block_scale.cuh).
 enum class Tcgen05Kind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
 
-// d += a @ b, or d = a @ b if `accumulate` is 0. a and b are matrix descriptors, k is 32 bytes, and the instruction
-// descriptor has types and sizes (intrinsics/tcgen05.cuh).
+// d += a @ b, or d = a @ b if `accumulate` is 0. a and b are matrix descriptors. One instruction multiplies 32 bytes
+// along k. The instruction descriptor contains types and sizes (intrinsics/tcgen05.cuh).
 template <Tcgen05Kind Kind, int Blocks>
 struct Tcgen05Mma;
 

@@ -4,8 +4,8 @@
 
 namespace autosched::ptx {
 
-// d += (a * scales) @ (b * scales). The scales of a and b are in tensor memory; the instruction descriptor selects the
-// bytes of a word. mxf8f6f4 has one scale per row and 32 bytes along k, mxf4 two, and mxf4nvf4 four.
+// d += (a * scales) @ (b * scales). The scales of a and b are in tensor memory; the instruction descriptor selects
+// which bytes of a word are used. mxf8f6f4 has one scale per row and 32 bytes along k, mxf4 two, and mxf4nvf4 four.
 #define AUTOSCHED_TCGEN05_BLOCK_SCALED(KIND, BLOCKS, SCALES)                                                                  \
   template <>                                                                                                                \
   struct Tcgen05Mma<Tcgen05Kind::KIND, BLOCKS> {                                                                             \
@@ -27,9 +27,9 @@ AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 1, 4)
 AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 2, 4)
 #undef AUTOSCHED_TCGEN05_BLOCK_SCALED
 
-// Copies 128 lines of four scales, 512 bytes of shared memory given by a matrix descriptor, to four columns: line l to
-// lane l % 32 of each quarter of the lanes, column l / 32. In a pair, each block copies from its own memory. The copy
-// is ordered before later multiplications of this thread.
+// Copies 128 lines of four scales to four columns of tensor memory: line l goes to column l / 32, lane l % 32 of each
+// quarter of the lanes. A matrix descriptor gives the 512 bytes in shared memory. In a pair, each block copies from its
+// own shared memory. The copy is ordered before later multiplications of this thread.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_copy_scales(unsigned address, unsigned long long scales) {
   if constexpr (Blocks == 2) {

@@ -1,10 +1,11 @@
-// Elements in memory that many threads combine with values, in any order.
+// Atomic updates of elements in memory, by many threads in any order.
 #pragma once
 #include <autosched/tile/values.cuh>
 
 namespace autosched::tile {
 
-// Replaces `to` by f of its value, and returns the old value; retries if another thread has changed it meanwhile.
+// Replaces the value at `to` by f(value), and returns the old value. Retries if another thread has changed the value in
+// the meantime.
 template <class T, class F>
 __device__ __forceinline__ auto combine(T* to, const F& f) {
   using Bits = conditional<sizeof(T) == 2, unsigned short, unsigned>;
@@ -17,7 +18,7 @@ __device__ __forceinline__ auto combine(T* to, const F& f) {
   }
 }
 
-// Adds x[0], ... to the V (1 or 2) elements of f16 or bf16 at `to`. Native: the instruction red supports the type.
+// Adds x[0], ... to the V (1 or 2) elements of f16 or bf16 at `to`. Native: the GPU has a red instruction for the type.
 template <class T, int V, bool Native>
 __device__ __forceinline__ void add_halves(T* to, const float* x) {
   if constexpr (V == 2) {

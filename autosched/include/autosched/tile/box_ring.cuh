@@ -1,7 +1,7 @@
-// The ring of stages of boxes for a loop's staged loads, filled by all threads or by a dedicated producer warp.
+// A ring of stages that hold boxes, for the staged loads of a loop. All threads or a dedicated producer warp fill it.
 //
-// A stage that TMA fills has a "full" mbarrier; with a producer warp it also has an "empty" one.
-// `begun` is the number of iterations that a persistent block has executed for its earlier tiles.
+// A stage that TMA fills has a "full" mbarrier. With a producer warp, it also has an "empty" mbarrier. `begun` is the
+// number of iterations that a persistent block has executed for its earlier tiles.
 // C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
 // `body`).
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace autosched::tile {
 
-// The copies of a loop's loads, whose tiles are adjacent in a stage.
+// The copies for all loads of a loop. Their tiles are adjacent in a stage.
 template <class... Operands>
 struct BoxLoads;
 template <>
@@ -53,7 +53,7 @@ struct BoxPlace {
   int stage = 0;
   unsigned parity = 0;  // parity of the number of completed rounds
   __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
-  // The position after `begun` iterations.
+  // The pipeline state after `begun` iterations.
   __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers, int begun)
       : tile(shared + unsigned(begun % C::stages * C::stage_bytes)),
         barriers(barriers),
@@ -71,7 +71,7 @@ struct BoxPlace {
   }
 };
 
-// Initialises the barriers, by one thread, before other threads use them.
+// Initialises the barriers. One thread calls this before other threads use them.
 template <class C>
 __device__ __forceinline__ void init_ring(unsigned barriers) {
 #pragma unroll 1
@@ -81,13 +81,14 @@ __device__ __forceinline__ void init_ring(unsigned barriers) {
   }
 }
 
-// All lanes of a warp wait together until each has seen the phase end, so ptxas assumes no divergence.
+// All lanes of a warp wait together until each has observed the end of the phase. So ptxas does not assume divergence.
 __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity) {
   while (!ptx::vote_all(ptx::mbarrier_try_wait(barrier, parity))) {
   }
 }
 
-// Runs `body(stage address, iteration)` for each of `steps` by all threads, with the loads of later steps in flight.
+// All threads run `body(stage address, iteration)` for each of `steps` iterations, while the loads of later iterations
+// are in flight.
 template <class C, class Loads, class Body>
 __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun,
                                              int warp, const Body& body) {
@@ -118,7 +119,7 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
       ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
       ptx::fence_async_proxy();  // makes this thread's copies visible to tensor cores
     }
-    ptx::barrier_sync();  // all threads have copied, and finished with the stage of the previous step
+    ptx::barrier_sync();  // all threads have completed their copies, and have read the stage of the previous step
     if constexpr (Loads::tma_bytes > 0) wait_phase(place.full(), place.parity);
     if constexpr (C::stages > 1) {
       if (left > ahead) fill();
@@ -139,7 +140,7 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
   box_pipeline<C>(loads, shared, barriers, steps, 0, warp, body);
 }
 
-// One thread of the producer warp fills each stage as soon as it is empty.
+// Producer warp: one thread fills each stage as soon as it is empty.
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun = 0) {
   BoxPlace<C> place(shared, barriers, begun);
@@ -153,14 +154,15 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
   }
 }
 
-// The warps that multiply. When `body` returns, it has finished with the stage, except for multiplications in flight.
+// Multiplying warps: run `body` for each stage. When `body` returns, only multiplications in flight still read the
+// stage.
 template <class C, class Body>
 __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int begun, int lane,
                                             const Body& body) {
   BoxPlace<C> place(shared, barriers, begun);
   unsigned unreleased = 0;
   const auto release = [&](unsigned empty) {
-    ptx::warp_sync();  // all lanes have read
+    ptx::warp_sync();  // all lanes have read the stage
     if (lane == 0) ptx::mbarrier_arrive(empty);
   };
 #pragma unroll 1
@@ -186,9 +188,9 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
   box_consume<C>(shared, barriers, steps, 0, lane, body);
 }
 
-// Loads of a loop whose first product runs an iteration ahead: stage t has the tiles that the first product of iteration
-// t reads (First), then those that the last product of iteration t - 1 reads (Last). `steps` iterations need steps + 1
-// stages: the first one has no tiles of Last, and the last one none of First.
+// Loads of a loop whose first product runs one iteration ahead. Stage t contains the tiles that the first product of
+// iteration t reads (First), and the tiles that the last product of iteration t - 1 reads (Last). `steps` iterations
+// need steps + 1 stages. The first stage has no tiles of Last, and the last stage has no tiles of First.
 template <class First, class Last>
 struct LoadsAhead {
   First first;
@@ -205,16 +207,17 @@ struct LoadsAhead {
   }
 };
 
-// Whether a next iteration exists, as a type.
+// A type that states at compile time whether another iteration follows.
 template <bool Is>
 struct More {
   static constexpr bool value = Is;
 };
 
-// Runs `steps` iterations whose first product runs ahead. `first(stage)` multiplies for iteration 0 and waits. `body(more,
-// stage, iteration, ready)` executes the rest of an iteration, and issues the first product of the next one if `more`.
-// It calls `ready` before it uses the stage or the sums of the last product, which are in flight between iterations.
-// `proceed` waits for the stage, and gives back the previous one if there is one.
+// Runs `steps` iterations whose first product runs one iteration ahead. `first(stage)` issues the first product of
+// iteration 0 and waits for it. `body(more, stage, iteration, ready)` executes an iteration after its first product. If
+// `more`, it also issues the first product of the next iteration. `body` must call `ready` before it uses the stage, or
+// the sums of the last product, which is in flight between iterations. `proceed` waits for the stage to be full, and
+// releases the previous stage if there is one.
 template <class C, class Proceed, class FirstProduct, class Body>
 __device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const Proceed& proceed, const FirstProduct& first,
                                           const Body& body) {
@@ -231,7 +234,7 @@ __device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const P
   ptx::wgmma_wait_group<0>();
 }
 
-// All threads multiply, and one of them issues the copies.
+// Without a producer warp: all threads multiply, and one of them issues the copies.
 template <class C, class Loads, class FirstProduct, class Body>
 __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
                                                    const FirstProduct& first, const Body& body) {
@@ -251,14 +254,14 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
   run_ahead(
       place, steps,
       [&](bool gives_back) {
-        if (gives_back) ptx::barrier_sync();  // all threads have finished with the previous stage
+        if (gives_back) ptx::barrier_sync();  // all threads have read the previous stage
         fill();
         wait_phase(place.full(), place.parity);
       },
       first, body);
 }
 
-// One thread of the producer warp fills each stage as soon as it is empty.
+// Producer warp: one thread fills each stage as soon as it is empty.
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps) {
   if (steps <= 0) return;
@@ -272,7 +275,7 @@ __device__ __forceinline__ void box_produce_ahead(Loads& loads, unsigned shared,
   }
 }
 
-// The warps that multiply, with a producer warp.
+// Multiplying warps, if there is a producer warp.
 template <class C, class FirstProduct, class Body>
 __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barriers, int steps, int lane,
                                                   const FirstProduct& first, const Body& body) {
@@ -293,8 +296,8 @@ __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barr
       first, body);
 }
 
-// Two warpgroups alternate on the tensor cores, beginning with the first one. Each waits for the other once before the
-// loop and once in each iteration; both have the same number of iterations.
+// Two warpgroups take turns on the tensor cores. The first one begins. Each waits for the other once before the loop
+// and once in each iteration. Both must have the same number of iterations.
 constexpr int first_turn_barrier = 3, turn_threads = 256;
 __device__ __forceinline__ void wait_for_turn(int warpgroup) {
   ptx::barrier_sync(first_turn_barrier + warpgroup, turn_threads);

@@ -1,5 +1,5 @@
-// Operands of a tile program's products that wgmma and tcgen05 read from shared memory: boxes filled by TMA or by
-// cp.async.
+// Operands of products in tile programs that wgmma and tcgen05 read from shared memory: boxes that TMA or cp.async
+// fills.
 //
 // L: constants of one operand: T, left (true for a of a @ b), row_major (true if lines of memory are its rows), extent
 // (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (sizes of the array in
@@ -24,11 +24,11 @@ struct BoxOperand : L {
   static constexpr int tile_minor = along_k ? L::depth : L::extent, tile_major = along_k ? L::extent : L::depth;
   static_assert(Boxes::bytes == L::stage_bytes, "boxes must fill a tile without gaps");
 
-  // Position of the next tile in a matrix, if each thread copies a part of it.
+  // Position of the next tile in a matrix, for copies in which each thread copies a part of the tile.
   struct ByThreads {
     const T* matrix;
     int major, minor, thread;
-    template <class Of>  // template parameter, so that the class may be incomplete here
+    template <class Of>  // a template parameter, because the class may be incomplete here
     using Pieces = WgmmaCopy<T, Boxes, Of::array_minor, Of::array_major, Of::access, Of::threads, Of::anywhere>;
     __device__ __forceinline__ void begin(unsigned at) const {
       using Copy = Pieces<L>;
@@ -36,7 +36,7 @@ struct BoxOperand : L {
       Copy(thread).begin(matrix, 0, at, 0, minor, major);
     }
   };
-  // Position of the next tile, if one thread issues TMA copies. The barrier `full` counts their bytes.
+  // Position of the next tile, for TMA copies that one thread issues. The barrier `full` counts their bytes.
   struct ByTma {
     const ptx::TensorMap* map;
     int lead, major, minor;
@@ -57,8 +57,8 @@ struct BoxOperand : L {
   }
 };
 
-// acc += a @ b, or acc = a @ b: a warpgroup's FM fragments of 64 rows, a and b from shared memory. `group` is the
-// warpgroup's number. The multiplications are still in flight afterwards.
+// Issues acc += a @ b, or acc = a @ b, for a warpgroup's FM fragments of 64 rows. a and b are in shared memory. `group`
+// is the warpgroup's number. The multiplications are still in flight afterwards.
 template <class A, class B, int FM>
 __device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsigned tile_b, int group, bool accumulate) {
   constexpr int n = B::extent;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsi
   }
 }
 
-// The same with a from registers: pairs of elements, for each step of k those of all fragments.
+// The product with a in registers: pairs of elements, ordered by step along k, then by fragment.
 template <class T, class B, int FM>
 __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsigned tile_b, bool accumulate) {
   constexpr int n = B::extent;
@@ -94,8 +94,8 @@ __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsi
   }
 }
 
-// Loads all of a warp's fragments of a tile of a to registers, step by step. Rows: rows of a multiplication, of which
-// each of four warps has a quarter.
+// Loads all fragments of a that a warp needs from a tile to registers, in the order of the steps. Rows: number of rows
+// of a multiplication; each of four warps has a quarter of them.
 template <class A, int Rows = 64>
 __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
   constexpr int halves = Rows / 64, fragments = A::fragments * halves;

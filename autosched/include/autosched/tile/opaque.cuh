@@ -1,12 +1,12 @@
-// Accumulators with an unknown mapping of elements to registers: those of wmma, which only wmma.store can read.
+// Accumulators of wmma, whose mapping of elements to registers is unknown. Only wmma.store can read them.
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/tile/values.cuh>
 
 namespace autosched::tile {
 
-// Converts Fragments of a warp's accumulators to the register layout of two adjacent m16n8 fragments of mma.sync,
-// through this warp's shared memory at `place`.
+// Converts Fragments fragments of a warp's accumulators through shared memory at `place`, which belongs to this warp.
+// Each becomes two adjacent m16n8 fragments in the register layout of mma.sync.
 template <class I, int Fragments, class Sum>
 __device__ __forceinline__ void read_sums(Sum* acc, unsigned place, int lane) {
   // Wmma.store needs a multiple of 16 bytes; the 8 additional elements avoid bank conflicts.
@@ -20,7 +20,7 @@ __device__ __forceinline__ void read_sums(Sum* acc, unsigned place, int lane) {
     ptx::warp_sync();
 #pragma unroll
     for (int half = 0; half < 4; ++half) get<2>(x + 2 * half, own + 4u * unsigned(half / 2 * 8 * stride + half % 2 * 8));
-    ptx::warp_sync();  // before the next fragment is stored there
+    ptx::warp_sync();  // all lanes have read the fragment before the next one overwrites it
   }
 }
 

@@ -1,4 +1,4 @@
-// The operands of a tile program's products: a tile's position in shared memory, and the fragments of a warp.
+// Operands of products in tile programs: a tile in shared memory, and the fragments that a warp reads from it.
 //
 // L: constants of one tile: T, Layout, row_major, rows, columns, array_major and array_minor (sizes of the array in
 // memory, contiguous along minor), threads, copy_async, anywhere (tiles may begin at any element of the array),
@@ -13,13 +13,13 @@
 
 namespace autosched::tile {
 
-// Distance of a subgroup's fragment i from its first one. Sub-tiles are distributed round robin.
+// Distance of a subgroup's fragment i from its first fragment. Sub-tiles are distributed round robin.
 __host__ __device__ constexpr int fragment_at(int i, int size, int groups, int group_size) {
   const int each = group_size / size;
   return i / each * groups * group_size + i % each * size;
 }
 
-// True if a launch passes the line stride of an operand (L has a member `pitched`).
+// True if the launch passes the line stride of an operand (L has a member `pitched`).
 template <class L>
 constexpr bool is_pitched(...) {
   return false;
@@ -29,7 +29,7 @@ constexpr bool is_pitched(decltype(L::pitched)*) {
   return L::pitched;
 }
 
-// A tile in shared memory in its storage type. Threads convert the elements that they read.
+// A tile in shared memory, in the array's storage type. Threads convert the elements that they read.
 template <class L>
 struct StoredTile : L {
   using T = typename L::T;
@@ -57,7 +57,7 @@ struct Operand : StoredTile<L> {
   __host__ __device__ static constexpr int at(int i) {
     return fragment_at(i, L::left ? I::m : I::n, L::groups, L::group_size);
   }
-  // True if a lane's offset and the steps between fragments share no bit of the layout's period.
+  // True if a lane's offset and the distances between fragments have no common bit within the layout's period.
   __host__ __device__ static constexpr bool splits() {
     if constexpr (Layout::splits && L::matrices) {
       int places = 0, steps = 0;
@@ -85,7 +85,7 @@ struct Operand : StoredTile<L> {
   __device__ static __forceinline__ unsigned offset(int row, int column, int rows_on, int columns_on) {
     return byte_offset<Layout, int(sizeof(T)), splits()>(row, column, rows_on, columns_on);
   }
-  // Bits of an offset that change between fragments.
+  // Bits in which the offsets of fragments differ.
   __host__ __device__ static constexpr int flipped() {
     int flips = 0;
     for (int depth = 0; depth < (L::left ? columns : rows); depth += I::k) {
@@ -95,13 +95,13 @@ struct Operand : StoredTile<L> {
     }
     return flips;
   }
-  // True if more than two bits change: more than four offsets would need too many registers in a loop.
+  // True if more than two bits differ: more than four offsets would need too many registers in a loop.
   __host__ __device__ static constexpr bool flips_many() {
     const int but_one = flipped() & (flipped() - 1);
     return (but_one & (but_one - 1)) != 0;
   }
-  // Address of an element of a tile. Bits that are 0 in the address of every tile may be flipped last, so that one
-  // address per iteration suffices for all fragments.
+  // Address of an element of a tile. Bits that are 0 in the addresses of all tiles are flipped last. Then one address
+  // per iteration suffices for all fragments.
   __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
     if constexpr (splits()) {
       if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {
@@ -114,7 +114,7 @@ struct Operand : StoredTile<L> {
   }
 };
 
-// A warp's fragments for one step of the intrinsic along k. `group` is the subgroup's index along m.
+// A warp's fragments for one step of the intrinsic along k. `group`: index of the subgroup along m.
 template <class Operand>
 struct LeftFragments {
   using I = typename Operand::I;
@@ -139,16 +139,16 @@ struct RightFragments {
   }
 };
 
-// An operand whose numbers are not rounded when they are loaded to registers.
+// An operand whose values are not rounded when they are loaded to registers.
 template <class Operand>
 struct Unrounded : Operand {};
 
-// An operand with two buffers of fragments, whose offsets are kept in registers. Recomputing them from one address in
-// each iteration would take ten more instructions for 64 products, and as many registers.
+// An operand with two buffers of fragments, whose offsets are kept in registers. Recomputing the offsets from one
+// address in each iteration would take ten more instructions per 64 products, and as many registers.
 template <class Operand>
 struct ReadEarly : Operand {};
 
-// Converts a word of a fragment to a register of a value: packed elements, or the number itself.
+// Converts a word of a fragment to a register of a value, which contains packed elements or a single number.
 template <class Register, class X>
 __device__ __forceinline__ Register of_register(X x) {
   if constexpr (is_same<Register, float> && !is_same<X, float>) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ Register of_register(X x) {
   }
 }
 
-// Loads all of a warp's fragments of a tile to registers, step by step.
+// Loads all fragments that a warp needs from a tile to registers, in the order of the steps.
 template <class Operand, class Register>
 __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int group, int lane) {
   using I = typename Operand::I;
@@ -180,8 +180,8 @@ __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int g
   }
 }
 
-// acc += a @ b for FM x FN fragments, which are row-major in acc. A and B are the operand types, for intrinsics that
-// the type of a fragment does not determine.
+// acc += a @ b for FM x FN fragments, which are in row-major order in acc. A and B are operand types. They select the
+// intrinsic if the type of a fragment does not determine it.
 template <class I, int FM, int FN, class A = void, class B = void, class Sum>
 __device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b) {
 #pragma unroll

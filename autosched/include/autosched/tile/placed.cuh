@@ -1,6 +1,6 @@
-// Operands whose tile positions are a function of the iteration, such as pages of a table. `Place` returns the matrix
-// (for TMA its number) and the position of the tile in it. It is called when the tile is copied, because numbers that
-// it loads may not exist after the last iteration.
+// Operands whose tile positions are computed in each iteration, such as pages of a table. `Place` returns the matrix
+// (for TMA its number) and the position of the tile in it. It is called when the tile is copied, because table entries
+// that it loads may not exist after the last iteration.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>
@@ -16,7 +16,7 @@ struct BoxedPlace {
   int lead, major, minor;
 };
 
-// A tile that all threads copy to any layout.
+// A tile that all threads copy, with any shared-memory layout.
 template <class Operand, class Place>
 struct PlacedOperand : Operand {
   struct Copy : Operand::Copy {
@@ -42,7 +42,7 @@ struct PlacedOperand : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
-// A tile of scattered rows: `row_of(row of the tile)` is its row in the matrix, and may be outside of it.
+// A tile of scattered rows. Row i of the tile is row `row_of(i)` of the matrix, which may be outside of it.
 template <class T, class RowOf>
 struct GatheredPlace {
   const T* matrix;
@@ -60,7 +60,7 @@ struct GatheredOperand : Operand {
     Place place;
     int turn = 0;
     __device__ __forceinline__ Copy(const Place& place, int thread) : Tile(nullptr, 0, 0, thread), place(place) {}
-    // Calls use(i, j, address or null) for each vector of the thread.
+    // Calls use(i, j, address) for each vector of the thread. The address is null for rows outside of the matrix.
     template <class Use>
     __device__ __forceinline__ void each(const Use& use) const {
       const auto at = place(turn);

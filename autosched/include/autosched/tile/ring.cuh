@@ -1,11 +1,12 @@
-// The ring of shared-memory stages for a loop's staged loads. A stage has the tiles of all of them.
+// A ring of shared-memory stages for the staged loads of a loop. A stage contains the tiles of all loads of an
+// iteration.
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
 
 namespace autosched::tile {
 
-// The copies of a loop's loads, whose tiles are adjacent in a stage.
+// The copies for all loads of a loop. Their tiles are adjacent in a stage.
 template <class... Operands>
 struct Loads;
 template <>
@@ -23,7 +24,7 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  // Whole: for an iteration before the last one, whose tiles are inside the arrays if First::whole.
+  // Whole: the iteration is not the last one, so its tiles are completely inside the arrays if First::whole.
   template <bool Whole>
   __host__ __device__ static constexpr int known() {
     if constexpr (Whole) {
@@ -52,13 +53,13 @@ struct Loads<First, Rest...> {
   }
 };
 
-// Whole is true if the tiles that an iteration loads are completely inside the arrays.
+// Whole: the tiles that this iteration loads are completely inside the arrays.
 template <bool Whole>
 struct Loading {
   static constexpr bool whole = Whole;
 };
 
-// Starts the loads of a ring's first `stages - 1` iterations, or of the first one if there is a single stage.
+// Starts the loads of the first `stages - 1` iterations, or of the first iteration if there is only one stage.
 template <class C, class Loads>
 __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int steps) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -75,10 +76,11 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
   }
 }
 
-// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. A step has one
-// commit group, one wait and one barrier; a single stage needs a second barrier before it is filled again. If `last`
-// differs from `body`, it runs in the last iterations, and the others only load tiles that are inside the arrays.
-// Begun: the first loads have been started, and `loads` is at the following ones.
+// Runs `body(stage address, iteration)` for each of `steps` iterations, while the loads of later iterations are in
+// flight. An iteration has one commit group, one wait and one barrier. A single stage needs a second barrier before it
+// is filled again. If `last` is a different function than `body`, it runs in the last iterations, and all other
+// iterations only load tiles that are inside the arrays. Begun: the first loads have been started, and `loads` has been
+// advanced to the next loads.
 template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -96,7 +98,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
     const bool more = whole || left > ahead;
     const unsigned tile = stage_at(stage);
     if constexpr (C::stages > 1) {
-      // Stage `fill` was read in the previous step; all threads have finished reading it before the barrier.
+      // Stage `fill` was read in the previous iteration. The barrier ensures that all threads have finished reading it.
       if (more) {
         loads.template start<whole>(stage_at(fill));
         loads.template load<whole>();
@@ -132,10 +134,10 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
   pipeline<C, Begun>(loads, shared, steps, body, body);
 }
 
-// Like `pipeline`, for iterations that only multiply fragments in Steps steps, with two buffers of fragments:
-// `read(stage address, step, buffer)` loads the next step's while `multiply(buffer)` uses this step's, also across the
-// barrier between two iterations, so that the tensor cores have work after it. Peeled: all but the last iterations only
-// load tiles that are inside the arrays.
+// Like `pipeline`, for iterations that only multiply fragments, in Steps steps, with two buffers of fragments.
+// `read(stage address, step, buffer)` loads the fragments of the next step while `multiply(buffer)` multiplies the
+// current fragments. This continues across the barrier between two iterations, so that tensor cores have work after it.
+// Peeled: all iterations except the last ones only load tiles that are inside the arrays.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {
@@ -166,8 +168,8 @@ __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared,
         if (whole || left > 1) read(tile, 0, 0);
       }
       if (step == 0) {
-        // Stage `fill` was read in the previous iteration; all threads have finished reading it before the last
-        // barrier.
+        // Stage `fill` was read in the previous iteration. The last barrier ensures that all threads have finished
+        // reading it.
         if (whole || left > ahead) loads.template start<whole>(stage_at(fill));
         loads.advance();
         ptx::cp_async_commit_group();

@@ -1,5 +1,5 @@
 // Products of operands with block scales along k (mxf8). If the instruction cannot apply the scales, the sums of each
-// block are multiplied by them.
+// block of k are multiplied by them.
 #pragma once
 #include <autosched/ptx/warp/shuffle.cuh>
 #include <autosched/tile/values.cuh>
@@ -22,9 +22,9 @@ __device__ __forceinline__ float scale_of(unsigned exponent) {
   return ptx::float_of(exponent == 255 ? 0x7fffffffu : bits);
 }
 
-// acc += (a * scales) @ (b * scales) for FM x FN fragments of one step of k. A word has the scales of a line, one per
-// block: scales_a[2 * i] and the next word are for this lane's two rows of fragment i, scales_b[j] for its column of
-// fragment j.
+// acc += (a * scales) @ (b * scales) for FM x FN fragments of one step of k. A word contains the scales of a line, one
+// per block of k. scales_a[2 * i] and scales_a[2 * i + 1] are for this lane's two rows of fragment i. scales_b[j] is
+// for this lane's column of fragment j.
 template <class I, int FM, int FN, class Sum>
 __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b,
                                                 const unsigned* scales_a, const unsigned* scales_b, int lane) {

@@ -1,5 +1,6 @@
-// Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. If two blocks share a tile,
-// as with stream-K, the second one to finish may keep its part in registers and read only that of the first.
+// Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. If two blocks share a
+// tile, as with stream-K, the second block to finish may keep its part in registers and read only the part of the first
+// block.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/stream_k.cuh>
@@ -9,7 +10,7 @@
 
 namespace autosched::tile {
 
-// Stores this thread's N registers of a part to `part`, in which a thread's registers are Threads apart.
+// Stores this thread's N registers of a part to `part`. There, the registers of a thread are Threads words apart.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
 #pragma unroll
@@ -23,8 +24,9 @@ __device__ __forceinline__ void get_part(X* x, const float* part, int thread) {
   for (int r = 0; r < N; ++r) x[r] = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
 }
 
-// Loads the part of the other of two blocks. Afterwards x has part 0 and `other` part 1 in both blocks, so that the result
-// does not depend on which block loads. `own` is the number of this block's part, which is in x before.
+// Loads the part of the other block, if two blocks share a tile. `own` is the number of this block's part, which is in
+// x before the call. Afterwards, x has part 0 and `other` has part 1, so that the result does not depend on which block
+// loads.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void get_other_part(X* x, X* other, const float* part, int own, int thread) {
 #pragma unroll
@@ -35,8 +37,8 @@ __device__ __forceinline__ void get_other_part(X* x, X* other, const float* part
   }
 }
 
-// Adds the sums of all parts, which are Apart words apart, in order, so that the result does not depend on which block
-// is last.
+// Adds the sums of all parts in order, so that the result does not depend on which block is last. Parts are Apart words
+// apart.
 template <int Parts, int N, int Threads, int Apart, class X>
 __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   part += thread;
@@ -49,7 +51,7 @@ __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   }
 }
 
-// Adds the sums of one part to those of this thread.
+// Adds the sums of one part to this thread's sums.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void add_part(X* x, const float* part, int thread) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// Products of a tile program by tcgen05: one thread multiplies boxes in shared memory and accumulates in tensor memory.
-// Each warp reads a quarter of the lanes as fragments of mma.m16n8 (PTX ISA 9.7.16).
+// Products of tile programs by tcgen05 (PTX ISA 9.7.16): one thread multiplies boxes in shared memory and accumulates
+// in tensor memory. Each warp then reads a quarter of the lanes, in the register layout of mma.m16n8.
 #pragma once
 #include <autosched/intrinsics/tcgen05.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -12,7 +12,8 @@ namespace autosched::tile {
 // deallocation after loads. Multiplications of one thread are ordered without fences, and the barrier of a stage orders
 // TMA's copies.
 
-// One warp allocates. The address is in shared memory after the next barrier of the block.
+// One warp allocates tensor memory. After the next barrier of the block, all threads can read its address in shared
+// memory.
 __device__ __forceinline__ void allocate_tensor(unsigned address, unsigned columns) {
   ptx::warp_sync();
   ptx::tcgen05_alloc<1>(address, columns);
@@ -22,7 +23,8 @@ __device__ __forceinline__ unsigned allocated_tensor(unsigned address) {
   return ptx::ld_shared<4>(address).word[0];
 }
 
-// One thread: d += a @ b, or d = a @ b, for Count times Rows rows, in Count times n adjacent columns of tensor memory.
+// Called by one thread: d += a @ b, or d = a @ b, for Count * Rows rows. The sums are in Count * n adjacent columns of
+// tensor memory.
 template <class A, class B, int Rows, int Count>
 __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, unsigned tile_b, bool accumulate) {
   using T = typename A::T;
@@ -43,7 +45,7 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
   }
 }
 
-// acc += 8 columns of 16 lanes, four registers; acc = these without Adds.
+// Adds 8 columns of 16 lanes (four registers) to acc. Without Adds, acc is overwritten.
 template <int Registers, bool Adds, class Sum>
 __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   unsigned x[Registers];
@@ -51,7 +53,7 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   ptx::tcgen05_wait_loads();
 #pragma unroll
   for (int r = 0; r < Registers; ++r) {
-    ptx::hold_register(x[r]);  // prevents the compiler from reading it before the wait
+    ptx::hold_register(x[r]);  // prevents the compiler from reading the register before the wait
     Sum read;
     if constexpr (is_same<Sum, float>) {
       read = ptx::float_of(x[r]);
@@ -62,7 +64,7 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   }
 }
 
-// acc += this warp's part of Count times Rows rows, which Groups warpgroups share; acc = this part without Adds.
+// Adds this warp's part of Count * Rows rows, which Groups warpgroups share, to acc. Without Adds, acc is overwritten.
 template <int Rows, int N, int Count, int Groups, bool Adds, class Sum>
 __device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp) {
   constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;
@@ -78,14 +80,14 @@ __device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp)
   }
 }
 
-// A tile of a computed by threads, in boxes for multiply_tensor.
+// A tile of operand a that threads have computed. It is stored as boxes, which multiply_tensor reads.
 template <class Of, int Extent, int Depth, int Swizzle>
 struct StoredOperand {
   using T = Of;
   static constexpr int depth = Depth;
   using Boxes = WgmmaOperand<T, Extent, Depth, true, Swizzle>;
 };
-// Stores a warp's rows: pairs of elements, for each step of k those of all fragments of mma.m16n8k16.
+// Stores a warp's rows. They are pairs of elements, ordered by step along k, then by fragment of mma.m16n8k16.
 template <class A, int Rows, int Count, int Groups>
 __device__ __forceinline__ void store_operand(unsigned tile, const unsigned* x, int warp, int lane) {
   constexpr int halves = Rows / 64, fragments = Count / Groups * halves;
@@ -103,8 +105,9 @@ __device__ __forceinline__ void store_operand(unsigned tile, const unsigned* x, 
   }
 }
 
-// The first warp's elected thread runs `body(stage address, iteration)` for each of `steps` when its stage is full.
-// When the started multiplications are complete, the stage is empty; the last ones arrive at `done`.
+// An elected thread of the first warp runs `body(stage address, iteration)` for each of `steps` iterations, when the
+// iteration's stage is full. The stage becomes empty when its multiplications are complete. The last multiplications
+// arrive at `done`.
 template <class C, class Body>
 __device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barriers, unsigned done, int steps, int warp,
                                                const Body& body) {

@@ -1,7 +1,7 @@
 // Values in registers: element-wise functions, and loads and stores of vectors of adjacent elements.
 //
-// A thread has a value as an array, in the order of its distribution: f16 and bf16 as floats, or, as operands of a
-// product, as pairs in words.
+// A thread holds its elements of a value in an array, in the order of the value's distribution. f16 and bf16 are stored
+// as floats, or as pairs in words if they are operands of a product.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/arithmetic.cuh>
@@ -12,7 +12,7 @@
 
 namespace autosched::tile {
 
-// Additions that the compiler must not fuse with a product. The program decides about fusion, so that all of its
+// Additions that the compiler must not fuse with a product. The tile program decides about fusion, so that all its
 // schedules round alike.
 using autosched::multiply_add;
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
@@ -20,7 +20,7 @@ __device__ __forceinline__ float subtract(float a, float b) { return __fsub_rn(a
 __device__ __forceinline__ int add(int a, int b) { return a + b; }
 __device__ __forceinline__ int subtract(int a, int b) { return a - b; }
 
-// As in numpy: NaN is propagated.
+// As in numpy, minimum and maximum propagate NaN.
 __device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }
 __device__ __forceinline__ int maximum(int a, int b) { return a > b ? a : b; }
@@ -40,13 +40,13 @@ __device__ __forceinline__ float sigmoid(float x) {
   return ptx::rcp_approx_ftz(1.0f + ptx::ex2_approx_ftz(-1.44269504f * x));
 }
 
-// sinf and cosf reduce large angles by long code, which would be inlined for each register and take seconds to compile.
-// Here it is called out of line for angles beyond `most_reduced`. For others, multiples of pi / 2 are subtracted in
-// three parts.
+// sinf and cosf contain long code for large angles, which would be inlined for each register and take seconds to
+// compile. Here, this code is in functions that are not inlined, and are only called for angles beyond `most_reduced`.
+// From smaller angles, a multiple of pi / 2 is subtracted in three parts.
 constexpr float most_reduced = 105615.0f;
 static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
 static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
-// Returns the sine of x plus `quarter` quarter turns.
+// Returns the sine of x + quarter * pi / 2.
 __device__ __forceinline__ float turned_sine(float x, int quarter) {
   const float turns = rintf(x * 0.636619747f);
   float t = fmaf(turns, -1.57079601e+00f, x);
@@ -90,7 +90,7 @@ __device__ __forceinline__ void pick(X& x, int& index, X other, int other_index)
   }
 }
 
-// Packs two 16-bit numbers in a word, and extracts one of them.
+// Pack two 16-bit numbers in a word, and extract one of them.
 template <class T>
 __device__ __forceinline__ unsigned packed(float low, float high) {
   return round_to<T>(low) | round_to<T>(high) << 16;
@@ -106,7 +106,8 @@ __device__ __forceinline__ unsigned narrow(X x) {
   if constexpr (is_same<T, signed char> || is_same<T, unsigned char>) {
     return unsigned(x) & 0xffu;
   } else {
-    // Both types are in the format of the upper half of an f16; e4m3 is shifted by a bit and has another bias.
+    // Both types are converted through f16: e5m2 is the upper half of an f16, and e4m3 is shifted by one bit and has
+    // another exponent bias.
     const unsigned half = ptx::cvt_rn_f16_f32(is_same<T, e4m3> ? x * 0.00390625f : x);
     const unsigned sign = half >> 8 & 0x80u, magnitude = half & 0x7fffu;
     if constexpr (is_same<T, e4m3>) {
@@ -121,7 +122,7 @@ __device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
   return narrow<T>(a) | narrow<T>(b) << 8 | narrow<T>(c) << 16 | narrow<T>(d) << 24;
 }
 
-// Returns x rounded to T: to nearest, ties to even, and saturated. Also for integers.
+// Returns x rounded to T, to nearest, ties to even, and saturated. T may also be an integer type.
 template <class T>
 __device__ __forceinline__ float narrowed(float x) {
   constexpr bool wide = is_same<T, e4m3>;  // e4m3 has one more mantissa bit than e5m2, and one exponent bit less
@@ -141,12 +142,13 @@ __device__ __forceinline__ int saturated(int x) {
 }
 // Rounds towards zero and saturates; NaN becomes 0.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
-// Loads a number that determines positions: clamped to its range, and `low` if it is outside of its array.
+// Loads a number from which positions are computed. It is clamped to its range, and is `low` if its own position is
+// outside of the array.
 __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
 }
-// Returns the number that is not 0 of two.
+// Returns the number that is not 0, of two numbers of which at most one is not.
 __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
@@ -164,7 +166,7 @@ __device__ __forceinline__ int philox(int counter, int seed, int word) {
   }
   return int(word < 2 ? (word ? w[1] : w[0]) : word == 2 ? w[2] : w[3]);
 }
-// Loads a row number from a table of `count`, or from an address; `padding` if it is outside of the table.
+// Loads a row number from a table of `count` numbers, or from an address. Returns `padding` outside of the table.
 __device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
   return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;
 }
@@ -173,14 +175,14 @@ __device__ __forceinline__ int load_row(const int* from, bool inside, int paddin
 }
 // Returns the quotient rounded down; the divisor is at least 1.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
-// Returns the four bits of a column in a word, minus `zero`.
+// Returns the 4-bit number of a column in a word, minus `zero`.
 __device__ __forceinline__ float nibble(int word, int column, int first, int count, int zero, int times) {
   const int step = column / 16 % count + first;
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
-// The same for an even column and the next one, as two T in a word, from the bits at 4 * step and 4 * step + 16. Four
-// bits in the lowest mantissa bits of 1024 (f16) or 128 (bf16) give exactly 1024 or 128 plus the number, so differences
-// are exact.
+// Returns the numbers of an even column and of the next column as two T in a word. Their bits are at 4 * step and 4 *
+// step + 16. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16). This gives exactly 1024 or
+// 128 plus the number, so differences are exact.
 //
 // Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the
 // exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a -
@@ -206,13 +208,13 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
-// Returns an e2m1 number of a column, stored as in `nibble`, times a scale and 2^-14.
+// Returns the e2m1 number of a column, which is stored as in `nibble`, times a scale and 2^-14.
 __device__ __forceinline__ float fp4(int word, int column, int first, int count, float scale) {
   const int code = word >> (4 * (column / 16 % count + first) + column % 2 * 16) & 15, exponent = code >> 1 & 3;
   const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;
   return (code & 8 ? -size : size) * scale * 6.10351562e-05f;
 }
-// Loads V bytes of shared memory to the elements from r on of an array with four elements per word.
+// Loads V bytes from shared memory to an array with four elements per word, from element r on.
 template <int V>
 __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned address) {
   const auto vector = ptx::ld_shared<V>(address);
@@ -229,10 +231,11 @@ __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned addre
     for (int i = 0; i < V / 4; ++i) words[r / 4 + i] = vector.word[i];
   }
 }
-// Converts the two lower or the two upper bytes of a word, numbers of type From, to two 16-bit T in a word.
+// Converts two numbers of type From, which are the two lower or the two upper bytes of a word, to two 16-bit T in a
+// word.
 template <class T, class From>
 __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
-  // In the mantissa of 1024, which gives the number plus 1152.
+  // The number is inserted in the mantissa of 1024, which gives the number plus 1152.
   if constexpr (is_same<From, signed char> && is_same<T, f16>) {
     const unsigned positive = word ^ 0x80808080u, base = ptx::in_register<0x64006400u>();
     const unsigned bytes = upper ? ptx::prmt<0x5352>(positive, base) : ptx::prmt<0x5150>(positive, base);
@@ -249,8 +252,8 @@ __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
     return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
   }
 }
-// Factors of `fp4_pair`: two e4m3 numbers, the two lower or the two upper bytes of a word, as two T in a word. Those of
-// bf16 are times 2^112.
+// Factors of `fp4_pair`: converts two e4m3 numbers, which are the two lower or the two upper bytes of a word, to two T
+// in a word. If T is bf16, they are multiplied by 2^112.
 template <class T>
 __device__ __forceinline__ unsigned fp4_scales(unsigned word, bool upper) {
   const unsigned scales = widened<T, e4m3>(word, upper);
@@ -261,9 +264,9 @@ __device__ __forceinline__ unsigned fp4_scales(float scale) {
   const float factor = is_same<T, f16> ? scale : scale * 5.19229686e+33f;  // 2^112
   return packed<T>(factor, factor);
 }
-// Returns the number of `fp4` for an even column and the next one, as two T in a word, with the lower or the upper of
-// two factors. Sign, exponent and mantissa bits of e2m1 are inserted at the lowest exponent bits of T, which gives the
-// number times 2^-14 (f16) or 2^-126 (bf16).
+// Returns the numbers of `fp4` for an even column and the next column, as two T in a word. They are multiplied by the
+// lower or the upper of two factors. Sign, exponent and mantissa bits of e2m1 are inserted at the lowest exponent bits
+// of T, which gives the number times 2^-14 (f16) or 2^-126 (bf16).
 template <class T>
 __device__ __forceinline__ unsigned fp4_pair(int word, int step, unsigned scales, bool upper) {
   const unsigned both = upper ? ptx::high_twice(scales) : ptx::low_twice(scales);
@@ -271,7 +274,8 @@ __device__ __forceinline__ unsigned fp4_pair(int word, int step, unsigned scales
     const unsigned last = unsigned(word) << (12 - 4 * step), bits = (last >> 3 & 0x0e000e00u) | (last & 0x80008000u);
     return static_cast<unsigned>(ptx::fma_rn(f16x2(bits), f16x2(both), f16x2(0x80008000u)));
   } else {
-    // One product shifts a code twice: by 6 for exponent and mantissa, and by 12 for the sign. No bits overlap.
+    // A single multiplication shifts the code twice: by 6 bits for exponent and mantissa, and by 12 bits for the sign.
+    // No bits overlap.
     const unsigned codes = step < 2 ? unsigned(word) : unsigned(word) >> 8;
     const unsigned shifted = step % 2 ? (codes & 0x00f000f0u) * 0x104u : (codes & 0x000f000fu) * 0x1040u;
     return ptx::fma_rn_bf16x2(shifted & 0x81c081c0u, both, 0x80008000u);
@@ -292,7 +296,7 @@ __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {
   return p;
 }
 
-// Loads V elements from `from` on, or `padding` if they are outside; either all or none are inside.
+// Loads V elements from `from` on, or `padding` if they are outside of the array. Either all or none are inside.
 template <class T, int V, class X>
 __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding) {
 #pragma unroll
@@ -303,7 +307,7 @@ __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding
     for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
   }
 }
-// The same for an array that the kernel writes.
+// Loads V elements like load(), from an array that the kernel also writes.
 template <class T, int V, class X>
 __device__ __forceinline__ void load_written(X* x, const T* from, bool inside, X padding) {
 #pragma unroll
@@ -314,7 +318,7 @@ __device__ __forceinline__ void load_written(X* x, const T* from, bool inside, X
     for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
   }
 }
-// Loads two 16-bit elements without conversion, adjacent (V = 2) or a stride apart.
+// Loads two 16-bit elements without conversion. They are adjacent (V = 2) or a stride apart.
 template <class T, int V>
 __device__ __forceinline__ unsigned load_pair(const T* from, int stride, bool inside, bool second_inside) {
   unsigned word = 0;
@@ -337,7 +341,7 @@ __device__ __forceinline__ void store(T* to, const X* x, bool inside) {
   }
 }
 
-// Bits of a register of any type, for shuffles.
+// The bits of a register of any type, for shuffles.
 __device__ __forceinline__ unsigned bits(float x) { return ptx::bits_of(x); }
 __device__ __forceinline__ unsigned bits(int x) { return unsigned(x); }
 __device__ __forceinline__ unsigned bits(unsigned x) { return x; }
@@ -350,7 +354,7 @@ __device__ __forceinline__ X of_bits(unsigned word) {
     return X(word);
   }
 }
-// Returns the value of the lane whose number differs by `mask`.
+// Returns the value of the lane whose number is this lane's number xor `mask`.
 template <class X>
 __device__ __forceinline__ X exchanged(X x, int mask) {
   return of_bits<X>(ptx::shfl_bfly(bits(x), mask));
@@ -360,7 +364,7 @@ template <class X>
 __device__ __forceinline__ X of_lane(X x, int lane) {
   return of_bits<X>(ptx::shfl_idx(bits(x), lane));
 }
-// Stores V adjacent registers to shared memory, and loads them.
+// Store V adjacent registers to shared memory, and load them.
 template <int V, class X>
 __device__ __forceinline__ void put(unsigned address, const X* x) {
   AlignedVector<4 * V> words;
@@ -375,7 +379,7 @@ __device__ __forceinline__ void get(X* x, unsigned address) {
   for (int i = 0; i < V; ++i) x[i] = of_bits<X>(words.word[i]);
 }
 
-// Stores V adjacent elements of type T to shared memory, and loads them.
+// Store V adjacent elements of type T to shared memory, and load them.
 template <class T, int V, class X>
 __device__ __forceinline__ void put_elements(unsigned address, const X* x) {
   ptx::st_shared(address, pack<T, V>(x));

@@ -166,7 +166,7 @@ MUTATIONS = (
         "split counted before all its sums are stored",
         SPLIT,
         LAST_BLOCK,
-        "  wait_for_all();  // all threads have stored their parts and finished reading shared memory",
+        "  wait_for_all();  // all threads have stored their results and finished reading shared memory",
         "",
     ),
     Mutation(
@@ -189,7 +189,7 @@ MUTATIONS = (
         "counter not reset",
         SPLIT,
         LAST_BLOCK,
-        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch",
+        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // resets the counter for the next launch",
         "",
     ),
 )

@@ -92,7 +92,7 @@ MUTATIONS = (
     Mutation("staged registers in the wrong order", "softmax_f16_registers", KERNEL,
              "staged.vector[(s * C::unroll + u) * C::batch + b]", "staged.vector[(s * C::unroll + u) + b]"),
     Mutation("part counted before its states are stored", "reduce_f32_max_split", LAST_BLOCK,
-             "  wait_for_all();  // all threads have stored their parts and finished reading shared memory", ""),
+             "  wait_for_all();  // all threads have stored their results and finished reading shared memory", ""),
     Mutation("no fence before the count", "softmax_bf16_split", LAST_BLOCK,
              "    ptx::fence_gpu();\n    const unsigned arrived", "    const unsigned arrived"),
     Mutation("no fence after the count", "softmax_bf16_split", LAST_BLOCK,
@@ -102,7 +102,7 @@ MUTATIONS = (
     Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),
     Mutation("counter not reset", "reduce_f32_max_split", LAST_BLOCK,
              "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});"
-             "  // ready for the next launch", ""),
+             "  // resets the counter for the next launch", ""),
     Mutation("partial states share an address", "layernorm_f32_one_pass", KERNEL,
              "((group * C::split_k + part) * State<0>::words + word) * C::parallel_tile",
              "((group * C::split_k + part) + word) * C::parallel_tile"),

@@ -79,7 +79,7 @@ class Fault:
 
 FAULTS = (
     Fault("copied over k-tiles that are read",
-          "ptx::barrier_sync();  // the next part is stored, and all threads have read the last k-tile", "",
+          "ptx::barrier_sync();  // the next part is described in shared memory, and all threads have read the last k-tile", "",
           (K.SHARED_RACE,), changes=ONE_BUFFER),
     Fault("results leave through a stage that is copied to", "? (C::stages - 1) * C::stage_bytes : 0;", "? 0 : 0;",
           (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
@@ -99,10 +99,10 @@ FAULTS = (
     Fault("the only stage is copied to while results leave",
           "ptx::barrier_sync();  // all threads have read the data that the next tile overwrites", "", (K.SHARED_RACE,),
           changes=LATE),
-    Fault("the first part is not waited for", "ptx::barrier_sync();  // the first part is stored", "",
+    Fault("the first part is not waited for", "ptx::barrier_sync();  // the first part is described in shared memory", "",
           (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
     Fault("no fence before the sums are told to be stored",
-          "ptx::fence_gpu();  // cumulative: also orders stores", "// ",
+          "ptx::fence_gpu();  // cumulative: also orders the stores", "// ",
           (K.GLOBAL_RACE,), COMMON),
     Fault("every part begins with the start of its tile", "k0 = (work.first + skipped) * C::tile_k",
           "k0 = skipped * C::tile_k", (WRONG,)),

@@ -39,7 +39,7 @@ def kernel(body: str, before: str = "") -> str:
             f"{MOST_FUNCTIONS:,}",
         ),
         (kernel("bra NOWHERE;"), "PTX line 6"),
-        (kernel("ts: .branchtargets A, B; brx.idx 0, ts;"), "no label A"),
+        (kernel("ts: .branchtargets A, B; brx.idx 0, ts;"), "label A"),
         (kernel("mov.b32 %r1, 0fNOTHEX00;"), "cannot be read"),
     ],
     ids=lambda value: value[-20:].strip(),

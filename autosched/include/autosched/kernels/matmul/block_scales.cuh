@@ -1,4 +1,5 @@
-// Block scales along k for intrinsics that use them, loaded from global memory to registers one k-tile ahead.
+// Block scales along k, for intrinsics that apply them. They are loaded from global memory to registers one k-tile
+// ahead.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/numeric.cuh>
@@ -24,25 +25,27 @@ struct NoBlockScales {
   __device__ __forceinline__ Words take() { return {}; }
 };
 
-// A word has four consecutive scales of a line along k. A register has the words of two fragments of A, or of four of
-// B: in lane l those of A's row l / 4 + 8 (l % 2) of fragment l % 4 / 2, or of B's column l / 4 of fragment l % 4.
+// A word contains four consecutive scales of a line along k. In each lane, a register contains one word. Together, the
+// lanes of a register hold the words of two fragments of A, or of four fragments of B. Lane l has the word of row l / 4
+// + 8 (l % 2) of fragment l % 4 / 2 of A, or of column l / 4 of fragment l % 4 of B.
 template <class C>
 struct BlockScales {
   using I = typename C::Intrinsic;
   using Warp = WarpTile<C>;
-  static constexpr int steps_of_word = 4 / I::scales;             // steps of the intrinsic per word
+  // steps of the intrinsic along k for which a word has scales
+  static constexpr int steps_of_word = 4 / I::scales;
   static constexpr int words = C::tile_k / I::k / steps_of_word;  // words per line and k-tile
   static constexpr int groups_a = ceil_div(C::fragments_m, 2), groups_b = ceil_div(C::fragments_n, 4);
   static constexpr int blocks = C::scale_blocks;  // number of blocks per line of the matrix
   static constexpr bool tiled = C::scale_order == "tiled";
   static constexpr int line_words = ceil_div(blocks, 4);
-  static constexpr int word_step = tiled ? 512 : 4;  // distance in bytes between words of a line
+  static constexpr int word_step = tiled ? 512 : 4;  // distance in bytes between consecutive words of a line
   static_assert(C::tile_k / I::k % steps_of_word == 0, "rule scale_words: a k-tile needs whole words of scales");
 
   struct Words {
     unsigned a[words][groups_a], b[words][groups_b];
 
-    // Returns the scales of a step, in the lowest bytes, for a fragment of A or B.
+    // Returns the scales of a step for a fragment of A or B. They are in the lowest bytes.
     __device__ __forceinline__ unsigned of_a(int i, int step) const { return part(a[step / steps_of_word][i / 2], step); }
     __device__ __forceinline__ unsigned of_b(int j, int step) const { return part(b[step / steps_of_word][j / 4], step); }
     __device__ static __forceinline__ unsigned part(unsigned word, int step) {
@@ -52,7 +55,7 @@ struct BlockScales {
 
   const unsigned char* a[groups_a];
   const unsigned char* b[groups_b];
-  int next;  // next word of a line
+  int next;  // address of the next word of a line
 
   __device__ __forceinline__ BlockScales(const unsigned char* scale_a, const unsigned char* scale_b,
                                          const MatmulWork<C>& work)
@@ -74,7 +77,7 @@ struct BlockScales {
     }
   }
 
-  // True if k-tiles have whole words of scales, which one load reads if they are contiguous.
+  // True if k-tiles begin at whole words of scales, so that a single load reads a word if it is contiguous.
   static constexpr bool whole = blocks % (4 * words) == 0;
   static constexpr int together = tiled ? 1 : words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
 
@@ -115,8 +118,8 @@ struct BlockScales {
       return static_cast<long long>(line) * blocks;
     }
   }
-  // Loads a word of which `left` scales belong to the line. The others are set to zero, since a NaN would affect the
-  // result.
+  // Loads a word, of which only the first `left` scales belong to the line. The other scales are set to zero, because
+  // NaN would affect the result.
   __device__ static __forceinline__ unsigned word_of(const unsigned char* from, int left) {
     if (left <= 0) return 0;
     if constexpr (blocks % 4 == 0) {

@@ -10,7 +10,7 @@
 
 namespace autosched {
 
-// Largest vector, a power of two up to Most elements, that divides `extent`.
+// The largest power of two, up to Most, that divides `extent`.
 template <int Most>
 __host__ __device__ constexpr int common_vector(int extent) {
   int vector = Most;
@@ -41,8 +41,8 @@ struct MatmulEpilogue {
   }
 
   // Applies scales, bias and activation to `rows_finished` rows of fragments in registers, beginning with row `from`.
-  // Values of a column are loaded once for all rows of the warp. Pairs of f16, which become two registers each, are
-  // processed a row at a time.
+  // Scales and bias of a column are loaded once for all rows of the warp. Pairs of f16, each of which becomes two
+  // registers, are processed one row at a time.
   static constexpr int rows_finished = sums_of_register<typename Warp::Sum> > 1 ? 1 : C::fragments_m;
   using Results = Finished<C>[rows_finished][C::fragments_n][I::c_registers];
   __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, int from, Results& x,
@@ -57,7 +57,8 @@ struct MatmulEpilogue {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
           const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(from + i) + I::c_row(lane, r);
-          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // any row: elements outside are not stored
+          // a row inside C is used instead of one outside, whose elements are not stored
+          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);
         }
       }
     }
@@ -96,13 +97,14 @@ struct MatmulEpilogue {
     }
   }
 
-  // All addresses have constant distances from the lane's first one. A pointer to each row would take two registers and
-  // a multiplication.
+  // All addresses have constant distances from the lane's first address. A pointer to each row would need two registers
+  // and a multiplication.
   __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const EpilogueArgs<C>& ends, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
-    // Long activations are computed within the branches: otherwise ptxas interleaves all of them, and spills.
+    // Long activations are computed within the branches, because otherwise ptxas interleaves all of them and spills
+    // registers.
     constexpr bool is_long = C::activation != "none" && C::activation != "relu";
     constexpr bool cut_rows = is_long || C::m % C::tile_m != 0, cut_columns = is_long || C::n % C::tile_n != 0;
     const int row0 = m0 + warp_m * C::sg_data_m + I::c_row(lane, 0);
@@ -135,7 +137,7 @@ struct MatmulEpilogue {
   __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
                                                       int m0, int n0, int warp_m, int warp_n, int lane) {
     constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
-    constexpr int widest = common_vector<16 / bytes>(I::n);  // largest vector in a row of a fragment
+    constexpr int widest = common_vector<16 / bytes>(I::n);  // largest vector that fits a row of a fragment
     constexpr int vector = common_vector<widest>(C::n);
     static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows must begin at multiples of the vector");
     Results x;
@@ -153,13 +155,13 @@ struct MatmulEpilogue {
       for (int j = 0; j < C::fragments_n; ++j) {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
-          const int rows = I::c_row(0, r);  // rows below the lane's first one
+          const int rows = I::c_row(0, r);  // distance in rows from the lane's first row
           ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
                          pack<Out, run>(&x[i % rows_finished][j][r * run]));
         }
       }
       ptx::warp_sync();
-      // Limits unrolling: the code for many narrow vectors would be too long.
+      // Limits unrolling, because the code for many narrow vectors would be too long.
       constexpr int together = vector == widest ? 32 : 4;
 #pragma unroll together
       for (int first = 0; first < I::m * columns; first += 32 * vector) {
@@ -199,8 +201,8 @@ struct MatmulEpilogue {
       }
     }
     ptx::barrier_sync();
-    // Four f32 are a 16-byte load without bank conflicts. Eight, for a 16-byte store of f16, would need two loads with
-    // a stride of 32 bytes and two-way conflicts.
+    // A thread handles four f32, which one 16-byte load reads without bank conflicts. Eight f32, which would allow a
+    // 16-byte store of f16, would need two loads with a stride of 32 bytes and two-way conflicts.
     constexpr int vector = common_vector<4>(C::n);
 #pragma unroll 1
     for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {

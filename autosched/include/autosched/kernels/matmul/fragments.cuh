@@ -40,7 +40,7 @@ struct MatmulFragments {
       }
     }
   }
-  // The instruction selects the lanes with the scales of a fragment.
+  // A register has the scales of several fragments. The instruction selects the lanes with the scales of its fragment.
   template <int At>
   __device__ __forceinline__ void multiply_from(Accumulators& acc, const Words& scales, int step) const {
     constexpr int i = At / C::fragments_n, j = At % C::fragments_n;

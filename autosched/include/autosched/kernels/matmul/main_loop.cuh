@@ -1,4 +1,4 @@
-// The main loop of a matmul: copies of later k-tiles overlap the arithmetic of this one.
+// The main loop of a matmul, in which copies of later k-tiles overlap the arithmetic of the current k-tile.
 #pragma once
 #include <autosched/kernels/matmul/block_scales.cuh>
 #include <autosched/kernels/matmul/fragments.cuh>
@@ -22,7 +22,7 @@ struct MatmulLoop {
 
   using Fragments = MatmulFragments<C, A, B>;
   static constexpr int tile_steps = C::tile_k / I::k;
-  // Number of k-tiles that are loaded before the first is used.
+  // Number of k-tiles whose copies are started before the first k-tile is used.
   static constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
 
   // Starts the copies of the first k-tiles.
@@ -49,8 +49,8 @@ struct MatmulLoop {
     }
   }
 
-  // The main loop with two buffers of fragments: those of the next step are loaded while this step is multiplied, also
-  // across the barrier between k-tiles, so that tensor cores have work after it.
+  // The main loop with two buffers of fragments. The fragments of the next step are loaded while the current step is
+  // multiplied, even across the barrier between k-tiles, so that tensor cores have work after the barrier.
   __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
                                                         int warp_m, int warp_n, int lane) {
     constexpr int pending = C::stages - 2;
@@ -88,7 +88,7 @@ struct MatmulLoop {
     }
   }
 
-  // The main loop with one buffer: a step's fragments are loaded when the step begins.
+  // The main loop with one buffer of fragments, which are loaded at the beginning of each step.
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
                                                    int warp_m, int warp_n, int lane) {
     int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
@@ -114,7 +114,7 @@ struct MatmulLoop {
       } else {
         if (more) loader.load();
         multiply_tile(acc, tile, words, warp_m, warp_n, lane);
-        ptx::barrier_sync();  // all threads have read the only stage, which is filled again
+        ptx::barrier_sync();  // all threads have read the only stage, so it can be filled again
         if (more) {
           loader.start(0);
           loader.store(0);
@@ -126,7 +126,7 @@ struct MatmulLoop {
     }
   }
 
-  // Multiplies all k-tiles. The copies of the first ones have been started.
+  // Multiplies all k-tiles. The copies of the first k-tiles must have been started.
   __device__ static __forceinline__ void multiply(Accumulators& acc, Loader& loader, Scales scales, int tiles, int warp_m,
                                                   int warp_n, int lane) {
     if constexpr (C::fragment_buffers == 2) {

@@ -1,5 +1,4 @@
-// The operands of a matmul, a and b: how fragments are read from a tile in shared memory, and how threads copy a tile
-// there.
+// The operands a and b of a matmul: how threads copy a tile to shared memory, and how fragments are read from the tile.
 #pragma once
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
@@ -61,7 +60,7 @@ struct ReadB {
   static constexpr ptx::Major order = C::access_b == "col" ? ptx::Major::col : ptx::Major::row;
   static constexpr unsigned leading_dimension = C::leading_dimension_b;
   static constexpr int vector = C::access_vector_b;
-  // Number of fragments per load.
+  // Number of fragments of B that one load fills.
   static constexpr int group = C::sg_data_n / C::Intrinsic::n % C::Intrinsic::b_group == 0 ? C::Intrinsic::b_group : 1;
 
   __host__ __device__ static constexpr bool splits() {

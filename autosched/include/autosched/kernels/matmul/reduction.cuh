@@ -1,4 +1,4 @@
-// Sums or maxima of the rows or the columns of C, in addition to C.
+// Reductions of C: sums or maxima of its rows or columns, which are an additional output.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>
@@ -20,20 +20,21 @@ __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reductio
                                             : ReducedAxis::none;
 }
 
-// R = reduce(C), in f32 before C is rounded to Out, with a wg_map other than C's (XeTile RFC, appendix 2.2:
-// convert_layout through shared memory, then reduction): a subgroup reduces whole rows, or a thread whole columns.
-// Tiles along the reduced axis store their parts in `parts`, and the last of them combines these in the order of the
-// tiles.
+// R = reduce(C), computed in f32 before C is rounded to Out. The reduction has another wg_map than C (XeTile RFC,
+// appendix 2.2: convert_layout through shared memory, then reduction): a subgroup reduces whole rows, or a thread whole
+// columns. Tiles along the reduced axis store their partial results in `parts`. The last tile to finish combines them
+// in the order of the tiles.
 template <class C>
 struct MatmulReduction {
   static constexpr bool rows = reduced_axis_of(C::reduction) == ReducedAxis::row;
   static constexpr bool sums = C::reduction == "row_sum" || C::reduction == "column_sum";
   using State = conditional<sums, SumState, MaxState>;
   static constexpr int kept_size = rows ? C::m : C::n, kept_tile = rows ? C::tile_m : C::tile_n;
-  static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // number of tiles with common results
+  static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // number of tiles that contribute to the same results
   static constexpr int warps = C::threads / 32;
-  static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;  // number of threads along a row
-  static constexpr int shares = C::threads / columns;  // number of threads per column, which share its rows
+  // number of threads that reduce a row
+  static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;
+  static constexpr int shares = C::threads / columns;  // number of threads that share the rows of a column
 
   unsigned shared;
   int m0, n0;
@@ -41,7 +42,7 @@ struct MatmulReduction {
 
   __device__ __forceinline__ bool keeps(int kept) const { return (rows ? m0 : n0) + kept < kept_size; }
 
-  // Returns an element of the finished tile; outside of C, the neutral element.
+  // Returns an element of the finished tile, or the neutral element of the reduction outside of C.
   template <class State>
   __device__ __forceinline__ State element(int row, int col) const {
     State state;
@@ -81,7 +82,7 @@ struct MatmulReduction {
 #pragma unroll 8
         for (int row = share; row < C::tile_m; row += shares) state.merge(element<State>(row, col));
       }
-      if constexpr (shares > 1) {  // every thread has at most one column in this case
+      if constexpr (shares > 1) {  // each thread has at most one column here
         ptx::barrier_sync();       // all threads have read the tile
         if (share < shares) {
           ptx::st_shared(shared + unsigned(share * columns + col) * 4u, AlignedVector<4>{{state.get(0)}});

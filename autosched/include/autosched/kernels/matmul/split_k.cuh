@@ -10,7 +10,7 @@
 namespace autosched {
 
 // Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which block is
-// last. Returns true in the last block of a tile, which then finishes it.
+// last. Returns true in the last block of a tile, which must then finish the tile.
 template <class C>
 __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulators& acc, unsigned shared,
                                                float* partials, unsigned* counter, int tile, int split) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
   if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
   for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = Sum{};
-  constexpr int sums = C::accumulators * C::threads;  // number of sums of a split
+  constexpr int sums = C::accumulators * C::threads;  // number of sums per split
   const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
   for (int s = 0; s < C::split_k; ++s) {
@@ -37,8 +37,9 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
   return true;
 }
 
-// Exchanges sums with the blocks that share a tile. Returns true if this block then has the sums of all k-tiles.
-// `shared` has 4 unused bytes; with stream_k `barrier` is a named barrier of the C::threads multiplying threads.
+// Exchanges sums with the blocks that share a tile. Returns true if this block then has the complete sums, and must
+// finish the tile. `shared` has 4 unused bytes; with stream_k `barrier` is a named barrier of the C::threads
+// multiplying threads.
 template <class C>
 __device__ __forceinline__ bool has_all(typename WarpTile<C>::Accumulators& acc, const MatmulWork<C>& work,
                                         unsigned shared, float* partials, unsigned* counters, int barrier) {

@@ -1,4 +1,4 @@
-// Reports the parts that the blocks of a matmul compute, to verify a launch that is too large to be emulated.
+// Reports which parts of tiles the blocks of a matmul compute, to verify launches that are too large to be emulated.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/global_memory.cuh>
@@ -6,8 +6,8 @@
 namespace autosched {
 
 // Thread 0 of each block reports each part of a tile that its block computes: matrix, row and column of the first
-// element, first k-tile, and number of k-tiles. There are at most Most parts of eight words, the first of which is 1.
-// `walk` receives a function to call for each part.
+// element, first k-tile, and number of k-tiles. A block reports at most Most parts. Each takes eight words, the first
+// of which is 1. `walk` receives a function, which it calls for each part.
 template <int Most, class Walk>
 __device__ __forceinline__ void tell_parts(unsigned* parts, const Walk& walk) {
   if (threadIdx.x != 0) return;

@@ -1,4 +1,5 @@
-// Enumerates the parts that each block of a matmul computes: to verify launches that are too large to be emulated.
+// Enumerates the parts of tiles that each block of a matmul computes, to verify launches that are too large to be
+// emulated.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/matmul/work.cuh>

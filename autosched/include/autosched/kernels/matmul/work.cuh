@@ -8,18 +8,19 @@
 
 namespace autosched {
 
-// The part of one tile of C that a block computes: `count` k-tiles, from `first` on. `thread` is the calling thread.
+// The part of one tile of C that a block computes: `count` k-tiles, from `first` on. `thread`: number of the calling
+// thread.
 template <class C>
 struct MatmulWork {
   using Deal = StreamK<C::blocks, C::launched_blocks, C::tiles_k>;
-  // With stream_k the block's current part of a tile, the next part, and the remaining work are stored at the end of
-  // shared memory, because the main loop leaves no registers for them.
+  // With stream_k, the end of shared memory contains the block's current part of a tile, the next part, and the
+  // remaining work, because the main loop leaves no registers for them.
   static constexpr int now_at = C::shared_bytes - 48, next_at = C::shared_bytes - 32, left_at = C::shared_bytes - 16;
 
   int batch, split, first, count, thread;
   TileIndex tile;
 
-  // `id` numbers the tiles of C, and within each the splits of k.
+  // `id` numbers the tiles of C, and the splits of k within each tile.
   __device__ __forceinline__ MatmulWork(int id, int thread_, LaunchRaster order) : thread(thread_) {
     constexpr int tiles = C::tiles_m * C::tiles_n;
     constexpr bool batch_inner = C::batch_mapping == "inner";
@@ -34,9 +35,9 @@ struct MatmulWork {
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
   }
-  // With stream_k everything is reloaded from shared memory when it is needed, including the zero in the thread's
-  // index. Otherwise the compiler keeps addresses of loop-invariant values in registers across all tiles, and spills
-  // others.
+  // With stream_k, everything is reloaded from shared memory when it is needed. Even a zero that is added to the
+  // thread's index is loaded. Otherwise, the compiler keeps loop-invariant addresses in registers across all tiles, and
+  // spills other values.
   __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
     return kept_at(shared + unsigned(now_at), order);
   }
@@ -52,7 +53,8 @@ struct MatmulWork {
   }
   __device__ __forceinline__ int m0() const { return tile.m * C::tile_m; }
   __device__ __forceinline__ int n0() const { return tile.n * C::tile_n; }
-  __device__ __forceinline__ int warp_m() const { return thread / 32 / C::subgroups_n; }  // subgroups are row-major
+  // subgroups are numbered row by row
+  __device__ __forceinline__ int warp_m() const { return thread / 32 / C::subgroups_n; }
   __device__ __forceinline__ int warp_n() const { return thread / 32 % C::subgroups_n; }
   __device__ __forceinline__ int lane() const { return thread % 32; }
 
@@ -74,8 +76,8 @@ struct MatmulWork {
     }
   }
 
-  // Loop over the parts of a block with stream_k, by one of its threads. `begin` stores the first part in `next`;
-  // `step` moves `next` to `now`, and stores the following part in `next`, which has no k-tiles after the last one.
+  // With stream_k, one thread of the block iterates over the block's parts. `begin` stores the first part in `next`.
+  // `step` moves `next` to `now`, and stores the following part in `next`. After the last part, `next` has no k-tiles.
   __device__ static __forceinline__ void begin(unsigned shared) { keep_next(shared, Deal::Walk::of(int(blockIdx.x))); }
   __device__ static __forceinline__ void step(unsigned shared) {
     ptx::st_shared(shared + unsigned(now_at), ptx::ld_shared<16>(shared + unsigned(next_at)));

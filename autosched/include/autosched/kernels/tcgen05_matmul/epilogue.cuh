@@ -1,6 +1,6 @@
-// Epilogue of tcgen05_matmul: four warps read finished sums from tensor memory, each a quarter of the lanes, with one
-// row of C per thread. They store them from registers, or by TMA through boxes of 32 rows in shared memory. Blocks that
-// share a tile exchange sums first.
+// Epilogue of tcgen05_matmul: four warps read finished sums from tensor memory. Each warp reads a quarter of the lanes,
+// and each thread one row of C. The warps store the results from registers, or by TMA through boxes of 32 rows in
+// shared memory. Blocks that share a tile exchange sums first.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/common/finish.cuh>
@@ -23,8 +23,10 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   using Plan::box_bytes, Plan::first_finishing_warp, Plan::pair;
 
   static constexpr int width = C::store_line / int(sizeof(Out));  // number of columns of a box
-  static constexpr int chunk = C::tile_n % 32 == 0 ? 32 : 16;     // number of columns in a thread's registers
-  // Number of adjacent elements stored at a time: at most 16 bytes, limited by the alignment of rows of C.
+  // number of columns that a thread holds in registers at a time
+  static constexpr int chunk = C::tile_n % 32 == 0 ? 32 : 16;
+  // Number of adjacent elements that a thread stores at a time: at most 16 bytes, and at most the alignment of C's
+  // rows.
   static constexpr int most = 16 / int(sizeof(Out));
   static constexpr int threads = 32 * Plan::finishing_warps, first_thread = 32 * first_finishing_warp;
   static constexpr int of_exchange = 1;  // named barrier of the threads that exchange sums
@@ -32,7 +34,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   static_assert(C::store_buffers == 0 || (C::tile_n % width == 0 && vector == most),
                 "rule store_buffers: TMA stores whole boxes, and needs a row stride that is a multiple of 16 bytes");
 
-  // Location of a thread's sums of a tile: tensor memory, or registers if k-tiles are scaled.
+  // The sums of a tile that belong to a thread. They are in tensor memory, or in registers if each k-tile is scaled.
   struct Tile {
     float registers[Plan::scaled_k_tiles ? C::tile_n : 1];
     unsigned from, empty;
@@ -60,7 +62,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     Plan::template for_each_work<Plan::Role::finishes>(shared, order, [&](const Work& work) {
       const int row = work.m0 + quarter * 32 + lane;
       const bool inside = C::m % C::tile_m == 0 || row < C::m;
-      // Rows outside of C use values of the last row, which are loaded anyway.
+      // For rows outside of C, scales of the last row are loaded; the results are not stored.
       const int row_inside = inside ? row : C::m - 1;
       Tile tile;
       tile.lane = lane;
@@ -73,7 +75,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
         tile.empty = sums.empty();
         sums.advance();
       }
-      const float* others = nullptr;  // sums to add to this thread's; columns are `threads` apart
+      // sums of another block to add to this thread's sums; its columns are `threads` elements apart
+      const float* others = nullptr;
       if constexpr (C::split_k > 1) {
         if (!leave_split(tile, partials, counters, shared, work)) return;
         others = partials + static_cast<long long>(work.output_tile) * C::split_k * C::tile_n * threads + finishing_thread();
@@ -120,7 +123,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int first = 0; first < C::tile_n; first += chunk) body(first);
   }
 
-  // Loads a chunk from tensor memory. After the last chunk of a tile, the next tile may be multiplied.
+  // Loads a chunk from tensor memory. After the last chunk of a tile, the buffer is released for the next tile.
   __device__ static __forceinline__ void load(unsigned (&x)[chunk], unsigned from, int first, unsigned empty, int lane) {
     ptx::tcgen05_load(x, from + unsigned(first));
     ptx::tcgen05_wait_loads();
@@ -130,8 +133,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Adds the sums of all k-tiles of a tile, each scaled first, because tensor cores accumulate 8-bit floats with few
-  // bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+  // Scales the sums of each k-tile, and adds them up. They are not accumulated by tensor cores, which add 8-bit floats
+  // with few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
   template <int Columns>
   __device__ static __forceinline__ void add_scaled(float (&total)[Columns], Sums& sums, const Work& work, const End& ends,
                                                     unsigned lanes, int row, int lane) {
@@ -174,7 +177,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Stores this split's sums. Returns true if all splits of the tile are stored, so that this block finishes it.
+  // Stores this split's sums. Returns true if all splits of the tile have been stored, so that this block must finish
+  // the tile.
   __device__ static __forceinline__ bool leave_split(const Tile& tile, float* partials, unsigned* counters, unsigned shared,
                                                      const Work& work) {
     const long long place = static_cast<long long>(work.output_tile) * C::split_k + work.split;
@@ -182,7 +186,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     return is_last_block<C::split_k, threads, first_thread>(counters + work.output_tile, shared + Plan::flag_at);
   }
 
-  // Adds in the order of the splits, so that the result does not depend on which block is last.
+  // Adds the splits in a fixed order, so that the result does not depend on which block is last.
   __device__ static __forceinline__ void add_splits(unsigned (&x)[chunk], const float* others, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) x[i] = 0;
@@ -190,8 +194,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int split = 0; split < C::split_k; ++split, others += C::tile_n * threads) add(x, others, first);
   }
 
-  // For a tile shared by two blocks: returns the other block's sums, or null if this block has passed its sums to the
-  // other.
+  // For a tile that two blocks share: returns the other block's sums, or null if this block has passed its sums to the
+  // other block.
   __device__ static __forceinline__ const float* other_part(const Tile& tile, float* partials, unsigned* counters,
                                                             unsigned shared, const Work& work) {
     const int place = work.cut * pair + Plan::rank();
@@ -206,7 +210,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     return sums;
   }
 
-  // After all lanes have read, one of them signals the block that multiplies.
+  // When all lanes have read the sums, one lane signals the block that multiplies.
   __device__ static __forceinline__ void release(unsigned empty, int lane) {
     ptx::warp_sync();
     if (lane == 0) Plan::arrive_in_first(empty);
@@ -234,7 +238,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Stores a transposed C, whose columns are rows of out. Adjacent lanes store adjacent elements.
+  // Stores a transposed C, whose columns are rows of out. Adjacent lanes store adjacent elements of a row of out.
   __device__ static __forceinline__ void store_column(const unsigned (&x)[chunk], const End& ends, Out* to, int n0, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) {
@@ -245,7 +249,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Writes boxes of `width` columns. TMA stores each as soon as it is complete, while the next ones are written.
+  // Writes boxes of `width` columns. TMA stores each box as soon as it is complete, while threads write the next boxes.
   __device__ static __forceinline__ void store_boxes(const unsigned (&x)[chunk], const End& ends, float of_row,
                                                      const ptx::TensorMap* out, const Work& work, int first,
                                                      unsigned boxes, int& box, int quarter, int lane) {

@@ -12,8 +12,8 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
   using Plan::pair;
   using Mma = ptx::Tcgen05Mma<tcgen05_kind<T, C::scales_of_step>, pair>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
-  // Number of steps of the last k-tile. Scales beyond the end of k may be NaN, and would turn products of zeros into
-  // NaN.
+  // Number of steps in the last k-tile. Steps beyond the end of k are skipped, because their scales may be NaN and
+  // would turn products of zeros into NaN.
   static constexpr int last_steps = Plan::scales == 0 ? steps_of_tile
                                                       : (C::k - (C::tiles_k - 1) * C::tile_k) * int(sizeof(T)) / A::k_bytes;
   static constexpr unsigned instruction = tcgen05_instruction<T, C::tile_m, C::tile_n, A::major, B::major>;
@@ -38,7 +38,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
           const bool add = step > 0 || (t > 0 && !Plan::scaled_k_tiles);
           const unsigned long long at_a = a + A::advance(step, 0), at_b = b + B::advance(step, 0);
           if constexpr (Plan::scales > 0) {
-            // Selects this step's scales among the four of a word.
+            // A word has four scales. The instruction descriptor selects those of this step.
             const unsigned of_a = scales + unsigned(step * Plan::scales / 4 * Plan::word_columns);
             const unsigned with = tcgen05_scaled_instruction<T, C::tile_m, C::tile_n, Plan::scales>(step * Plan::scales % 4);
             Mma::multiply(d, at_a, at_b, with, of_a, of_a + 4, add);
@@ -63,7 +63,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
     sums.advance();
   }
 
-  // Copies scales to columns of tensor memory word by word: those of a, then those of all columns of b.
+  // Copies words of scales to columns of tensor memory: first the scales of a, then those of all columns of b.
   __device__ static __forceinline__ void copy_scales(unsigned columns, unsigned shared) {
 #pragma unroll
     for (int word = 0; word < Plan::words; ++word, columns += Plan::word_columns) {

@@ -27,11 +27,12 @@ struct Tcgen05Plan {
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
 
-  // Block scales along k: words of four scales of a line, 512 bytes per 128 lines, after a stage's operands. Each stage
-  // has its own columns in tensor memory for them, after the sums, so that they are not overwritten before they are
-  // used.
-  static constexpr int scales = C::scales_of_step;  // scales per line and multiplication; 0 without block scales
-  // Words of scales per line of a stage.
+  // Block scales along k are stored in words of four scales of a line, 512 bytes per 128 lines, after the operands of a
+  // stage. In tensor memory, each stage has its own columns for scales, after the sums, so that scales are not
+  // overwritten before they are used.
+  // number of scales per line and multiplication; 0 without block scales
+  static constexpr int scales = C::scales_of_step;
+  // Number of words of scales per line in a stage.
   static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;
   // Number of groups of 128 lines of b's scales.
   static constexpr int lines_b = ceil_div(C::tile_n, 128);
@@ -39,12 +40,12 @@ struct Tcgen05Plan {
   static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
 
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
-  // Number of tiles of C times splits of k, each computed by a pair or a single block.
+  // Number of tiles of C times splits of k. Each is computed by a pair of blocks, or by a single block.
   static constexpr int works = C::blocks;
   using Deal = StreamK<works, C::stream_k_blocks / pair, C::tiles_k>;
-  static constexpr bool scaled_k_tiles = C::scale == "block";  // each k-tile has separate sums
+  static constexpr bool scaled_k_tiles = C::scale == "block";  // true if each k-tile has separate sums
   static constexpr bool asks = C::tile_scheduler == "launch_control";  // true if a block requests its next tile
-  static constexpr int box_bytes = 32 * C::store_line;  // size of a warp's box of C in shared memory
+  static constexpr int box_bytes = 32 * C::store_line;  // bytes of a warp's box of C in shared memory
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + finishing_warps * C::store_buffers * box_bytes;
   static constexpr int sums_barriers_at = barriers_at + 16 * C::stages;
@@ -96,8 +97,9 @@ struct Tcgen05Plan {
   struct Work {
     int batch, split, m0, n0;  // m0: first row of this block; n0: first column of the tile
     int first, tiles;          // first k-tile, and number of k-tiles
-    int output_tile;           // number of the tile of this block's rows
-    int cut = 0;               // with stream_k, for a tile shared by two workers: the worker of its first k-tiles
+    int output_tile;           // number of the output tile that consists of this block's rows
+    // with stream_k, for a tile that two workers share: the worker that computes the first k-tiles
+    int cut = 0;
 
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int of_matrix = C::tiles_m * C::tiles_n;
@@ -118,8 +120,8 @@ struct Tcgen05Plan {
     }
   };
 
-  // Roles that iterate over a block's tiles: a thread that copies and requests tiles, one that multiplies, the epilogue
-  // warps.
+  // Roles of threads that iterate over a block's tiles: one thread copies and requests tiles, one multiplies, and the
+  // epilogue warps finish tiles.
   enum class Role { copies, multiplies, finishes };
 
   // Calls body(work) for every tile or part of a tile that this block computes.
@@ -129,8 +131,9 @@ struct Tcgen05Plan {
     if constexpr (!C::several_tiles) {
       body(Work(id, order));
     } else if constexpr (C::stream_k) {
-      // The distribution to stream_k_blocks is fixed. It is correct for any number of concurrent blocks, because a
-      // block only waits for the sums of a block that already has its ticket, and therefore runs or has run.
+      // The work is divided among stream_k_blocks workers, independently of how many blocks run concurrently. This is
+      // always correct, because a block only waits for the sums of a block that has already taken its ticket, and
+      // therefore runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       while (walk.left > 0) {
@@ -151,7 +154,8 @@ struct Tcgen05Plan {
         next = take<Who>(answer);
       }
     } else {
-      const int launched = int(gridDim.x) / pair;  // may be fewer than planned if fewer run at the same time
+      // may be fewer than stream_k_blocks, if fewer can run at the same time
+      const int launched = int(gridDim.x) / pair;
 #pragma unroll 1
       for (int next = id; next < works; next += launched) body(Work(next, order));
     }
@@ -177,20 +181,22 @@ struct Tcgen05Plan {
     __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
   };
   using Sums = Ring<C::sum_buffers, sums_barriers_at>;
-  // A response is full when it has arrived, and empty when all threads that iterate over the pair's tiles have read it.
+  // Ring of responses of cluster launch control. A response is full when it has arrived, and empty when all threads
+  // that iterate over the pair's tiles have read it.
   struct Answers : Ring<answers, answer_barriers_at> {
     __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->place); }
   };
   static constexpr int readers = pair * (1 + finishing_warps) + 1;
 
-  // The first block of a pair requests for both, a tile ahead; each waits for the response.
+  // Requests the next tile, one tile ahead. The first block of a pair requests it for both blocks, and each block waits
+  // for the response.
   __device__ static __forceinline__ void ask(const Answers& answer) {
     if (rank() == 0) wait(answer.empty(), answer.parity ^ 1u);
     ptx::mbarrier_arrive_expect_tx(answer.full(), 16);
     if (rank() == 0) ptx::try_cancel<pair>(answer.bytes(), answer.full());
   }
 
-  // Returns the tile of the response, or -1.
+  // Waits for a response, and returns its tile, or -1 if no tile is left.
   template <Role Who>
   __device__ static __forceinline__ int take(const Answers& answer) {
     wait(answer.full(), answer.parity);
@@ -215,9 +221,9 @@ struct Tcgen05Plan {
     }
   }
 
-  // Initialises the barriers, by one thread. A stage is full when the bytes expected by the pair's first block have
-  // arrived, and empty by a commit of the multiplying thread. Sums are full by a commit, and empty when the epilogue
-  // warps of both blocks have read them.
+  // Initialises the barriers, by one thread. A stage is full when the bytes that the pair's first block expects have
+  // arrived. A commit of the multiplying thread makes it empty. A commit also makes sums full, and they are empty when
+  // the epilogue warps of both blocks have read them.
   __device__ static __forceinline__ void make_barriers(unsigned shared) {
     Stages stage{{shared}};
 #pragma unroll 1

@@ -1,5 +1,5 @@
-// Enumerates the parts that each block of a tcgen05_matmul computes: to verify launches that are too large to be
-// emulated. With launch_control: the tile that each block begins with.
+// Enumerates the parts of tiles that each block of a tcgen05_matmul computes, to verify launches that are too large to
+// be emulated. With launch_control, it only enumerates the first tile of each block.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>

@@ -26,7 +26,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
                                                  float* partials, unsigned* counters, LaunchRaster order, Place place,
                                              int warp) {
     const int group = warp / 4;
-    const int rows = C::ping_pong ? 0 : group;  // this consumer's share of the rows of a tile
+    const int rows = C::ping_pong ? 0 : group;  // index of this consumer's share of the rows of a tile
     unsigned elsewhere = 0;
     if constexpr (cluster > 1) {
       const int i = int(threadIdx.x) % 32;
@@ -38,8 +38,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
     for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {
         if (turn % 2 != group) return place.skip(work.tiles);
-        // The other consumer's stages were all full when it had multiplied them, so their phases are not confused with
-        // this one's.
+        // When the other consumer has multiplied its stages, they have all been full. So this consumer cannot confuse
+        // their phases with those of its own stages.
         ptx::barrier_sync(of_turns + group, consumer_threads);
       }
       Accumulators acc;

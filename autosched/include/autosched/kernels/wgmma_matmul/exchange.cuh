@@ -1,4 +1,5 @@
-// Exchange of sums between blocks of wgmma_matmul: splits of k, and the two parts of a tile cut by stream-K.
+// Exchange of sums between blocks of wgmma_matmul: for split-K, and for tiles that stream-K divides between two
+// workers.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/common/last_block.cuh>
@@ -16,10 +17,10 @@ struct WgmmaExchange : WgmmaPlan<Config> {
   using Plan::cluster, Plan::consumer_threads, Plan::of_boxes, Plan::rank, Plan::sharing;
 
   // Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which block
-  // is last. Returns true in the last block of a tile, which then finishes it.
+  // is last. Returns true in the last block of a tile, which must then finish the tile.
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned flag, float* partials,
                                                         unsigned* counter, const Work& work) {
-    constexpr int sums = C::accumulators * consumer_threads;  // number of sums of a split
+    constexpr int sums = C::accumulators * consumer_threads;  // number of sums per split
     Sum* registers = &acc[0][0];
     float* mine = partials + static_cast<long long>(work.output_tile * C::split_k + work.split) * sums;
 #pragma unroll
@@ -41,8 +42,8 @@ struct WgmmaExchange : WgmmaPlan<Config> {
     return true;
   }
 
-  // Adds the sums of two workers for a tile, each warpgroup for its rows. Returns true if this worker finishes the
-  // tile.
+  // Adds the sums of two workers that share a tile. Each warpgroup adds the sums of its rows. Returns true if this
+  // worker must finish the tile.
   __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
                                                      unsigned* counters, const Work& work, int rows) {
     const int group = int(threadIdx.x) / 128;

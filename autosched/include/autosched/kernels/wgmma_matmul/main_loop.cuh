@@ -33,7 +33,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     ptx::wgmma_commit_group();
   }
 
-  // Distance to B's base from the stage, which begins with A's tile.
+  // Distance of B's tile from the start of the stage, which begins with A's tile.
   __host__ __device__ static constexpr int from_base_b(int step) { return A::bytes / 16 + B::from_base(step, 0); }
 
   __device__ static __forceinline__ void multiply_shared(Accumulators& acc, unsigned long long a, unsigned long long b,
@@ -49,7 +49,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // With A from registers: fragments of a step are loaded while previous steps are multiplied.
+  // With A in registers: the fragments of a step are loaded while previous steps are multiplied.
   __device__ static __forceinline__ void multiply_registers(Accumulators& acc, unsigned tile, unsigned long long b,
                                                             int group, bool first) {
     const int row = group * fragments * 64 + int(threadIdx.x) / 32 % 4 * 16;
@@ -58,7 +58,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       unsigned a[fragments][4];
 #pragma unroll
       for (int i = 0; i < fragments; ++i) load_fragment<T, A>(a[i], tile, row + 64 * i, step);
-      ptx::wgmma_fence();  // also for A's registers
+      ptx::wgmma_fence();  // also orders the registers of A
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
         ptx::WgmmaOfRegisters<T, C::tile_n, (Plan::paired > 1)>::template multiply<B::major>(
@@ -67,18 +67,20 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Rank of the block to which lane `i` of a warp signals that a stage has been read: blocks along n, then the others
-  // along m. Branch-free: after a branch ptxas assumes divergence.
+  // Rank of the block to which lane `i` of a warp signals that a stage has been read. First come the blocks along n,
+  // then the other blocks along m. There are no branches, after which ptxas would assume divergence.
   __device__ static __forceinline__ int peer(int i) {
-    if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;  // all blocks of the cluster
+    // the cluster has one row or column: its blocks are all signalled, in the order of ranks
+    if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;
     const bool along_n = i < C::cluster_n;
     const int other = i - C::cluster_n, m = along_n ? rank_m() : other + (other < rank_m() ? 0 : 1);
     return m + (along_n ? i : rank_n()) * C::cluster_m;
   }
 
-  // A stage has been read when each warp has waited for its multiplications. In a cluster, all blocks that copied to it
-  // must be notified; `elsewhere` is the shared-memory address of this lane's block among them, relative to this
-  // block's own. Loads of A by all lanes are also ordered before the arrival of one lane, and before TMA's next writes.
+  // Signals that a warp has read a stage, after it has waited for its multiplications. In a cluster, each block that
+  // copied to this stage must be signalled: a lane signals one block. `elsewhere` is the shared-memory address of that
+  // block, relative to this block. With A in registers, the loads of A by all lanes are also ordered before the arrival
+  // of one lane, and before TMA's next writes.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
     if constexpr (a_in_registers) {
       ptx::fence_async_proxy();
@@ -91,8 +93,9 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Start of a pipeline state's stage, in a uniform register. Ping-pong consumers skip the other consumer's iterations
-  // after a branch, so ptxas no longer knows that the value is warp-uniform; redux moves it to a uniform register.
+  // The start of a pipeline state's stage, in a uniform register. Ping-pong consumers skip the other consumer's
+  // iterations in a branch, after which ptxas no longer knows that the value is warp-uniform. redux moves it back to a
+  // uniform register.
   __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
     if constexpr (C::ping_pong) return ptx::redux_or(place.start);
     return place.start;
@@ -109,7 +112,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       place.advance();
       if (C::in_flight == 0) release(place.empty_before(), elsewhere);
     };
-    // A shuffle: without a warp-uniform iteration count, loop counters would not be in uniform registers.
+    // The shuffle makes the iteration count warp-uniform. Otherwise, loop counters would not be in uniform registers.
     const int turns = int(ptx::shfl_idx(unsigned(tiles), 0));
     turn(true);
 #pragma unroll 1
@@ -128,8 +131,8 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Like main_loop, but each k-tile has separate sums, which are scaled before they are added to `sums`, because tensor
-  // cores accumulate 8-bit floats with few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+  // Like main_loop, but each k-tile has separate sums, which are scaled and then added to `sums`. Tensor cores would
+  // accumulate 8-bit floats with too few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
   __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Place& place, const Work& work, int group,
                                                      unsigned elsewhere, bool more, const End& ends) {
     constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
@@ -147,7 +150,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
 #pragma unroll 1
     for (int t = 0; t < work.tiles; ++t) {
-      float a[fragments][2], b[across];  // outside of C, use the last scale inside: those elements are not stored
+      float a[fragments][2], b[across];  // outside of C, uses the last scale inside: these elements are not stored
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
 #pragma unroll

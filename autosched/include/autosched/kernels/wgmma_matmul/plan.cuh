@@ -18,7 +18,7 @@ namespace autosched {
 // Parameters that a launch passes as arguments, so that kernels that differ only in them share a module.
 struct ByLaunch {
   LaunchRaster order;
-  ptx::Evict evict_a, evict_b;  // L2 eviction priorities of lines that TMA loads
+  ptx::Evict evict_a, evict_b;  // L2 eviction priorities of the data that TMA loads
 };
 
 template <class Config>
@@ -43,18 +43,19 @@ struct WgmmaPlan {
   static constexpr int registers_n = C::tile_n / 2 / paired;  // accumulator registers per fragment
   static constexpr int boxes_n = C::tile_n / Box::width;      // boxes of out per fragment
   static constexpr int cluster = C::cluster_m * C::cluster_n;
-  // Number of blocks that read a block's copies, including itself.
+  // Number of blocks of a cluster that read the copies of one block, including that block.
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;
-  static constexpr int works = C::blocks / cluster;  // number of tiles of C times splits of k, per cluster
+  // number of works of a cluster: tiles of C times splits of k, divided by the cluster's blocks
+  static constexpr int works = C::blocks / cluster;
   // Number of clusters to which stream-K distributes k-tiles.
   static constexpr int workers = C::stream_k_blocks / cluster;
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumer_warpgroups * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
-  // Address of the additional words of shifted lines: for each stage those of a, then of b.
+  // Offset of the additional words of shifted lines. For each stage, the words of a are followed by the words of b.
   static constexpr int ends_at = flag_at + 16;
-  // Number of lines that a block copies.
+  // Number of lines of a tile that each block of a cluster copies.
   static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;
   static constexpr bool threads_copy = C::access_a > 0 || C::access_b > 0;
   static constexpr int copying_threads = gives_registers ? 128 : 32;
@@ -63,7 +64,7 @@ struct WgmmaPlan {
   static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
   using CopyA = WgmmaCopy<T, A, A::major ? C::m : C::k, A::major ? C::k : C::m, C::access_a, copying_threads>;
   using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
-  // First id of named barriers, of which each consumer has one.
+  // Ids of named barriers. Each is the first of several, one per consumer.
   enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };
 
   static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer needs a multiple of 64 rows");
@@ -115,7 +116,7 @@ struct WgmmaPlan {
   struct Work {
     int batch, split, m0, n0, first, tiles;  // first k-tile, and number of k-tiles
     int output_tile;
-    int cut = 0;  // with stream_k, for a tile shared by two workers: the worker of its first k-tiles
+    int cut = 0;  // with stream_k, for a tile that two workers share: the worker that computes the first k-tiles
 
     // `id` numbers the groups of tiles that a cluster computes together.
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
@@ -139,12 +140,12 @@ struct WgmmaPlan {
     }
   };
 
-  // Pipeline state: a position in the ring of stages, which producers and consumers advance in the same order. It is
-  // incremented in the units of the main loop, which then needs no multiplications and shifts.
+  // Pipeline state: a position in the ring of stages, which producers and consumers advance in the same order. Its
+  // fields have the units that the main loop uses, so that it needs no multiplications and shifts.
   struct Place {
     unsigned shared;
     unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma
-    unsigned barrier = 0;  // offset of the stage's barriers from the first ones
+    unsigned barrier = 0;  // offset of the stage's barriers from those of the first stage
     unsigned parity = 0;   // parity of the number of completed rounds
 
     __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}
@@ -155,13 +156,13 @@ struct WgmmaPlan {
     }
     // Address of the stage, for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
-    // Address of the stage with this encoded start, for a state created for descriptors.
+    // Address of the stage that has this encoded start, for a state created for descriptors.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
-    // The "empty" barrier of the previous stage. It is adjacent to `full`, whose address consumers use when they
-    // release that stage.
+    // The "empty" barrier of the previous stage. It is adjacent to the "full" barrier of the current stage, so
+    // consumers can derive its address from that barrier when they release the previous stage.
     __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
     __device__ __forceinline__ unsigned empty() const {
       const unsigned next = barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16;
@@ -200,7 +201,7 @@ struct WgmmaPlan {
     }
   }
 
-  // Calls body(work, number of previous works, true if another follows) for every tile or part that this block
+  // Calls body(work, number of previous works, whether another work follows) for every tile or part that this block
   // computes.
   template <class Body>
   __device__ static __forceinline__ void for_each_work(LaunchRaster order, const Body& body) {
@@ -208,8 +209,9 @@ struct WgmmaPlan {
     if constexpr (!C::several_tiles) {
       body(Work(id, order), 0, false);
     } else if constexpr (C::stream_k) {
-      // The distribution to stream_k_blocks is fixed. It is correct for any number of concurrent blocks, because a
-      // block only waits for the sums of a block that already has its ticket, and therefore runs or has run.
+      // The work is divided among stream_k_blocks blocks, independently of how many blocks run concurrently. This is
+      // always correct, because a block only waits for the sums of a block that has already taken its ticket, and
+      // therefore runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       for (int turn = 0; walk.left > 0; ++turn) {
@@ -221,7 +223,7 @@ struct WgmmaPlan {
         body(work, turn, walk.left > 0);
       }
     } else {
-      // Number of clusters: the workers, or fewer if fewer run at the same time.
+      // Number of clusters in the grid: the number of workers, or fewer if fewer can run at the same time.
       const int launched = int(gridDim.x / unsigned(cluster));
 #pragma unroll 1
       for (int next = id, turn = 0; next < works; next += launched, ++turn) {

@@ -23,7 +23,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // Bit mask of the ranks of the blocks along n: every cluster_m-th bit, beginning with the first.
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
-  // One thread: fills every stage as soon as it is empty.
+  // A single producer thread: fills each stage by TMA as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, Place place) {
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
@@ -35,9 +35,10 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     drain(place);
   }
 
-  // All producer threads: one issues TMA copies for an operand, if any, and each starts copies of a part of the other
-  // operands. A stage is signalled as full some k-tiles later, while their copies are in flight. Their number is that
-  // of the stages that consumers do not use.
+  // All producer threads: one thread issues TMA copies of an operand that TMA can copy, if there is one. Each thread
+  // starts copies of its part of the other operands. A stage is signalled as full `behind` k-tiles later, while copies
+  // of these k-tiles are in flight. `behind` is the number of stages that consumers do not use, minus the one that is
+  // being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {
@@ -76,15 +77,17 @@ struct WgmmaProducers : WgmmaPlan<Config> {
           publish(arrived, work.batch, thread);
         }
       }
-      if constexpr (shifts_differ) publish_rest(work.batch);  // before the matrix changes, on which the shifts depend
+      // the shifts depend on the matrix, so all stages are published before it changes
+      if constexpr (shifts_differ) publish_rest(work.batch);
     });
     if constexpr (!shifts_differ) publish_rest(0);
     drain(place);
   }
 
-  // Waits until every stage has been released by all blocks of the cluster that read it. No other block arrives at a
-  // barrier of this block afterwards, so the block may exit. A cluster barrier would also work, but its release is a
-  // GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. The wait for unused stages returns immediately.
+  // Waits until all blocks of the cluster that read a stage have released it, for each stage. Afterwards, no other
+  // block arrives at a barrier of this block, so the block may exit. A cluster barrier would also work, but its release
+  // is a GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. For stages that were never used, the wait
+  // returns immediately.
   __device__ static __forceinline__ void drain(Place place) {
     if constexpr (cluster > 1) {
 #pragma unroll 1
@@ -102,7 +105,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     return place.ends();
   }
 
-  // Makes this thread's completed copies to a stage visible to wgmma.
+  // Makes this thread's completed copies to a stage visible to wgmma, and signals them.
   __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
       CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
@@ -132,9 +135,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // Copies the share `part` of the tile's boxes, Lines lines of each, in two halves if they are too many for TMA. Many
-  // boxes are copied in a loop that is not unrolled, because ptxas would need more than 24 registers for their
-  // coordinates.
+  // Copies share number `part` of the tile's boxes: Lines lines of each box, in two halves if there are too many lines
+  // for a TMA copy. Many boxes are copied in a loop that is not unrolled, because ptxas would need more than 24
+  // registers for their coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

@@ -1,5 +1,5 @@
-// The stores of wgmma_matmul: a consumer's sums are finished and stored to C, from registers or by TMA through shared
-// memory.
+// The stores of wgmma_matmul: applies the epilogue to a consumer's sums, and stores them to C from registers, or by TMA
+// through shared memory.
 #pragma once
 #include <autosched/common/finish.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
@@ -36,10 +36,10 @@ struct WgmmaStores : WgmmaPlan<Config> {
         of_rows[i][half] = C::transposed ? 1.0f : ends.of_row(!partial_m || row < last ? row : last);
       }
     }
-    // Iterates over columns first, so that scales and bias of a column are needed only once, and not in registers
-    // across rows. The code of a long activation is emitted only for a part of the columns; the sums of the others are
-    // moved to the registers of this part. This halves the compile time and lets the code fit in the instruction cache,
-    // at the cost of one or two moves per sum.
+    // The outer loop is over columns, so that scales and bias of a column are loaded once and not kept in registers.
+    // The code of a long activation is generated for only a part of the columns. The sums of the other columns are
+    // moved to the registers of this part, one part after another. This halves the compile time and lets the code fit
+    // in the instruction cache, at the cost of one or two moves per sum.
     constexpr int part = part_of_columns();
 #pragma unroll 1
     for (int from = 0; from < C::tile_n; from += part) {
@@ -65,7 +65,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
     }
   }
 
-  // Moves the sums of the next columns to the registers of the first ones, which have been stored.
+  // Moves the sums of the next columns to the registers of the first columns, which have been stored.
   template <int Stored>
   __device__ static __forceinline__ void move_down(Accumulators& acc) {
 #pragma unroll
@@ -80,9 +80,9 @@ struct WgmmaStores : WgmmaPlan<Config> {
     return C::tile_n % 32 == 0 ? 32 : C::tile_n % 16 == 0 ? 16 : C::tile_n;
   }
 
-  // Stores through shared memory, a box at a time: TMA stores a box while the next ones are written. If all boxes of a
-  // consumer's part of the tile fit (staged_whole), they are stored together after one barrier, and one more if TMA
-  // must first have read the boxes of an earlier tile.
+  // Stores through shared memory, one box at a time: TMA stores a box while the next boxes are written. If all boxes of
+  // a consumer's part of the tile fit into shared memory (staged_whole), they are stored together after one barrier.
+  // Another barrier is needed if TMA must first have read the boxes of an earlier tile.
   __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
                                                      const Work& work, unsigned boxes, int group, int rows) {
     constexpr bool partial_n = C::n % C::tile_n != 0;

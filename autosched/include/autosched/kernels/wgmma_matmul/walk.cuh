@@ -1,4 +1,4 @@
-// Enumerates the parts that each block of a wgmma_matmul computes: to verify launches that are too large to be
+// Enumerates the parts of tiles that each block of a wgmma_matmul computes, to verify launches that are too large to be
 // emulated.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>

@@ -1,5 +1,6 @@
 // ldmatrix: PTX ISA 9.7.14.5.15. Lane l gives the 16-byte-aligned shared address of row l % 8 of matrix l / 8;
-// thread l receives the 32 bits at row l / 4, word l % 4 of each matrix (transposed: elements (2*(l%4)+{0,1}, l/4)).
+// lane l receives word l % 4 (32 bits) of row l / 4 of each matrix. If transposed, it receives the elements
+// (2*(l%4)+{0,1}, l/4).
 #pragma once
 
 namespace autosched::ptx {

@@ -18,7 +18,8 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const unsigned 
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// Accumulates in f16: d[0] has columns 2 * (lane % 4) and the next one of row lane / 4, d[1] those of the row 8 below.
+// Accumulates in f16: d[0] has columns 2 * (lane % 4) and 2 * (lane % 4) + 1 of row lane / 4, and d[1] the same columns
+// of row lane / 4 + 8.
 __device__ __forceinline__ void mma_m16n8k16_f16(f16x2 (&d)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"

@@ -1,6 +1,6 @@
-// tensormap.replace (PTX ISA 9.7.9.28, sm_90a): writes fields of a tensor map in global memory. One thread calls these
-// functions. Other threads and the host see the results like other writes; bulk copies see them like a kernel
-// parameter.
+// tensormap.replace (PTX ISA 9.7.9.28, sm_90a): writes fields of a tensor map in global memory. A single thread calls
+// these functions. Other threads and the host see the results like other writes. Bulk copies read maps through another
+// proxy: they need a fence.proxy.tensormap, or a copy of the map as a parameter of a later kernel.
 #pragma once
 
 #include "autosched/ptx/tensor_map/tensor_map.cuh"
@@ -23,7 +23,7 @@ __device__ __forceinline__ void set_address(TensorMap* map, unsigned long long a
   asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(address) : "memory");
 }
 
-// The instruction counts dimensions from 0.
+// The instruction's operand is the number of dimensions minus 1.
 __device__ __forceinline__ void set_rank(TensorMap* map, unsigned rank) {
   asm volatile("tensormap.replace.tile.rank.global.b1024.b32 [%0], %1;" ::"l"(map), "r"(rank - 1) : "memory");
 }
@@ -72,7 +72,7 @@ __device__ __forceinline__ void set_fill(TensorMap* map) {
   asm volatile("tensormap.replace.tile.fill_mode.global.b1024.b32 [%0], %1;" ::"l"(map), "n"(Mode) : "memory");
 }
 
-// Enum values must be immediates, so the recursion selects among those up to Last.
+// Enum values must be immediates, so a recursion over the values up to Last selects the instruction.
 template <int Last>
 __device__ void choose_element(TensorMap* map, unsigned element) {
   if (element == Last) return set_element<Last>(map);
@@ -89,7 +89,7 @@ __device__ void set_dimensions(TensorMap* map, const TensorMapFields& fields) {
   if constexpr (Dimension + 1 < 5) set_dimensions<Dimension + 1>(map, fields);
 }
 
-// Writes the whole map, at a multiple of 128 bytes of global memory.
+// Writes a complete map to global memory, at an address that is a multiple of 128.
 __device__ inline void fill_tensor_map(TensorMap* map, const TensorMapFields& fields) {
   *map = TensorMap{};
   set_address(map, fields.address);

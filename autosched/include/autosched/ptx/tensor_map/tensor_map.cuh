@@ -9,8 +9,8 @@ struct alignas(64) TensorMap {
   unsigned long long opaque[16];
 };
 
-// L2 eviction priority of loaded data: a createpolicy.fractional policy for all of it (PTX ISA 9.7.9.18), as encoded by
-// the instruction.
+// L2 eviction priorities of loaded data. The values are policies as encoded by createpolicy.fractional with fraction 1
+// (PTX ISA 9.7.9.18).
 enum class Evict : unsigned long long {
   normally = 0x1000000000000000ull,
   first = 0x12F0000000000000ull,
@@ -28,8 +28,8 @@ __device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, 
       : "memory");
 }
 
-// Multicasts the box to each block of the cluster whose bit in `blocks` is set, at the same address of its shared
-// memory and counted by its own barrier.
+// Multicasts the box to each block of the cluster whose bit in `blocks` is set. It is written to the same address in
+// each block's shared memory, and counted by each block's own barrier.
 __device__ __forceinline__ void load_box_for(unsigned short blocks, unsigned shared, const TensorMap& map, int x, int y,
                                              int z, unsigned barrier, Evict evict) {
   asm volatile(
@@ -56,7 +56,7 @@ __device__ __forceinline__ void wait_stores_read() {
 }
 
 // Makes this thread's writes to shared memory visible to later copies and multiplications, and orders its reads before
-// their writes. Without it, writes overtook such reads on an H100 after an arrival at an mbarrier.
+// their writes. On an H100 without this fence, writes overtook such reads after an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Prefetches the tensor map.

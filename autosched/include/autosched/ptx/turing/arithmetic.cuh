@@ -1,5 +1,5 @@
-// Replaces ptx/arithmetic.cuh on sm_75, whose max has no .NaN. Arithmetic that C++ has no operator for: PTX ISA 9.7.3,
-// and of f16 9.7.4.
+// Replaces ptx/arithmetic.cuh on sm_75, whose max has no .NaN. Arithmetic for which C++ has no operator: PTX ISA 9.7.3,
+// and 9.7.4 for f16.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
@@ -15,7 +15,7 @@ __device__ __forceinline__ float min_nan(float a, float b) {
   const bool nan = !(a == a) || !(b == b);
   return nan ? __uint_as_float(0x7fffffffu) : fminf(a, b);
 }
-// Both halves, rounded to nearest even.
+// Converts both halves, rounded to nearest even.
 __device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
   unsigned y;
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)));

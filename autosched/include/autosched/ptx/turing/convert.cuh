@@ -26,14 +26,14 @@ __device__ __forceinline__ unsigned short cvt_rn_f16_f32(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
-// Rounds to nearest, ties to even: adds half of the last kept bit, minus one if that bit is 0. Infinity is unchanged;
-// NaN becomes the NaN of cvt.rn.bf16.f32.
+// Rounds to nearest, ties to even: adds half of the last bit that is kept, minus one if that bit is 0. Infinity is
+// unchanged; NaN becomes the NaN of cvt.rn.bf16.f32.
 __device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
   const unsigned bits = __float_as_uint(x);
   const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   return static_cast<unsigned short>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
 }
-// Kernels refer to it for all types, but it is never compiled for sm_75.
+// Kernels refer to this function for all types, but never call it on sm_75.
 __device__ unsigned cvt_rna_tf32(unsigned f32_bits);
 __device__ __forceinline__ unsigned bits_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ float float_of(unsigned bits) { return __uint_as_float(bits); }

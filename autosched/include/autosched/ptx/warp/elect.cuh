@@ -3,7 +3,7 @@
 
 namespace autosched::ptx {
 
-// Returns true in one lane of the warp, always the same one. All lanes must call it. Unlike a comparison with
+// Returns true in one lane of the warp, which is always the same lane. All lanes must call it. Unlike a comparison with
 // threadIdx, it lets ptxas know that a single thread continues, so that a TMA instruction needs no loop over lanes.
 __device__ __forceinline__ bool elect() {
   unsigned elected;

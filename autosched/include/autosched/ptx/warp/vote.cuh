@@ -3,8 +3,8 @@
 
 namespace autosched::ptx {
 
-// Returns true if the predicate holds in all lanes of the warp, which must all call it. ptxas knows that the result is
-// warp-uniform, so counters of a loop that branches on it are in uniform registers.
+// Returns true if the predicate is true in all lanes of the warp. All lanes must call it. ptxas knows that the result
+// is warp-uniform, so counters of a loop that branches on it are in uniform registers.
 __device__ __forceinline__ bool vote_all(bool predicate) {
   unsigned all;
   asm volatile(
@@ -20,7 +20,7 @@ __device__ __forceinline__ bool vote_all(bool predicate) {
   return all != 0;
 }
 
-// Returns the predicates of all lanes of the warp, which must all call it, as bits.
+// Returns a bit mask of the predicates of all lanes of the warp. All lanes must call it.
 __device__ __forceinline__ unsigned vote_ballot(bool predicate) {
   unsigned lanes;
   asm volatile(

@@ -8,7 +8,7 @@ namespace autosched::ptx {
 __device__ __forceinline__ void hold_register(f16x2& x) { asm volatile("" : "+r"(x)); }
 
 // clang-format off
-// The registers of 64 x N by their places among the operands, and as operands.
+// The accumulator registers of a 64 x N tile: their operand numbers, and their asm operands.
 #define AUTOSCHED_PAIRS8 "%0, %1"
 #define AUTOSCHED_PAIRS16 AUTOSCHED_PAIRS8 ", %2, %3"
 #define AUTOSCHED_PAIRS24 AUTOSCHED_PAIRS16 ", %4, %5"
@@ -74,8 +74,9 @@ __device__ __forceinline__ void hold_register(f16x2& x) { asm volatile("" : "+r"
 #define AUTOSCHED_HALVES248 AUTOSCHED_HALVES240, "+r"(d[60]), "+r"(d[61])
 #define AUTOSCHED_HALVES256 AUTOSCHED_HALVES248, "+r"(d[62]), "+r"(d[63])
 
-// EACH(n, places of the descriptors and the predicate, place of what makes that, places of two more operands; the same
-// of A in registers: A, the descriptor of B and the predicate, place of what makes that, and whether B lies along n)
+// EACH(n, operand numbers for A in shared memory: the descriptors and the predicate, the source of the predicate, two
+// further operands; operand numbers for A in registers: A, the descriptor of B and the predicate, the source of the
+// predicate, and whether B is contiguous along n)
 #define AUTOSCHED_WGMMA_IN_F16(EACH) \
   EACH(8, "%2, %3, p", "%4", "%5, %6", "{%2, %3, %4, %5}, %6, p", "%7", "%8") \
   EACH(16, "%4, %5, p", "%6", "%7, %8", "{%4, %5, %6, %7}, %8, p", "%9", "%10") \

@@ -1,13 +1,14 @@
-// wgmma with A from registers: PTX ISA 9.7.15.5.2. Thread l of a warp has four bytes, at 4 * (l % 4), of each of two
-// 16-byte pieces along k: registers 0 and 2 for row l / 4 + 16 * warp, registers 1 and 3 for the row 8 below. Registers
-// must not change until the multiplication is complete.
+// wgmma with A from registers: PTX ISA 9.7.15.5.2. A row has two 16-byte pieces along k, and lane l of a warp holds
+// four bytes of each, from byte 4 * (l % 4) on. Registers 0 and 2 are for row l / 4 + 16 * warp, registers 1 and 3 for
+// the row 8 below. Registers must not change until the multiplication is complete.
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched::ptx {
 
 // clang-format off
-// For every n: A, the descriptor of B, whether to accumulate, and whether B lies along n, as places among the operands.
+// For every n, the operand numbers of A, the descriptor of B and the predicate; of whether to accumulate; and of
+// whether B is contiguous along n.
 #define AUTOSCHED_WGMMA_A_EVERY_TYPE(EACH) \
   EACH(8, "{%4, %5, %6, %7}, %8, p", "%9", "%10") \
   EACH(16, "{%8, %9, %10, %11}, %12, p", "%13", "%14") \

@@ -1,8 +1,8 @@
-// The accumulators of wgmma as operands of inline PTX, for every n, and the positions of the operands after them.
+// The accumulators of wgmma as operands of inline PTX, for every n, and the numbers of the operands after them.
 #pragma once
 
 // clang-format off
-// The registers of 64 x N by their places among the operands, and as operands of KIND "f" or "r".
+// The accumulator registers of a 64 x N tile: their operand numbers, and their asm operands of KIND "f" or "r".
 #define AUTOSCHED_R8 "%0, %1, %2, %3"
 #define AUTOSCHED_R16 AUTOSCHED_R8 ", %4, %5, %6, %7"
 #define AUTOSCHED_R24 AUTOSCHED_R16 ", %8, %9, %10, %11"
@@ -68,8 +68,9 @@
 #define AUTOSCHED_D248(KIND) AUTOSCHED_D240(KIND), "+" KIND(d[120]), "+" KIND(d[121]), "+" KIND(d[122]), "+" KIND(d[123])
 #define AUTOSCHED_D256(KIND) AUTOSCHED_D248(KIND), "+" KIND(d[124]), "+" KIND(d[125]), "+" KIND(d[126]), "+" KIND(d[127])
 
-// EACH(n, places of the descriptors and the predicate, place of what makes that, places of two more operands)
-// The n of integer types (PTX ISA 9.7.15.2, "Shape"), and those that only others have.
+// EACH(n, operand numbers of the descriptors and the predicate, of the predicate's source, of two further operands).
+// The first list has the n that all types support, the second those that integer types lack (PTX ISA 9.7.15.2,
+// "Shape").
 #define AUTOSCHED_WGMMA_EVERY_TYPE(EACH)           \
   EACH(8, "%4, %5, p", "%6", "%7, %8")             \
   EACH(16, "%8, %9, p", "%10", "%11, %12")         \

@@ -16,15 +16,16 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// Prevents the compiler from moving uses of an accumulator across this point. It does not know that a wait makes the
-// accumulator valid, and that writes before a fence must stay there.
+// Prevents the compiler from moving uses of an accumulator across this point. The compiler does not know that
+// accumulators only become valid after a wait, and that writes before a fence must stay before it.
 __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"(x)); }
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// Copies an a that several iterations multiply, for one multiplication. ptxas of CUDA 12.8 to 13.0 lets the a of
-// another product overwrite such registers. It would eliminate a move, but not a permutation of bytes. Machine code of
-// CUDA 13.5 keeps the registers (test_wgmma_operands.py), so that it needs no copy: x is held in place.
+// Copies a register of operand a for one multiplication, if several iterations multiply the same a. ptxas of CUDA 12.8
+// to 13.0 lets operand a of another product overwrite such registers. The copy is a permutation of bytes, because ptxas
+// would eliminate a move. From CUDA 13.5 on, machine code keeps the registers (test_wgmma_operands.py), and no copy is
+// needed.
 __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305
   hold_register(x);
@@ -36,15 +37,15 @@ __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #endif
 }
 
-// d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers
-// 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b
-// of k x N by their descriptors, k being 32 bytes. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it
-// lies along k. Here for 16-bit types; ptx/wgmma/along_k.cuh has the others, ptx/wgmma/in_f16.cuh those InF16: sums in
-// f16.
+// d += a @ b, or d = a @ b if `accumulate` is 0. d has 64 x N elements. An accumulator register is in row lane / 4 + 16
+// * warp (+ 8 for registers 2 and 3 of each four) and column 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd
+// registers). Matrix descriptors give a (64 x k) and b (k x N), where k is 32 bytes. MajorA and MajorB are 1 if the
+// tile is contiguous along m or n, 0 if it is contiguous along k. This file is for 16-bit types with f32 sums.
+// ptx/wgmma/along_k.cuh is for other types, ptx/wgmma/in_f16.cuh for InF16: sums in f16.
 template <class T, int N, bool InF16 = false>
 struct Wgmma;
 
-// The same with A from registers: ptx/wgmma/of_registers.cuh.
+// Products with a in registers: ptx/wgmma/of_registers.cuh.
 template <class T, int N, bool InF16 = false>
 struct WgmmaOfRegisters;
 

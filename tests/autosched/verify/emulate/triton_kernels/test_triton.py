@@ -116,7 +116,7 @@ LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
 @pytest.mark.parametrize(
     ("old", "new", "kind", "said"),
     [
-        (LINE.format("acquire.gpu"), "", "missing_proxy_fence", "generic.acquire of it by this block"),
+        (LINE.format("acquire.gpu"), "", "missing_proxy_fence", "generic.acquire"),
         (LINE.format("st.shared::cta.b32"), "", "uninitialized_shared_read", ""),
         (LINE.format("bar.warp.sync"), "", "shared_race", ""),
         (LINE.format("element_stride"), "", "invalid_argument", "element_stride 0 of its 2 dimensions"),

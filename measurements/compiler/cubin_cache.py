@@ -85,13 +85,13 @@ class CompileCache:
 
     @staticmethod
     def key(kernel: GeneratedKernel, arch: str, options: Sequence[str], toolchain: str) -> str:
-        """Return the cache key of one compilation: equal keys give equal cubins.
+        """Return the cache key of a compilation. Compilations with equal keys produce equal cubins.
 
         Args:
-            kernel: Kernel; the key depends on its source, headers, options, entries and dynamic shared memory.
+            kernel: Kernel, whose source, headers, options, entries and dynamic shared memory are part of the key.
             arch: Architecture such as "sm_90a".
             options: Compiler options.
-            toolchain: Version of the compiler.
+            toolchain: Compiler and version.
 
         Returns:
             SHA-256, hexadecimal.
@@ -152,7 +152,7 @@ class CompileCache:
             compile_seconds: Compile time in seconds.
             log: Messages of the compiler.
             arch: Target architecture.
-            toolchain: Version of the compiler.
+            toolchain: Compiler and version.
             steps: Functions of a pipeline, in launch order; empty for a single kernel.
 
         Returns:

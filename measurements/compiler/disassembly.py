@@ -1,4 +1,4 @@
-"""Disassemble a cubin: its instructions, its loops, and the instruction mix of its main loop.
+"""Disassemble a cubin, and find its loops and the instruction mix of its main loop.
 
 This runs ``nvdisasm`` (CUDA Binary Utilities) from the wheel ``nvidia-cuda-nvdisasm`` or from a CUDA toolkit. No GPU is
 needed.
@@ -24,8 +24,8 @@ from measurements.files.cache_folder import LISTINGS, CacheUnusable, cache_root,
 from measurements.files.text import first_line, one_line
 from measurements.files.work_folders import temporary_folder
 
-_SECONDS = 60  # time limit of nvdisasm, which takes 0.4 s for one of autosched's kernels
-_MOST_BYTES = 1 << 28  # size limit of a listing
+_SECONDS = 60  # time limit of nvdisasm in seconds; one of autosched's kernels takes 0.4 s
+_MOST_BYTES = 1 << 28  # maximum bytes of a listing that is cached
 INSTRUCTION_BYTES = 16  # size of an instruction from sm_70 on
 
 # Opcodes of each kind of instruction, up to the first dot (CUDA Binary Utilities, "Instruction Set Reference").
@@ -47,7 +47,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
                 "YIELD"),
 }  # fmt: skip
 _KIND_OF = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
-INTEGER = "integer"  # all other instructions: addresses, counters, moves, bits, predicates
+INTEGER = "integer"  # kind of all other instructions: addresses, counters, moves, bits, predicates
 KINDS = (*_KINDS, INTEGER)
 ARITHMETIC = ("tensor", "float")
 
@@ -171,7 +171,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
 
 
 def _listing(cubin: bytes) -> Any:
-    """Return the JSON output of nvdisasm for a cubin, from the cache if possible."""
+    """Return the parsed JSON output of nvdisasm for a cubin, from the cache if possible."""
     program = nvdisasm()
     cached = _cached_listing(program, cubin)
     if cached is not None:

@@ -1,4 +1,4 @@
-"""nvcc, NVIDIA's compiler driver, for sources with host code, or with headers that NVRTC does not support."""
+"""Compile with nvcc, NVIDIA's compiler driver: sources with host code, or with headers that NVRTC does not support."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from measurements.files.demangle import demangled
 from measurements.files.work_folders import note_compiler, temporary_folder
 from search_spaces.launches.headers import Headers
 
-SECONDS = 300.0  # time limit of one compilation
+SECONDS = 300.0  # time limit of one compilation in seconds
 _NOT_FOR_NVCC = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options that only NVRTC or autosched understands
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
@@ -46,7 +46,7 @@ def nvcc_version() -> str:
 
 
 def toolchain_of(options: Sequence[str]) -> str:
-    """Return name and version of the compiler of a kernel with these options. Raises NvrtcMissing, NvccMissing."""
+    """Return name and version of the compiler that these options select. Raises NvrtcMissing, NvccMissing."""
     return nvcc_version() if NVCC in options else toolchain_version()
 
 
@@ -80,7 +80,7 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
         try:
             stdout, stderr = process.communicate(timeout=seconds)
         except BaseException:
-            with suppress(ProcessLookupError):  # all processes of the group have ended
+            with suppress(ProcessLookupError):  # killpg fails if all processes of the group have already ended
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)

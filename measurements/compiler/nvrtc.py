@@ -1,4 +1,4 @@
-"""NVRTC, the CUDA runtime compiler, through ``cuda.bindings.nvrtc``. It needs no GPU and no driver."""
+"""Compile with NVRTC, the CUDA runtime compiler, through ``cuda.bindings.nvrtc``. No GPU or driver is needed."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def toolchain_version() -> str:
 @cache
 def loaded_version() -> str:
     """Load NVRTC to check that it works, and return its version like ``toolchain_version``. Raises NvrtcMissing."""
-    from importlib import metadata  # a slow import that compiler processes do not need
+    from importlib import metadata  # imported here because it is slow, and compiler processes do not need it
 
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"

@@ -1,6 +1,7 @@
 """The NVRTC of another Python environment, to compare two compilers on one kernel.
 
-That environment's Python runs autosched's compile worker. It needs ``cuda.bindings`` and NVRTC, but not autosched.
+The Python of that environment runs autosched's compile worker. The environment needs ``cuda.bindings`` and NVRTC, but
+not autosched.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from measurements.workers.transport import WorkerDied, WorkerError
 from measurements.workers.worker import Worker
 
 COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
-MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
+MEMORY_LIMIT = 8 << 30  # limit of the address space of a compiler process in bytes
 _SECONDS = 60.0  # time limit in seconds for loading NVRTC
 
 
@@ -32,7 +33,7 @@ class OtherCompiler(NamedTuple):
         try:
             answer = worker.request({"version": True}, _SECONDS)
         except OSError as error:
-            why = f"{python} cannot be run ({error.strerror}): give the Python of an environment"
+            why = f"{python} cannot be run ({error.strerror}): give the path of an environment's Python"
             raise NoOtherCompiler(why) from None
         except WorkerDied as error:
             last = next((line for line in reversed(error.stderr.splitlines()) if line.strip()), str(error))

@@ -59,7 +59,7 @@ class Compiler(Protocol):
 
     @property
     def toolchain(self) -> str:
-        """Compiler and version."""
+        """Compiler and its version, such as "nvrtc 13.0.88"."""
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         """Start compiling ``kernel`` for ``arch`` ("sm_90a")."""
@@ -137,7 +137,7 @@ class CompilePool:
             return tuple(w.pid for w in self._owned if w.pid is not None)
 
     def close(self) -> None:
-        """Cancel pending jobs and kill running ones. Safe to call twice and from any thread."""
+        """Cancel pending jobs and kill running compilers. Safe to call twice and from any thread."""
         with self._lock:
             self._closed = True
             owned = list(self._owned)
@@ -301,7 +301,7 @@ _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|any|all|b
 
 
 def _remedy(text: str) -> str:
-    """Return the remedy for a missing header or a warp function of old CUDA; "" for other errors."""
+    """Return the remedy for a missing header, or for a warp function without a mask; "" for other errors."""
     if old := _WITHOUT_MASK.search(text):
         return f": use {old[1]}_sync, whose first argument is the mask of the warp's threads"
     if not missing_header(text):

@@ -101,7 +101,7 @@ def compiled_elsewhere(other: OtherCompiler) -> Iterator[None]:
 
 
 def compiler_pids() -> tuple[int, ...]:
-    """Process ids of the idle compilers."""
+    """Return the process ids of the idle compilers."""
     return _compilers.pids
 
 

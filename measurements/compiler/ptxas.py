@@ -29,7 +29,8 @@ def why_no_controls(toolchain: str) -> str:
 def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
     """Return the reason why a compiler cannot use these options, in one line; "" if it can.
 
-    Every ptxas supports a register cap and an optimisation level, so stored schedules with these options still compile.
+    Every ptxas supports a register cap and an optimisation level, so schedules with only these options compile with any
+    compiler.
     """
     try:
         return "" if control_file_of(options) is None else why_no_controls(toolchain)

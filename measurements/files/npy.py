@@ -27,7 +27,7 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
             array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None
-    except Exception as error:  # numpy raises different exceptions for different malformed headers
+    except Exception as error:  # the type of numpy's exception depends on how the header is malformed
         sentence = " ".join(str(error).split()).partition(". ")[0]
         raise ValueError(sentence or type(error).__name__) from None
     if array.dtype.kind not in "fiub":

@@ -91,7 +91,7 @@ def remove_own_temporary() -> None:
 
 
 def remove_temporary_of_killed() -> None:
-    """Remove the temporary folders of processes that have ended, after one of them was killed."""
+    """Remove temporary folders of ended processes. This is called after a process was killed."""
     remove_abandoned(Path(tempfile.gettempdir()), _TEMPORARY)
 
 

@@ -93,7 +93,7 @@ class Stream(Protocol):
     seconds: float
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Queue candidates after those added earlier, without waiting."""
+        """Queue candidates after the earlier ones, without waiting."""
 
     def ready(self) -> bool:
         """True if the next result is available without waiting."""

@@ -295,7 +295,7 @@ def _pooled(rows: list[Any]) -> tuple[float, float, float, int]:
 
 
 def _check(row: Any, name: str) -> None:
-    """Raise StoreError for values that autosched never stores."""
+    """Raise StoreError if a row has values that autosched never stores."""
     times = (row.median, row.p25, row.p75, row.repeats)
     if row.status not in _STATUSES or not (_are_times(times) if row.status == _OK else times == _NO_TIMES):
         read_cells(row._mapping, _RANKED_BY, name)

@@ -29,8 +29,8 @@ class MergeOutcome(StrEnum):
     """Result of merging one entry."""
 
     NEW = "new"  # the target did not have this entry
-    REPLACED = "replaced"  # the source's best is better
-    KEPT = "kept"  # the target's best is better
+    REPLACED = "replaced"  # the source's best schedule is better, and replaces the target's
+    KEPT = "kept"  # the target's best schedule is better, and is kept
     SAME = "same"  # source and target have the same best schedule
     UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's is kept
     REFUSED = "refused"  # the source's best schedule is not accepted, so only wrong results are added

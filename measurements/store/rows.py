@@ -1,4 +1,4 @@
-"""Conversion of trials to rows of the table of trials, and back."""
+"""Convert trials to rows of the database, and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
     *("verification", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
-COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # columns that every trial must have
+COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # columns needed to read a trial
 _Part = TypeVar("_Part")
 
 
@@ -136,7 +136,10 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
             facts=cells["facts"],
             id=cells["id"],
         )
-    except (ValueError, TypeError) as error:  # for example a median outside its quartiles, or a time without quartiles
+    except (
+        ValueError,
+        TypeError,
+    ) as error:  # for example a median without quartiles
         raise unreadable(database, cells["id"], str(error)) from error
 
 

@@ -15,7 +15,7 @@ from measurements.files.text import one_line
 from measurements.store.errors import StoreError
 from measurements.trials.measurement import Resources
 
-SCHEMA_VERSION = 9  # the only readable version: docs/decisions/0016
+SCHEMA_VERSION = 9  # only this version can be read: docs/decisions/0016
 APPLICATION = "autosched"
 _LOCK = int.from_bytes(b"autosch")  # arbitrary number that identifies autosched's advisory lock on a server
 

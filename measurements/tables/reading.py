@@ -16,11 +16,11 @@ from measurements.trials.vendor_library import is_library
 
 
 def read_table(path: str | Path) -> Table:
-    """Return the table of a plain or gzip file.
+    """Return the table in a file, which may be compressed by gzip.
 
     A truncated file is read up to its last complete configuration, if the format allows it.
 
-    Raises TableError for a missing file, another format, or a file without times.
+    Raises TableError if the file is missing, has an unknown format, or contains no times.
     """
     path = Path(path)
     if path.is_fifo():  # a pipe can only be read once, but the file is read several times

@@ -14,7 +14,7 @@ class Status(StrEnum):
     OK = "ok"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
-    OUT_OF_RESOURCES = "out_of_resources"  # registers, shared memory or device memory
+    OUT_OF_RESOURCES = "out_of_resources"  # too many registers, or too much shared memory or device memory
     LAUNCH_ERROR = "launch_error"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
@@ -109,5 +109,5 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
-        """True if there is a time."""
+        """True if the measurement has a time."""
         return self.status is Status.OK

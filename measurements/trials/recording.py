@@ -4,7 +4,7 @@ A file is gzip-compressed JSON lines. A recording is a header line with the devi
 trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
 joined with ``cat``. Recordings that are installed with autosched are in ``recorded/<device>/``, one file per problem:
 
-    python -m measurements.trials.recording FILE...        install the recordings of FILE
+    python -m measurements.trials.recording FILE... install the recordings of FILE
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Install the recordings of files, and print the paths of the written files."""
     parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
-    parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: the one that autosched reads)")
+    parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: autosched's own folder)")
     options = parser.parse_args(arguments)
     try:
         for file in options.files:

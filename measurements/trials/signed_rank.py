@@ -46,7 +46,7 @@ def p_value(differences: FloatArray, centre: float) -> float:
 
 
 def _rank(n: int, probability: float) -> int:
-    """Return the number of values w with P(W <= w) <= ``probability``."""
+    """Return the number of values w of the statistic W with P(W <= w) <= ``probability``."""
     if n > EXACT:
         return max(math.floor(_normal(n).inv_cdf(probability) + 0.5), 0)
     return int(np.searchsorted(_cumulative(n), probability, side="right"))

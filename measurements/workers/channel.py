@@ -50,7 +50,7 @@ class Channel:
         self._questions = 0
 
     def recv(self, deadline: float) -> Message:
-        """Return the next message of the other end. Raises the errors of ``request``."""
+        """Return the next message from the other end. Raises the same errors as ``request``."""
         return self._exchange([], deadline)
 
     def request(

@@ -36,7 +36,7 @@ def written_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process and its descendants, including those that have ended.
+    """Return the CPU seconds of a process and its descendants, including ended descendants.
 
     Returns 0 if the system does not report them.
     """

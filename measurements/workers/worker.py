@@ -250,7 +250,8 @@ class Worker:
             except subprocess.TimeoutExpired:
                 return None  # the child is blocked in the kernel, in a GPU driver, and ends when the driver returns
             if self._working:
-                # Most workers have no temporary folders.
+                # The search for abandoned folders is skipped for workers that handled no request, which have no
+                # temporary folders.
                 from measurements.files.work_folders import remove_temporary_of_killed
 
                 self._working = False

@@ -236,7 +236,7 @@ class Device:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the device whose ``to_json()`` was ``data``. Raises ValueError for unknown or missing fields."""
+        """Read a device from a result of ``to_json``. Raises ValueError if a field is unknown or missing."""
         known = {f.name for f in dataclasses.fields(cls)}
         required = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
         wrong = sorted((set(data) - known) | (required - set(data)))
@@ -423,7 +423,7 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit
-    shared = most(shared, 1)  # sm_75 reserves nothing
+    shared = most(shared, 1)  # avoids a division by 0 on sm_75, where the driver reserves nothing
     blocks = least(device.max_warps_per_sm // warps, warps_by_registers // warps)
     blocks = least(blocks, least(device.shared_per_sm // shared, device.max_blocks_per_sm))
     fits = (

@@ -23,7 +23,7 @@ from search_spaces.hardware.dtype_names import canonical, unknown_type
 
 @dataclass(frozen=True)
 class DType:
-    """One element type. ``mantissa_bits`` counts stored bits; the unit roundoff is ``2 ** -(mantissa_bits + 1)``."""
+    """One element type. ``mantissa_bits`` counts the stored bits of the mantissa, without the implicit one."""
 
     name: str
     bits: int
@@ -39,7 +39,7 @@ class DType:
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative rounding error."""
+        """Largest relative error of rounding to this type."""
         return 2.0 ** -(self.mantissa_bits + 1)
 
     @property

@@ -69,7 +69,7 @@ class Basis:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Stride of each dimension's digit in the id; 0 for dimensions with only one lane (or subgroup)."""
+        """Weight of each dimension's digit in the id; 0 for dimensions with only one lane (or subgroup)."""
         return tuple(math.prod(self.counts[d + 1 :]) if self.counts[d] > 1 else 0 for d in self.mapping)
 
     def coordinates(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:

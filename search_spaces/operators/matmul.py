@@ -239,7 +239,7 @@ class Matmul(Problem):
 
     @property
     def multiplied_as(self) -> str:
-        """Type that a tensor core multiplies: the inputs' type, or tf32 for f32."""
+        """Type that a tensor core multiplies: the type of the inputs, or tf32 for f32 inputs."""
         return "tf32" if self.a == "f32" else self.a
 
     @property
@@ -249,7 +249,7 @@ class Matmul(Problem):
 
     @property
     def sums_of_register(self) -> int:
-        """Number of accumulators in a 32-bit register."""
+        """Number of accumulators that fit into a 32-bit register."""
         return 2 if self.acc == "f16" else 1
 
     @property
@@ -264,7 +264,7 @@ class Matmul(Problem):
 
     @property
     def flops(self) -> float:
-        """Operations of the product: 2 m n k per matrix."""
+        """Number of operations of the product: 2 m n k per matrix."""
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
@@ -342,9 +342,9 @@ class Matmul(Problem):
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
-        if self.input_dtype.values > 1:  # block-scaled types of 4 bits have neither infinity nor NaN
+        if self.input_dtype.values > 1:  # no cases with infinities or NaN, which 4-bit types do not have
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.HUGE, cases.SUBNORMAL
-        if self.input_dtype.name == "e4m3":  # e4m3 has no infinity
+        if self.input_dtype.name == "e4m3":  # no cases with infinities, because e4m3 has none
             return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # rounded to multiples of 2^-136
@@ -427,7 +427,8 @@ class Matmul(Problem):
             chosen = np.resize(special, self.batch * extent)
             at = cases.positions(rng, self.batch * extent, self.k)
             flat = lines.reshape(-1, self.k)
-            every = slice(0, None, 2) if extent > 1 else slice(None)  # in the other lines all products are finite
+            # only in every second line, to test that the lines in between stay finite
+            every = slice(0, None, 2) if extent > 1 else slice(None)
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
         stored = lines.view(dtype.storage)
         ones = dtype.store(rng.integers(1, 3, (self.batch, other, self.k)).astype(np.float64))
@@ -520,7 +521,7 @@ class Matmul(Problem):
             of_a, of_b = (
                 F32.load(inputs[name]).repeat(SCALE_BLOCK, -1)[..., : self.k] for name in ("scale_a", "scale_b")
             )
-            with np.errstate(invalid="ignore"):  # some bit patterns are signalling NaNs
+            with np.errstate(invalid="ignore"):  # no warning about bit patterns that are signalling NaNs
                 a = a * of_a
                 b = b * of_b.repeat(SCALE_BLOCK, -2)[:, : self.n].swapaxes(-1, -2)
         elif self.scale != "none":

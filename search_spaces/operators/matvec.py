@@ -74,7 +74,7 @@ class Matvec(Problem):
 
     @property
     def flops(self) -> float:
-        """Operations of the product: 2 m n k."""
+        """Number of operations of the product: 2 m n k."""
         return 2.0 * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:

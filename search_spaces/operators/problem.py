@@ -21,7 +21,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import RANDOM, InputCase, StressInputs
 from search_spaces.operators.part import Indices
 
-DRAWN = 4_194_301  # the largest prime below 2^22
+DRAWN = 4_194_301  # number of different random values: the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:

@@ -61,7 +61,7 @@ class RowProblem(Problem):
     def _check_out(self) -> None:
         dtype(self.out)
 
-    # Kernel's view
+    # How a kernel treats x
 
     normalizes: ClassVar[bool] = True  # True if the kernel writes every element, False if it writes one element per row
     has_weight: ClassVar[bool] = False
@@ -180,7 +180,7 @@ class RowProblem(Problem):
 
     @abstractmethod
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        """Return the tolerance of out, given the reference of out."""
+        """Return the tolerance of out, computed from the reference of out."""
 
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])
@@ -410,7 +410,7 @@ class Softmax(RowProblem):
     @property
     def flops_per_element(self) -> float:
         """Number of operations for maximum, difference, exponential, sum and quotient."""
-        return 5.0  # maximum; difference, exponential, sum; quotient
+        return 5.0  # 1 for the maximum, 3 for difference, exponential and sum, 1 for the quotient
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the softmax of each row in float64."""

@@ -1,4 +1,4 @@
-"""Limits of sorted vectors, for outputs whose elements may be in any order."""
+"""Compute limits of sorted vectors, for outputs whose elements may be in any order."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _NEEDS_CUPY = "arrays of libraries other than torch need cupy: pip install 'auto
 
 
 class CoreGpu:
-    """Replacement of the cupy module, one per process. Raises ImportError without cuda.core."""
+    """Stand-in for the cupy module, one per process. Raises ImportError without cuda.core."""
 
     def __init__(self) -> None:
         import cuda.core
@@ -151,7 +151,7 @@ class CoreRuntime:
         self._gpu = gpu
 
     def getDevice(self) -> int:
-        """Return the number of the current device."""
+        """Return the index of the current device."""
         return int(self._gpu.core.Device().device_id)
 
     def getDeviceProperties(self, number: int) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class CoreFunction:
     """A loaded function, which is called like a cupy RawKernel."""
 
     def __init__(self, gpu: CoreGpu, kernel: Any) -> None:
-        self._gpu, self._kernel = gpu, kernel  # a reference that keeps the library loaded
+        self._gpu, self._kernel = gpu, kernel  # this reference keeps the library loaded
         handle = gpu.checked(gpu.driver.cuKernelGetFunction(int(kernel.handle)))
         self.kernel = SimpleNamespace(ptr=int(handle))
         self._launches: dict[tuple[Size3, int], AttributedLaunch] = {}

@@ -27,7 +27,7 @@ _INTEGRATED = (87, 110, 121)  # compute capabilities whose products all share th
 
 
 def missing_driver() -> str:
-    """Return a message if no NVIDIA driver is installed, else ""."""
+    """Return a message if no NVIDIA driver is installed; otherwise ""."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -78,7 +78,7 @@ def cuda_count() -> int:
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """Return the GPU with that index as a device row, see ``device_row``.
+    """Return the device row of the GPU with index ``gpu``; see ``device_row``.
 
     Raises:
         ValueError: There is no such GPU, or it is older than Turing.

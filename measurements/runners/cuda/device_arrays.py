@@ -13,8 +13,8 @@ from measurements.runners.launch import LoadedLaunch
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_ALIGNMENT = 256  # bytes, alignment of every buffer, as of cudaMalloc
-_GAP = 256  # guard bytes after every buffer
+_ALIGNMENT = 256  # alignment of every buffer in bytes, like cudaMalloc's
+_GAP = 256  # number of guard bytes after every buffer
 
 
 class Slots:

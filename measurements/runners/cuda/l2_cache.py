@@ -1,4 +1,4 @@
-"""Control of a GPU's L2 cache."""
+"""Control a GPU's L2 cache."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class LaunchTimeout(Exception):
 
 
 class NoGraph(RuntimeError):
-    """A launch that cannot be part of a CUDA graph."""
+    """A launch cannot be captured in a CUDA graph."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
     """
     times: list[float] = []
     slowed: list[bool] = []
-    seconds: list[float] = []  # times while the GPU was not throttled
+    seconds: list[float] = []  # seconds of repeats during which the GPU was not throttled
     why: set[str] = set()
     began = timer.host.perf_counter()
 

@@ -1,4 +1,4 @@
-"""Paired timing of a kernel and the fastest one so far (the incumbent).
+"""Paired timing of a kernel (the challenger) and the fastest kernel so far (the incumbent).
 
 A search needs the ratio of a candidate's time to that of the incumbent. The ratio of two consecutive times is not
 affected by slow changes of the clock. The two kernels are launched in the order A B B A, which cancels a steady rise or
@@ -23,7 +23,7 @@ _MOST_IN_GROUP = 50
 _HELD_BELOW = 20e-6  # in seconds; for shorter launches, which the host queues too slowly, the stream is held
 _LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
-_EVENT_SECONDS = 0.5e-6  # resolution of events
+_EVENT_SECONDS = 0.5e-6  # resolution of CUDA events in seconds
 
 
 @dataclass(frozen=True)

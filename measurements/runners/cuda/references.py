@@ -81,7 +81,7 @@ class References:
             return self._sent
 
     def close(self) -> None:
-        """Drop the arrays."""
+        """Release the cached arrays."""
         with self._lock:
             self._key, self._sent = "", NOTHING_SENT
 

@@ -92,7 +92,8 @@ class Measure:
     graph_below: float  # in seconds; shorter launches are timed in a CUDA graph
     # if True, the reply also has the mean power over a second of launches; null if NVML does not report it
     power: bool = False
-    incumbent: Incumbent | None = None  # kernel to time in pairs with; None to time the kernel alone
+    # kernel with which this kernel is timed in pairs; None to time this kernel alone
+    incumbent: Incumbent | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def to_message(request: Request, blobs: Mapping[str, Buffer] | None = None) -> M
 
 
 def from_message(message: Mapping[str, Any]) -> Request:
-    """Return the request that ``to_message`` sent. Raises ValueError for another operation or other fields."""
+    """Convert the result of ``to_message`` to a request. Raises ValueError if the operation or a field is unknown."""
     fields = dict(message)
     kind = _OPERATIONS.get(str(fields.pop("op", "")))
     if kind is None:

@@ -139,7 +139,7 @@ class Supervisor:
         known = self._prepared.get(data)
         if known is not None:
             return known
-        self._prepared.clear()  # the worker holds the data of one problem at a time
+        self._prepared.clear()  # the worker holds the data of only one problem at a time
         try:
             answer = self._ask(prepare(None), self._limits.prepare)
             if "missing" in answer:
@@ -147,7 +147,7 @@ class Supervisor:
         except WorkerTimeout:
             return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
         if "missing" in answer:
-            raise WorkerFailed(f"the worker still lacks {answer['missing']} after they were sent")
+            raise WorkerFailed(f"the worker reports {answer['missing']} as missing after they were sent")
         outcome = self._outcome_of({"status": Status.OK.value, **answer})
         self._prepared[data] = outcome
         return outcome

@@ -350,7 +350,7 @@ class GpuWorker:
                 raise _Unable(f"{name} has different results: the largest error is {entrant['error']:.3g}x tolerance")
         try:
             return self._timer.sampler(call, data.copies, limit, graph_below)
-        except NoGraph:  # for example because the library allocates memory
+        except NoGraph:  # a library that allocates memory, for example, cannot be captured in a graph
             held = self._timer.held_sampler(call, data.copies, limit)
 
             def sampler() -> list[float]:
@@ -458,7 +458,7 @@ def _file(cubin: Buffer) -> Iterator[str]:
 
 
 class _Unable(Exception):
-    """A baseline that cannot be timed."""
+    """A baseline cannot be timed. The message is the reason."""
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-CALLS = 2  # calls that a GPU's actor accepts at a time
+CALLS = 2  # maximum calls that a GPU's actor accepts at the same time
 DATA_SETS = 4  # number of data sets whose arrays an actor keeps
 
 
@@ -70,7 +70,7 @@ def installed_version() -> str:
 
 @dataclass(frozen=True)
 class Hello:
-    """Description of an actor. ``problem`` is the reason why it cannot be used, or empty."""
+    """Description of an actor. ``problem`` is the reason why the actor cannot be used, or ""."""
 
     device: Device | None = None
     toolchain: str = ""

@@ -121,7 +121,7 @@ class Fleet:
         return self._compilers
 
     def put(self, value: Any) -> Any:
-        """Store ``value`` in the cluster's memory, so that each machine receives it once."""
+        """Put ``value`` into Ray's object store, so that each machine receives it once."""
         return self._ray.put(value)
 
     def require_toolchain(self, toolchain: str) -> None:

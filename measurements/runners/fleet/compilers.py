@@ -78,4 +78,4 @@ class FleetCompilers(CompilePool):
         return ()
 
     def close(self) -> None:
-        """Do nothing: there are no local processes."""
+        """Do nothing, because there are no local processes."""

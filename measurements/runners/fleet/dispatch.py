@@ -124,7 +124,7 @@ class Dispatcher:
             job.result.set_exception(JobLost(f"the cluster has had no worker for {patience:g} s"))
 
     def close(self) -> None:
-        """Accept no more jobs, and cancel waiting ones."""
+        """Accept no more jobs, and cancel unfinished jobs."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = list(self._waiting), deque()

@@ -122,7 +122,7 @@ class FleetRunner(PoolRunner):
         return (*first, *of_able)
 
     def outputs(self, candidate: Candidate) -> dict[str, Array] | Measurement:
-        """Return the outputs of one launch, as ``CudaRunner.outputs``."""
+        """Return the outputs of one launch, as ``CudaRunner.outputs`` does."""
         module = self._pool.submit(candidate.kernel, self.device.arch).result()
         ready = runnable(candidate, module, self.device, self.provenance)
         if isinstance(ready, Measurement):
@@ -134,7 +134,7 @@ class FleetRunner(PoolRunner):
         return outputs
 
     def close(self) -> None:
-        """End every iteration."""
+        """End every iteration over results."""
         for stream in list(self._streams):
             stream.over = True
             stream.results.put(None)

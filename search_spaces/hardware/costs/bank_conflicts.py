@@ -81,7 +81,7 @@ def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
 
 
 def _total(phases: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IntArray:
-    """Return the sum over the phases of each warp."""
+    """Return the sum over the phases of each warp access."""
     total: IntArray = np.asarray(phases.sum(axis=-1, dtype=np.int64))
     return total
 

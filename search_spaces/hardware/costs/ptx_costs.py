@@ -41,7 +41,7 @@ def f64_rate(sm: int) -> float:
 
 @lru_cache(maxsize=4096)
 def costs(operation: str) -> Costs:
-    """Return a warp's instructions by pipe for a PTX operation ("fma.rn.f32"); empty if it has no machine code."""
+    """Return the number of instructions of a PTX operation ("fma.rn.f32") per warp, by pipe; () if it has no machine code."""
     opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
     kind = qualifiers[-1] if qualifiers else ""
     wide = kind in ("s64", "u64", "b64")
@@ -122,7 +122,7 @@ def tensor_flops(operation: str) -> tuple[float, str]:
 
 
 def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
-    """Return warp instructions by pipe for executed PTX operations.
+    """Return the number of warp instructions by pipe for executed PTX operations.
 
     Args:
         executed: Number of executions of each operation: a number, or an array over several launches.

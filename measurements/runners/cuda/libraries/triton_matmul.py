@@ -62,7 +62,10 @@ def _kernel(
 
 
 def matmul(a: Any, b: Any, out: Any) -> None:
-    """``out = a @ b`` for torch tensors [m, k] and [k, n], or stacks of them, of any strides; out is row-major."""
+    """Compute ``out = a @ b`` for torch tensors [m, k] and [k, n], or stacks of such tensors.
+
+    Strides of a and b are arbitrary.
+    """
     if a.dim() == 2:
         a, b, out = a[None], b[None], out[None]
     batch, m, k = a.shape

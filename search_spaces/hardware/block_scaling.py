@@ -14,7 +14,7 @@ from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3
 
 # values of e2m1 by code, without the sign bit, which is the highest
 FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
-# exponent of a power of two, by which scales are multiplied so that products with e2m1 are exact in f16
+# products of an e2m1 value and a scale are multiplied by 2**FP4_EXPONENT, so that they are exact in f16
 FP4_EXPONENT = -14
 
 

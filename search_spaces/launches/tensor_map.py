@@ -35,8 +35,8 @@ _MOST_PIXELS = 1024
 class BoundingBox:
     """The corners of the bounding box of a tensor map in im2col mode.
 
-    ``lower`` is the offset of the box's first pixel from the tensor's first pixel, and ``upper`` that of the last
-    pixels. Offsets have all dimensions except channels and images, fastest first.
+    ``lower`` is the offset of the box's first pixel from the tensor's first pixel. ``upper`` is the offset of the box's
+    last pixel from the tensor's last pixel. Offsets have all dimensions except channels and images, fastest first.
     """
 
     lower: tuple[int, ...]

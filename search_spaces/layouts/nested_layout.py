@@ -490,11 +490,11 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
             "not distributed, so the tile must be 1"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
-        return  # each stride is at least the span of all smaller strides, so virtual ids are digits of the id
+        return  # each stride is a multiple of the next smaller stride times its tile, so virtual ids are digits
     if math.prod(tile) > _MOST_IDS:
         raise ValueError(
-            f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride at least the product of "
-            "stride and tile of the next smaller one"
+            f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride a multiple of stride * "
+            "tile of the next smaller one"
         )
     virtual = _all_virtual(tile)
     again = _virtual(level, _inverse(level, virtual, tile, strides), tile, strides)

@@ -589,7 +589,8 @@ class Matmul(Problem):
         e. Most errors in a sum are random, with the bound 4 sqrt(sum e^2). Truncation errors have the sign of their
         element: k / 8 truncations of 2^-24 of a partial sum of about s / 2 are below e / 24 for each element. The
         summation adds ``sum_growth`` rounding errors of partial sums, which for random terms do not exceed 4 sqrt(sum
-        x^2) + |sum x|. The errors of activations of tiny results have the same sign for all elements.
+        x^2) + |sum x|. The errors of activations at tiny results may have the same sign for all elements, so they are
+        added.
         """
         return self.expected(inputs)[1]
 

@@ -9,7 +9,7 @@ from typing import Any, Self, get_type_hints
 
 from search_spaces.operators.problem import Problem
 
-# the types as objects, and their names in annotations
+# types of options, by their names in annotations
 _KINDS: dict[object, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str}
 
 

@@ -24,7 +24,7 @@ class Count:
 class Open:
     """Acquire the GPU with the index ``gpu``. Reply: its description.
 
-    ``checks`` is the cubin of ``check_kernels``, which verifies measurements.
+    ``checks`` is the cubin of ``check_kernels``, with which results of kernels are verified.
     """
 
     gpu: int

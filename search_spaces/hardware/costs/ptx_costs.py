@@ -41,7 +41,7 @@ def f64_rate(sm: int) -> float:
 
 @lru_cache(maxsize=4096)
 def costs(operation: str) -> Costs:
-    """Return the number of instructions of a PTX operation ("fma.rn.f32") per warp, by pipe; () if it has no machine code."""
+    """Return a warp's number of instructions by pipe for a PTX operation ("fma.rn.f32"); () without machine code."""
     opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
     kind = qualifiers[-1] if qualifiers else ""
     wide = kind in ("s64", "u64", "b64")

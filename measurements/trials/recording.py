@@ -4,7 +4,7 @@ A file is gzip-compressed JSON lines. A recording is a header line with the devi
 trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
 joined with ``cat``. Recordings that are installed with autosched are in ``recorded/<device>/``, one file per problem:
 
-    python -m measurements.trials.recording FILE... install the recordings of FILE
+    python -m measurements.trials.recording FILE...      # install the recordings of FILE
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class LoweringConfig:
     - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
     - ``thread``: number of contiguous elements that a thread loads at once (0 means 1).
     - ``lane_basis``, ``subgroup_basis``: distribution of lanes and subgroups over the dimensions; empty for a single
-    lane or subgroup.
+      lane or subgroup.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
     The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the issue. Raises

@@ -213,7 +213,9 @@ def _run(program: Path, cubin: bytes) -> bytes:
 
 
 def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the instructions of every loop. A loop spans a backward branch and the instructions back to its target.
+    """Return the instructions of every loop.
+
+    A loop has the instructions from the target of a backward branch to the branch.
 
     The branch to itself at the end of a kernel is not counted as a loop.
     """

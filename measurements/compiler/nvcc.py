@@ -138,7 +138,7 @@ def compile_to_ptx(
 def _compiled(
     source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str], kind: str
 ) -> tuple[bytes | None, list[str], str, float]:
-    """Return the compiled code (None on failure), the names of its functions, nvcc's messages, and its seconds."""
+    """Return the compiled code (None on failure), its functions' names, nvcc's messages, and the time in seconds."""
     nvcc, started = find_nvcc(), time.perf_counter()
     if refused := refused_include(source, headers, options):
         return None, list(entries), refused, 0.0

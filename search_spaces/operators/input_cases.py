@@ -205,29 +205,29 @@ def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> Float
 
 INTEGERS = InputCase("integers", "sums are exact, so a missing or doubled term changes the result", _integers)
 NEGATIVE = InputCase("negative", "a maximum that starts at zero is too large", _negative)
-MINUS_INFINITY = InputCase("minus infinity", "only -infinity is the identity of a maximum", _minus_infinity)
-ONE_FINITE = InputCase("one finite", "partial results of -infinity only are merged with a finite one", _one_finite)
+MINUS_INFINITY = InputCase("minus infinity", "a maximum must start at -infinity, its only identity", _minus_infinity)
+ONE_FINITE = InputCase("one finite", "partial results of -infinity must be merged with a finite one", _one_finite)
 NAN = InputCase("nan", "NaN propagates through sums and maxima, and argmax is the first NaN, as in numpy", _nan)
-INFINITY = InputCase("infinity", "infinities of both signs add up to NaN", _infinity)
+INFINITY = InputCase("infinity", "the sum of infinities of opposite signs is NaN", _infinity)
 TIES = InputCase("ties", "argmax is the first of equal maxima", _ties)
-ZERO = InputCase("zero", "without eps, a division by a sum or a deviation is a division by zero", _zero)
+ZERO = InputCase("zero", "without eps, a sum or a deviation of zero is a divisor", _zero)
 HUGE = InputCase(
-    "one huge element", "accumulators of too narrow a type overflow, and a lost term changes the result", _huge
+    "one huge element", "accumulators of a too narrow type overflow, and a missing term changes the result", _huge
 )
 LARGEST = InputCase(
-    "largest finite", "the largest number is not infinite, and the lowest is not the identity of a maximum", _largest
+    "largest finite", "the largest number is not an infinity, and the lowest is not the identity of a maximum", _largest
 )
 SUBNORMAL = InputCase("subnormal", "conversions must keep subnormal numbers", _subnormal)
-FAR = InputCase("far from zero", "a variance as the difference of two large squares cancels", _far)
-SHIFTED = InputCase("shifted", "exponentials overflow, or all vanish, unless the maximum is subtracted", _shifted)
+FAR = InputCase("far from zero", "a variance computed as the difference of two large squares is inaccurate", _far)
+SHIFTED = InputCase("shifted", "exponentials overflow, or are all zero, unless the maximum is subtracted", _shifted)
 RISING = InputCase(
-    "rising", "every element is a new maximum, or none is, so partial sums are rescaled often or never", _rising
+    "rising", "either every element is a new maximum or none is, so partial sums are rescaled often or never", _rising
 )
 
 APART = InputCase(
     "far apart",
-    "exponentials overflow if the maximum misses the first or the last element, and all vanish if it includes an "
-    "element of another line",
+    "exponentials overflow if the maximum misses the first or the last element, and are all zero if it "
+    "includes an element of another line",
     _apart,
     everywhere=True,
 )

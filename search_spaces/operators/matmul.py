@@ -101,17 +101,23 @@ class Matmul(Problem):
     batch: int = option("number of matrices", 1)
     a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(FACTOR_DTYPES))
     b: str = ""
-    acc: str = option("type of the sums: i32 for i8, else f32, or f16 for f16", "", choices=("f32", "i32", "f16"))
+    acc: str = option(
+        "type of the sums: i32 for i8, f32 or f16 for f16, f32 for all other types", "", choices=("f32", "i32", "f16")
+    )
     out: str = option(
-        "type of out; by default that of a and b, bf16 for e4m3 and e5m2, i32 for i8", "", choices=tuple(RESULT_DTYPES)
+        "type of out (default: the type of a and b; bf16 for e4m3 and e5m2, i32 for i8)",
+        "",
+        choices=tuple(RESULT_DTYPES),
     )
     order_a: str = option("storage order of a", "row", choices=ORDERS)
-    order_b: str = option("storage order of b; by default row, col for 8-bit types", "", choices=ORDERS)
+    order_b: str = option("storage order of b (default: row, or col for 8-bit types)", "", choices=ORDERS)
     epilogue: str = option("bias and activation after the product", "none", choices=EPILOGUES)
     precision: str = option("precision of f32 inputs: tf32 allows rounding them", "tf32", choices=PRECISIONS)
-    reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
-    scale: str = option("f32 scales of a and b, of 8-bit types", "none", choices=SCALES)
-    scale_order: str = option("layout of the scales of block-scaled types; by default row", "", choices=SCALE_ORDERS)
+    reduction: str = option(
+        "reduction for a second output: the sum or the maximum of each row or column", "none", choices=REDUCTIONS
+    )
+    scale: str = option("f32 scales of a and b, for 8-bit types", "none", choices=SCALES)
+    scale_order: str = option("layout of the scales of block-scaled types (default: row)", "", choices=SCALE_ORDERS)
 
     dtype: InitVar[str] = ""
 
@@ -439,7 +445,7 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return a factor for stress inputs. With it, the sum of k products of at most 24 is below 2^15, to fit f16."""
+        """Return a factor for stress inputs, with which the sum of k products of at most 24 is below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
@@ -550,7 +556,7 @@ class Matmul(Problem):
         return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def _saturated(self, sums: FloatArray) -> FloatArray:
-        """Replace sums that overflow the accumulator by infinities, which f16 accumulators do."""
+        """Replace sums that overflow f16 accumulators by infinities."""
         if self.acc != "f16":
             return sums
         saturated: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)

@@ -35,7 +35,7 @@ class Matvec(Problem):
     n: int = option("rows of w, columns of out", flag="-n")
     k: int = option("columns of x and w", flag="-k")
     x: str = option("type of x and w", "f16", flag="--dtype", choices=INPUTS)
-    out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
+    out: str = option("type of out (default: the type of x)", "", choices=tuple(FLOAT_DTYPES))
 
     dtype: InitVar[str] = ""
 

@@ -42,7 +42,7 @@ class RowProblem(Problem):
     rows: int = option("rows of x")
     columns: int = option("columns of x")
     dtype: str = option("type of x", "f16", choices=tuple(FLOAT_DTYPES))
-    out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
+    out: str = option("type of out (default: the type of x)", "", choices=tuple(FLOAT_DTYPES))
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
@@ -210,10 +210,10 @@ class Reduce(RowProblem):
     summary: ClassVar[str] = "sum, max, mean, sum of squares or argmax of rows or columns"
     normalizes: ClassVar[bool] = False
 
-    out: str = option("type of out; by default that of x, u32 for argmax", "", choices=(*FLOAT_DTYPES, "u32"))
+    out: str = option("type of out (default: the type of x, or u32 for argmax)", "", choices=(*FLOAT_DTYPES, "u32"))
     kind: str = option("kind of the reduction", "sum", choices=KINDS)
-    axis: str = option("row or column: the elements that are reduced to one value", "row", choices=AXES)
-    reduction_size: int = option("elements that become one value; 0: the whole axis", 0)
+    axis: str = option("elements that are reduced to one value: a row or a column", "row", choices=AXES)
+    reduction_size: int = option("number of elements that are reduced to one value; 0 for the whole axis", 0)
 
     def __post_init__(self) -> None:
         self._take_types("dtype", "out")

@@ -52,9 +52,9 @@ class LoadedLaunch:
         self._function = module.get_function(launch.entry)
         self._then = tuple(LoadedStep(module.get_function(step.entry), step) for step in launch.then)
         self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
-        # The carveout between L1 cache and shared memory is left to the driver. It chooses a carveout for each kernel
-        # such that shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared
-        # Memory).
+        # The carveout between L1 cache and shared memory is left to the driver. The driver chooses a carveout for each
+        # kernel such that shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x,
+        # Shared Memory).
         for function, step in ((self._function, launch), *((s.function, s.launch) for s in self._then)):
             if step.dynamic_shared_bytes:
                 function.max_dynamic_shared_size_bytes = step.dynamic_shared_bytes

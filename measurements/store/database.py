@@ -197,7 +197,7 @@ class StoreDatabase:
     def _enter_write_ahead(self) -> None:
         """Enter write-ahead mode before the first trial.
 
-        It is not entered earlier, so that files that are only read, or are rejected, remain unchanged.
+        The mode is not entered earlier, so that files that are only read, or are rejected, remain unchanged.
         """
         if self._file is None:
             return

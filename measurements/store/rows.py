@@ -228,10 +228,12 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class RowReader:
-    """Reader of many rows. It converts rows like ``from_row``, but parses values that many trials share only once.
+    """Reader of many rows.
 
-    A problem may have 96,000 trials. They differ in schedule, times and digests, but share almost all other values.
-    ``name`` names the database in messages.
+    Rows are converted as by ``from_row``, but values that many trials share are parsed only once.
+
+    A problem may have 96,000 trials. These trials differ in schedule, times and digests, but share almost all other
+    values. ``name`` names the database in messages.
     """
 
     def __init__(self, name: str) -> None:

@@ -272,8 +272,8 @@ def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlit
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
     """Request write-ahead mode and return the journal mode.
 
-    Unlike other statements, this request does not wait for other processes. It fails while another process enters or
-    leaves write-ahead mode.
+    Unlike other statements, this request does not wait for other processes. The request fails while another process
+    enters or leaves write-ahead mode.
     """
     began, reported = time.monotonic(), False
     while True:

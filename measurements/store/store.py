@@ -317,7 +317,7 @@ class Store:
             return connection.execute(query).first() is not None
 
     def best_of(self, summary: ProblemSummary) -> Trial | None:
-        """Return the best trial of a summary, as ``best`` does. Its operator need not be registered."""
+        """Return the best trial of a summary, as ``best`` does. The operator need not be registered."""
         return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
@@ -325,7 +325,7 @@ class Store:
         return self.guard_of(problem.key(), device)
 
     def guard_of(self, problem_key: str, device: str) -> Guard | None:
-        """Return the guard of a problem, given by its key, on a device. Its operator need not be registered."""
+        """Return the guard of a problem, given by its key, on a device. The operator need not be registered."""
         c = GUARDS.c
         query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
         with self._database.transaction() as connection:
@@ -345,7 +345,7 @@ class Store:
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
-        """Set the guard of a problem, given by its key. Its operator need not be registered."""
+        """Set the guard of a problem, given by its key. The operator need not be registered."""
         key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
         with self._database.writing() as connection:

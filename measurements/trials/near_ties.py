@@ -55,7 +55,8 @@ class WinnerChoice:
         fastest: Entrant with the shortest time.
         slowdowns: Slowdown of each entrant relative to the fastest.
         tied: Entrants within the tie.
-        undecided: Entrants that may still win. They may be faster than ``fastest``, or may be within the tie or not.
+        undecided: Entrants that may still win. Either an entrant may be faster than ``fastest``, or it is uncertain
+            whether an entrant is within the tie.
         contenders: Entrants to time in further rounds.
     """
 

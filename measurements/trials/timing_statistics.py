@@ -50,7 +50,7 @@ def error_of_median(timing: Timing) -> float:
 class StopRule:
     """Rule to repeat a timing until the median's relative standard error is at most ``target``, or a limit is reached.
 
-    There are at least ``min_repeats``, with two exceptions: measuring takes more than ``max_seconds``, or the candidate
+    At least ``min_repeats`` are timed, with two exceptions: measuring takes more than ``max_seconds``, or the candidate
     is hopeless. A candidate is hopeless if after ``hopeless_repeats``, its fastest repeat takes more than
     ``hopeless_factor`` times the best median so far.
     """

@@ -4,8 +4,8 @@ The time limit applies to CPU time, because on a busy machine the wall-clock tim
 longer. There is also a limit of wall-clock time, for a worker that waits forever.
 
 The memory limit applies to memory that was written: anonymous and shared memory, including swapped pages. A limit of
-the address space would apply to each process separately. It would also kill correct processes, because libraries such
-as PyTorch reserve much more memory than they use.
+the address space would apply to each process separately. Such a limit would also kill correct processes, because
+libraries such as PyTorch reserve much more memory than they use.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Code that may hang, crash or corrupt its process (a compiler, a GPU) runs in a ``Worker``. A worker that exceeds its
 time limit is killed with its descendants, and the next request starts a new one. To kill a worker, the parent kills its
-process group. On Linux, the parent also kills descendants that have left the group. It finds them by a variable in
-their environment, so descendants that clear their environment are missed. Then the parent removes the temporary folders
-of the killed processes (``measurements.files.work_folders``).
+process group. On Linux, the parent also kills descendants that have left the group. These descendants are found by an
+environment variable, so descendants that clear their environment are missed. Then the parent removes the temporary
+folders of the killed processes (``measurements.files.work_folders``).
 
 Standard output of the child is redirected to standard error before the module is imported, so that output of libraries
 and handlers cannot corrupt replies. When the parent ends for any reason, the child reads an end of file from its input,

@@ -305,7 +305,7 @@ def _row(name: str) -> Device:
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Return the rows of all products. They are created at the first call, because that takes 5 ms."""
+    """Return the rows of all products. The rows are created at the first call, because their creation takes 5 ms."""
     return tuple(map(_row, _BY_NAME))
 
 

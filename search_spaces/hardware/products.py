@@ -12,12 +12,12 @@ from typing import NamedTuple
 # (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
 # L4, L40S) takes another sixteenth.
 
-# l2_gb_s is an estimate of the sustained read bandwidth of L2, which the vendor does not publish. A100: 4.2 TB/s
-# (Nsight, 40 GB model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM,
-# suits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of
-# 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the
-# port of an SM, 64 bytes per cycle, and the same is assumed for the PCIe card and for 10.x and 11.0. For the smaller
-# chips, 16 bytes per cycle and SM are assumed.
+# l2_gb_s is an estimate of the sustained read bandwidth of L2, which NVIDIA does not publish. A100: published
+# measurements are 4.2 TB/s (Nsight, 40 GB model) to 5.6 TB/s (A800), in the RRZE gpu-benches issues 13 and 7. The row
+# has 5.5 TB/s (36 bytes per cycle and SM), which fits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at
+# least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98
+# us); these recordings show no limit other than the port of an SM, 64 bytes per cycle. The same is assumed for the PCIe
+# card and for 10.x and 11.0. For the smaller chips, 16 bytes per cycle and SM are assumed.
 
 
 class Rates(NamedTuple):

@@ -34,7 +34,7 @@ def n_of(kind: str, blocks: int) -> tuple[int, ...]:
 def tcgen05_row(kind: str, m: int, n: int) -> TensorIntrinsic:
     """Return the intrinsic ``tcgen05_m128n256k16_bf16`` for operands of type ``kind``.
 
-    It accumulates in f32, or in i32 for i8. m = 256 selects the instruction for a pair of blocks.
+    The intrinsic accumulates in f32, or in i32 for i8. m = 256 selects the instruction for a pair of blocks.
 
     Raises:
         ValueError: There is no instruction for the type, m or n.

@@ -16,9 +16,9 @@ class Unit:
 
     Attributes:
         doc: Words that complete the description "1 if ... the arithmetic".
-        tensor: True if the unit runs on tensor cores, False for CUDA cores. On tensor cores, its clock is theirs. Its
-            rate is the fraction ``share(device)`` of their dense rate (``Device.tensor_rate``), for the type to which
-            operands are converted (``as_type``).
+        tensor: True if the unit runs on tensor cores, False for CUDA cores. A unit on tensor cores has the clock of the
+            tensor cores. The unit's rate is the fraction ``share(device)`` of their dense rate
+            (``Device.tensor_rate``), for the type to which operands are converted (``as_type``).
         opaque: True if the ISA does not specify which lane holds which element.
         asynchronous: True if warps continue while the unit multiplies.
     """

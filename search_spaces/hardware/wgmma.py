@@ -107,8 +107,8 @@ def alignment(swizzle: int) -> int:
 def wgmma_row(kind: str, n: int, *, f16_sums: bool = False) -> TensorIntrinsic:
     """Return the intrinsic ``wgmma_m64n128k16_bf16`` for operands of type ``kind``, a key of N_OF.
 
-    It accumulates in f32, or in i32 for i8. With ``f16_sums`` it accumulates in f16, with two sums per register (PTX
-    ISA, "Register fragments for wgmma.mma_async.m64nNk16").
+    The intrinsic accumulates in f32, or in i32 for i8. With ``f16_sums``, it accumulates in f16, with two sums per
+    register (PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16").
 
     Raises:
         ValueError: There is no instruction for the type or n.

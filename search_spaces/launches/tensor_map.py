@@ -122,8 +122,8 @@ class TensorMap:
         Args:
             name: Name of the kernel's parameter.
             operand: The array, with four to six axes: (images, slices, ..., width, channels of a slice).
-            box: Extents of a box in the order of ``operand.shape``, without the last axis. Its width in bytes must be a
-                multiple of 16.
+            box: Extents of a box in the order of ``operand.shape``, without the last axis. The width of a box in bytes
+                must be a multiple of 16.
             layout: "16B" or "32B", the bytes per slice.
             swizzle: Swizzle of a box in shared memory.
 

@@ -156,8 +156,8 @@ class NestedLayout:
     def rounds(self, subgroups: int) -> int:
         """Return the number of subgroup ids whose work each of ``subgroups`` subgroups does.
 
-        It is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its id modulo
-        ``subgroups``.
+        The result is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its own
+        id modulo ``subgroups``.
 
         Raises:
             ValueError: The ids do not wrap evenly.
@@ -520,7 +520,7 @@ def _virtual(name: str, ids: npt.ArrayLike, tile: tuple[int, ...], strides: tupl
     linear = np.asarray(ids, dtype=np.int64)
     if (linear < 0).any():
         raise ValueError(f"{name} is {int(linear.min())}: ids start at 0")
-    # A stride of 0 is replaced by 1. Its tile is 1, so the virtual id is 0.
+    # A stride of 0 is replaced by 1. The tile of such a dimension is 1, so the virtual id is 0.
     divisors = np.maximum(np.array(strides, dtype=np.int64), 1)
     return (linear[..., None] // divisors) % np.array(tile, dtype=np.int64)
 

@@ -1,6 +1,6 @@
 """Layouts of a tile in shared memory: injective functions from (row, col) to an element offset.
 
-They generalise the layouts of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor). A
+These layouts generalise those of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor). A
 tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left to
 right. A *line* is a row of the tile, or a column if transposed.
 
@@ -130,9 +130,9 @@ def xor(line: int) -> Swizzle:
 def hardware_swizzle(bytes_: Literal[32, 64, 128], element_bytes: int) -> Swizzle:
     """Return the swizzle of TMA and wgmma.
 
-    It permutes the 16-byte chunks of a line of ``bytes_`` bytes: the index of a chunk is xor-ed with the address bits
-    from bit 7 on. In CuTe, these swizzles are Swizzle<1,4,3>, <2,4,3> and <3,4,3> on byte addresses. The returned
-    swizzle applies to element offsets.
+    The swizzle permutes the 16-byte chunks of a line of ``bytes_`` bytes: the index of a chunk is xor-ed with the
+    address bits from bit 7 on. In CuTe, these swizzles are Swizzle<1,4,3>, <2,4,3> and <3,4,3> on byte addresses. The
+    returned swizzle applies to element offsets.
     """
     if bytes_ not in (32, 64, 128):
         raise ValueError(f"a hardware swizzle has 32, 64 or 128 bytes, not {bytes_}")

@@ -29,9 +29,9 @@ class WgMap:
     """Distribution of a tile over a grid of shape ``sg_layout`` of subgroups, in sub-tiles of shape ``sg_data``.
 
     ``order`` lists the tile's dimensions in memory, fastest-changing first: (1, 0) is row-major, (0, 1) column-major.
-    It does not affect ownership, because subgroup ids are always row-major over ``sg_layout``. Derived maps have the
-    default order, because they describe vectors, which have no memory order. Raises ValueError that names the invalid
-    field.
+    ``order`` does not affect ownership, because subgroup ids are always row-major over ``sg_layout``. Derived maps have
+    the default order, because they describe vectors, which have no memory order. Raises ValueError that names the
+    invalid field.
     """
 
     sg_layout: tuple[int, int]
@@ -186,7 +186,7 @@ class WgMap:
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
         """Return the maps of A [m, k] and B [k, n] if this is the map of C or D [m, n].
 
-        They have the sg_layout of C, the sg_data of C along m and n, and ``sg_data_k`` along k.
+        These maps have the sg_layout of C, the sg_data of C along m and n, and ``sg_data_k`` along k.
         """
         m, n = self.sg_data
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))

@@ -117,7 +117,7 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the reasons why the maps of a conversion disagree.
 
-    They must fit ``shape`` and have equally many subgroups.
+    The maps of source and result must fit ``shape`` and have equally many subgroups.
     """
     findings = _check_shapes(("the source", source, shape), ("the result", result, shape))
     if source.subgroups != result.subgroups:

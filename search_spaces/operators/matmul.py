@@ -575,8 +575,9 @@ class Matmul(Problem):
         For 8-bit floats, tensor cores keep FP8_SUM_BITS of a sum. They truncate the partial sum once every 32 products.
         The partial sum has the size s during the summation, and |a @ b| at its end. The bound is (k / 32 + 2) 2^-13 (2
         s + 2 |a @ b|). Sums of integers up to 2^13 are exact. Sums of i8 are always exact, and are rounded once if out
-        is a float. Scales multiply these errors. They add two rounding errors of 2^-24 of the scaled sum, and one of
-        the sum with the bias. With block scales, the sum of each block is truncated. The error of a block is at most 6
+        is a float. Scales multiply these errors. Scales also add two rounding errors of 2^-24 of the scaled sum, and
+        one of the sum with the bias. With block scales, the sum of each block is truncated. The error of a block is at
+        most 6
         * 2^-13 * 6 times the s of the block (a sum rarely exceeds 2 s), and has the sign of the sum. Because these
         signs are random, the squares of the errors add up, and the bound is 6 * 2^-13 * 6 s.
 
@@ -587,9 +588,9 @@ class Matmul(Problem):
         one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case, with n instead of sqrt(n), is far
         larger. Sums of integers up to 2^11 are exact.
 
-        The activation amplifies errors by at most 1.13. It adds errors of its own: 1 + erf has an error of 2^-22 where
-        erf is near -1, silu becomes 0 where its exponential overflows, and half of a subnormal number may lose its last
-        bit. Rounding to the output type adds its unit roundoff.
+        The activation amplifies errors by at most 1.13. The activation also adds errors: 1 + erf has an error of 2^-22
+        where erf is near -1, silu becomes 0 where its exponential overflows, and half of a subnormal number may lose
+        its last bit. Rounding to the output type adds its unit roundoff.
 
         For a reduction, let e be the bound of an element x of the result. The error of a maximum is at most the largest
         e. Most errors in a sum are random, with the bound 4 sqrt(sum e^2). Truncation errors have the sign of their

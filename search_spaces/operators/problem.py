@@ -179,8 +179,8 @@ class Problem(ABC):
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
         """Return further problems that the kernel of a schedule with these ``values`` must compute correctly.
 
-        Their dynamic sizes are at and around the edges of the kernel's tiles, and their scalars at the ends of the
-        ranges.
+        These problems have dynamic sizes at and around the edges of the kernel's tiles, and scalars at the ends of
+        their ranges.
         """
         return ()
 
@@ -265,7 +265,7 @@ class Problem(ABC):
     def under(self, values: Mapping[str, int | str]) -> Problem:
         """Return the problem that a schedule with the given values solves.
 
-        It differs from this problem if the schedule chooses types of arrays, which are part of a problem's key.
+        The result differs from this problem if the schedule chooses types of arrays, which are part of a problem's key.
         """
         return self
 
@@ -333,8 +333,8 @@ class ProblemPart(NamedTuple):
     """A smaller problem that computes some outputs of a large problem, and where its operands are in the large arrays.
 
     ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. For each operand of
-    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. It contains indices into the array of
-    the large problem, in memory order.
+    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. This array contains indices into the
+    array of the large problem, in memory order.
     """
 
     problem: Problem

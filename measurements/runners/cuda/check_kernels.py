@@ -1,7 +1,7 @@
 """CUDA kernels that check results on the GPU: wrong numbers, changed inputs, writes after the end of an array.
 
-They need no headers, and no array library that compiles kernels at run time. After a failure of a candidate, these
-known-good kernels also check that the GPU still works.
+These kernels need no headers, and no array library that compiles kernels at run time. After a failure of a candidate,
+these known-good kernels also check that the GPU still works.
 """
 
 from __future__ import annotations

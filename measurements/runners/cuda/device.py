@@ -81,7 +81,7 @@ def cuda_device(gpu: int = 0) -> Device:
     """Return the device row of the GPU with index ``gpu``; see ``device_row``.
 
     Raises:
-        ValueError: There is no such GPU, or it is older than Turing.
+        ValueError: The GPU does not exist, or is older than Turing.
     """
     answer = _probe(gpu)
     if isinstance(answer, str):
@@ -128,8 +128,9 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
     """Return the device row of a GPU, from its name in the driver and its CUDA attributes (``cudaDeviceAttr``).
 
     Some products share a name, so the number of SMs and the memory must also match. For a GPU without a row, or a slice
-    of a GPU (MIG), a *derived* row is returned. It combines limits of the compute capability, rates of similar products
-    and values from the driver. Raises UnknownDevice if the compute capability is unknown or older than Turing.
+    of a GPU (MIG), a *derived* row is returned. A derived row combines limits of the compute capability, rates of
+    similar products and values from the driver. Raises UnknownDevice if the compute capability is unknown or older than
+    Turing.
     """
     sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
     sm_count = attributes["MultiProcessorCount"]
@@ -171,8 +172,8 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     near = near or min((row for row in all_devices() if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    # Bandwidth assumes two transfers per clock. It is not computed for memory shared with the CPU, whose clock the
-    # driver reports differently or not at all.
+    # Bandwidth assumes two transfers per clock. The bandwidth is not computed for memory shared with the CPU, whose
+    # clock the driver reports differently or not at all.
     reported_bandwidth = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
     bandwidth = near.dram_bandwidth if integrated else reported_bandwidth or near.dram_bandwidth
     guessed = [

@@ -96,8 +96,8 @@ class Supervisor:
 
         Args:
             data: Name of the data.
-            prepare: Returns the request that prepares the data. It is called with None, and again with the worker's
-                reply if that reports missing arrays.
+            prepare: Returns the request that prepares the data. The function is called with None, and again with the
+                worker's reply if the reply names missing arrays.
             request: Request to send.
             limit: Time limit in seconds; None for the usual limit of a candidate.
 

@@ -71,7 +71,7 @@ Blobs = Mapping[str, Buffer]  # blobs by digest
 
 
 class GpuWorker:
-    """Operations of the worker process. It holds the data of one problem at a time. ``cp`` is the cupy module."""
+    """Operations of the worker process, which holds the data of one problem at a time. ``cp`` is the cupy module."""
 
     def __init__(self, cp: Any) -> None:
         self._cp = cp
@@ -196,7 +196,10 @@ class GpuWorker:
     def _arrived(
         self, arrays: Mapping[str, Mapping[str, str]], operands: Sequence[Operand], blobs: Blobs
     ) -> dict[str, dict[str, Any]]:
-        """Copy the arrays that the request sent to the GPU. They are returned by part (kind of array) and operand."""
+        """Copy the arrays that the request sent to the GPU.
+
+        The result has arrays by part (kind of array) and operand.
+        """
         by_name = {o.name: o for o in operands}
         return {
             part: {

@@ -46,9 +46,9 @@ DATA_SETS = 4  # number of data sets whose arrays an actor keeps
 class FleetOptions:
     """Options of actors.
 
-    ``describe`` names a function as "module:function". It returns the Device of GPU 0 in an actor's process. ``path``
-    is added to the module search path. ``cache`` is the folder of the compilers' cache; "" selects the default folder
-    of each machine.
+    ``describe`` names a function as "module:function". The function returns the Device of GPU 0 in an actor's process.
+    ``path`` is added to the module search path. ``cache`` is the folder of the compilers' cache; "" selects the default
+    folder of each machine.
     """
 
     cuda: CudaOptions = field(default_factory=CudaOptions)
@@ -340,7 +340,7 @@ class CompileActor:
         return Hello(toolchain=self._pool.toolchain)
 
     def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentModule | CompileFailure:
-        """Compile ``kernel``. Its headers are passed separately, so that each machine receives them once."""
+        """Compile ``kernel``. Headers are passed separately, so that each machine receives them once."""
         assert self._pool is not None  # ``hello`` is always called first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)
         return result if isinstance(result, CompileFailure) else SentModule.of(result)

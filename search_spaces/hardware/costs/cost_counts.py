@@ -10,10 +10,10 @@ class CostCounts:
     """Counts of the work in one launch of a schedule. No count is a time.
 
     Numbers per block include the waste of partial tiles, because a block computes its whole tile. ``shared_wavefronts``
-    are cycles of the 128-byte-wide L1, which includes shared memory. They include bank conflicts, and for global memory
-    the lines that each request touches. ``load_bytes`` and ``store_bytes`` are the traffic between L2 and the SM, in
-    whole 32-byte sectors. ``dram_bytes`` is the traffic between DRAM and L2 of the whole launch. For a pipeline, the
-    counts describe its first launch, and ``then`` the further launches.
+    are cycles of the 128-byte-wide L1, which includes shared memory. These cycles include bank conflicts, and for
+    global memory the lines that each request touches. ``load_bytes`` and ``store_bytes`` are the traffic between L2 and
+    the SM, in whole 32-byte sectors. ``dram_bytes`` is the traffic between DRAM and L2 of the whole launch. For a
+    pipeline, the counts describe its first launch, and ``then`` the further launches.
     """
 
     blocks: int

@@ -1,4 +1,4 @@
-"""Compare traces; ids of values and lines of the user's file do not matter."""
+"""Compare traces, ignoring ids of values and line numbers of the user's file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _OF_PROGRAMS = (ir.__name__, arrays.__name__, operations.__name__)
 
 
 def same(one: Trace, other: Trace) -> bool:
-    """Return True if two traces are the same program."""
+    """Return True if two traces are equal except for ids and line numbers."""
     return normal(one) == normal(other)
 
 
 def normal(trace: Trace) -> Trace:
-    """Return a trace with ids in order of appearance, and without source lines."""
+    """Return a trace with ids renumbered in order of appearance, and without line numbers."""
     return dataclasses.replace(trace, operations=_Normal().many(trace.operations), location="")
 
 
@@ -32,11 +32,11 @@ class _Normal:
         return self.numbers.setdefault(of, len(self.numbers))
 
     def many(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return the operations with new ids."""
+        """Return operations with new ids."""
         return tuple(self.of(o) for o in operations)
 
     def of(self, part: Any) -> Any:
-        """Return any part of a trace with new ids."""
+        """Return an object that occurs in a trace, such as a value or an index, with new ids."""
         if isinstance(part, Source):
             return _NOWHERE
         if isinstance(part, tuple):

@@ -1,4 +1,4 @@
-"""Statements of a listing that compute vectors from vectors."""
+"""Execute the statements of a listing that compute vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_ANY_RANK = (
 
 
 class Computations(Windows):
-    """Statements whose result is a vector."""
+    """Executes statements whose result is a vector."""
 
     def _compute(self, s: Statement) -> Tile:
         op, p = s.op.removeprefix("xetile."), self.p
@@ -44,9 +44,7 @@ class Computations(Windows):
             case "convert_layout" | "iree_vector_ext.to_layout":
                 return self._convert(s)
             case "iree_vector_ext.to_simd" | "iree_vector_ext.to_simt":
-                self.survey.note(
-                    s, f"{op} is ignored: it changes no values, and the compiler inserts conversions where needed"
-                )
+                self.survey.note(s, f"{op} is ignored: the compiler inserts conversions where needed")
                 return self._value(s, s.operands[0])
             case "arith.constant":
                 (number,) = s.operands
@@ -71,7 +69,7 @@ class Computations(Windows):
             known = [self.maps.get(g.value.id) for g in operands if isinstance(g, Tile)]
             if layout not in known:
                 result = self.p.convert_layout(result, layout)
-                self.survey.note(s, "its map differs from its operands' map: a conversion is inserted")
+                self.survey.note(s, "the map of the result differs from the operands' map: a conversion is inserted")
             self.maps[result.value.id] = layout
         else:
             own = next(
@@ -99,7 +97,7 @@ class Computations(Windows):
                 maps = [left, right, result]
         a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
-            self.survey.note(s, f"{names[1]} is not transposed: its earlier transpose is used")
+            self.survey.note(s, f"{names[1]} is not transposed: the latest vector of the transposed shape is used")
             b = self.last[b.shape[1], b.shape[0]]
         state = self.value_of.get(s.results[0]) if s.results else None
         added: Tile | State | None = None
@@ -112,10 +110,11 @@ class Computations(Windows):
         return self._mapped(product, result)
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
-        """Return the maps of the result and of the operand.
+        """Return the maps of a statement's result and operand.
 
-        If the statement has two maps, the operand's is the one that the operand already has. If it has none, it is the
-        second with ``first_is_result``, else the first.
+        Of two maps, the operand's map is the one that the operand already has. If the operand has no map yet, the
+        second map is the operand's if ``first_is_result``, else the first. Of a single map, which is the result's,
+        ``derive`` computes the operand's map.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:
@@ -128,7 +127,7 @@ class Computations(Windows):
         if known == maps[1] or (known is None and first_is_result):
             return maps[0], maps[1]
         if known is not None and known != maps[0]:
-            self.refuse(s, f"neither of its maps is the operand's, {known} (RFC, wg_map)")
+            self.refuse(s, f"neither map is that of the operand, {known} (RFC, wg_map): use it as one of the two")
         return maps[1], maps[0]
 
     def _reduction(self, s: Statement) -> Tile:
@@ -141,7 +140,7 @@ class Computations(Windows):
         layout, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
         value = self._value(s, s.operands[0], source)
         if not s.kind:
-            self.survey.note(s, "the kind is missing: add is used")
+            self.survey.note(s, "the kind of the reduction is missing: add is used")
         kind = KINDS.get(s.kind, s.kind) or "add"
         result = self.p.reduction(kind, value, dimension, size=each or None, map=layout)
         return self._mapped(result, layout)
@@ -167,7 +166,7 @@ class Computations(Windows):
                 self.refuse(s, str(error))
             if own is not nested:
                 rows, columns = shape_of(s, (*s.takes, *s.gives)[0])
-                self.survey.note(s, f"a vector of rank {nested.rank} becomes a tile of {rows}x{columns}")
+                self.survey.note(s, f"a vector of rank {nested.rank} is read as a tile of {rows}x{columns}")
             return self.p.convert_layout(self._value(s, s.operands[0]), own, shared=forced)
         result, source = self._maps(s, lambda m: None, first_is_result=True)
         value = self._value(s, s.operands[0], source)

@@ -1,4 +1,4 @@
-"""Execute the statements of a listing with the builder."""
+"""Execute the statements of a listing by calling the builder."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Execution(Computations):
             assert isinstance(state, State)
             self._give(s, state.read())
         elif op == "gpu.barrier":
-            self.survey.note(s, "this barrier is ignored: the compiler inserts the barriers that loads and stores need")
+            self.survey.note(s, "the barrier is ignored: the compiler inserts all barriers that loads and stores need")
         elif op in ("memref.alloc", "memref.cast"):
             pass
         elif op in ("xetile.load_scalar", "xetile.uniform"):
@@ -109,15 +109,15 @@ class Execution(Computations):
         self._store_products(s)
 
     def _shared_loop(self, s: Statement, combine: Statement | None) -> None:
-        """Execute a split loop and ``combine``, the statement after it that combines its states."""
+        """Execute a split loop, and the following statement ``combine``, which combines the loop's states."""
         parts, named = s.attribute("parts"), s.attribute("states", ())
         names = named if isinstance(named, tuple) else ()
         states = [value for value in (self.value_of.get(f"%{name}") for name in names) if isinstance(value, State)]
         if combine is None or combine.op != "xetile.combine" or combine.body is None or len(states) != len(names):
-            self.refuse(s, "a split loop must name its states, and xetile.combine must follow it")
+            self.refuse(s, "a split loop without states or without xetile.combine after it: add both")
         *body, last = combine.body
         if last.op != "xetile.yield" or not isinstance(parts, int):
-            self.refuse(combine, "its body must end with xetile.yield")
+            self.refuse(combine, "the body does not end with xetile.yield: add it")
 
         def combined(one: tuple[Tile, ...], other: tuple[Tile, ...]) -> tuple[Tile, ...]:
             self.value_of |= dict(zip(combine.results, (*one, *other), strict=True))
@@ -131,10 +131,10 @@ class Execution(Computations):
             self._statements(s.body or ())
 
     def _number_of(self, s: Statement) -> Index:
-        """Return a scalar that is used as an index."""
+        """Execute load_scalar or uniform, and return the index."""
         low, high = s.attribute("low", 0), s.attribute("high")
         if not isinstance(low, int) or not isinstance(high, int) or not s.index:
-            self.refuse(s, "expected a position in brackets, and the numbers high and low")
+            self.refuse(s, "expected a position in brackets, and whole numbers high and low")
         at = [self._index(s, position) for position in s.index[0]]
         if s.op == "xetile.uniform":
             return self.p.uniform(self._value(s, s.operands[0]), high=high, low=low, usual=at[0])
@@ -145,7 +145,10 @@ class Execution(Computations):
         return any(b.op == "mod" for b in s.body or ())
 
     def _carry(self, s: Statement) -> None:
-        """Turn names that a loop's body assigns again into states; products without an addend accumulate from zero."""
+        """Create states for names that a loop's body assigns again.
+
+        Products without an addend accumulate, starting at zero.
+        """
         body = s.body or ()
         inner = {str(o) for b in body for o in b.operands}
         for b in body:
@@ -155,10 +158,10 @@ class Execution(Computations):
             if b.op in PRODUCTS and len(b.operands) == 2 and name not in inner:
                 m, n = self._product_shape(b)
                 self.value_of[name] = self.p.state(self.p.zeros((m, n), "f32"))
-                self.survey.note(b, "this product in a loop has no accumulator: its sum starts at zero")
+                self.survey.note(b, "a product in a loop has no accumulator: it is summed, starting at zero")
             elif isinstance(value, Tile) and name in inner and b.op not in MAKES_TILE:
                 self.value_of[name] = self.p.state(value)
-                self.survey.note(b, f"{name} is assigned again: the loop carries it as a state")
+                self.survey.note(b, f"{name} is assigned again in the loop: it is read as a state")
 
     def _product_shape(self, b: Statement) -> Shape:
         types = [t for t in (*b.gives, *b.takes) if t.kind == "vector"]
@@ -166,7 +169,7 @@ class Execution(Computations):
         return shape_of(b, result)
 
     def _store_products(self, s: Statement) -> None:
-        """Store products of a loop to tiles that the listing declares and never uses (``Survey.products``)."""
+        """Store products of a loop to tiles that the listing declares but never uses (``Survey.products``)."""
         own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
         for tile, product in self.survey.products.items():
             state, window = self.value_of.get(product), self.value_of.get(tile)
@@ -176,17 +179,20 @@ class Execution(Computations):
     def _if(self, s: Statement) -> None:
         condition = s.operands[0]
         if not isinstance(condition, Combined) or condition.sign != "==":
-            self.refuse(s, "the condition must compare positions with ==")
+            self.refuse(s, "the condition is not a comparison of positions with ==")
         position, equals = condition.args
         index = self._index(s, position)
         if not isinstance(index, Index) or not isinstance(equals, int):
-            self.refuse(s, "the condition must compare a position with a number")
+            self.refuse(s, "the condition does not compare a position with a number")
         counted = self._counted(s, position, index)
         with self.p.when(counted, equals):
             self._statements(s.body or ())
 
     def _counted(self, s: Statement, position: Expression, index: Index) -> Index:
-        """Return the index of a condition. ``%k % 4`` on a counter with step 32 means every fourth step (RFC 2.5)."""
+        """Return the index that a condition compares.
+
+        In the RFC (2.5), ``%k % 4`` for a counter %k with step 32 means every fourth iteration.
+        """
         if not (isinstance(position, Combined) and position.sign == "mod" and isinstance(position.args[0], str)):
             return index
         every = position.args[1]
@@ -198,5 +204,5 @@ class Execution(Computations):
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.survey.note(s, f"{position.args[0]} increases by {step}: read as every {every} steps")
+        self.survey.note(s, f"{position.args[0]} increases by {step}: read as every {every} iterations")
         return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]

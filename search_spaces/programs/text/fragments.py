@@ -1,4 +1,4 @@
-"""Complete fragments of listings: undefined names become inputs, and unused results become outputs."""
+"""Complete listings that are fragments of programs: undefined names become inputs, unused results outputs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
-_STORED_AS = {"index": "i32", "i1": "u8"}  # element types for arrays of types that arrays cannot have
+_STORED_AS = {"index": "i32", "i1": "u8"}  # element types of arrays for vectors of types that arrays cannot have
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
 
 def close(survey: Survey) -> Survey:
-    """Add arrays for undefined names, and for results that a listing does not store."""
+    """Add input arrays for undefined names, and output arrays for results that are not stored."""
     defined = {p.name for p in survey.listing.parameters} | set(survey.arrays)
     alone = not any(s.body is not None for s in survey.listing.walk())
     for s in survey.listing.walk():
@@ -35,7 +35,7 @@ def close(survey: Survey) -> Survey:
         elif s.op in MAKES_TILE and s.gives and s.gives[-1].scattered:
             name, type_ = str(s.operands[-1]), next((t for t in s.takes if t.kind == "vector"), None)
             if name in survey.free_vectors and type_ != survey.free_types[name]:
-                survey.note(s, f"{name} has a different type than before: it is read as a different vector")
+                survey.note(s, f"{name} has another type than in earlier statements: it is read as another vector")
                 name = f"{name}_{s.line}"
             if name not in defined:
                 _array(survey, survey.free_vectors, name, s, type_, "input")
@@ -71,12 +71,12 @@ def _close_store(survey: Survey, s: Statement, defined: set[str]) -> None:
         return
     order = [t.kind for t in types]
     if s.results and len(s.operands) == 1:
-        survey.note(s, f"a store has no result: {s.results[0]} is read as the stored vector")
+        survey.note(s, f"a store cannot have a result: {s.results[0]} is read as the stored vector")
         vector, tile = s.results[0], names[0]
     elif order[:1] == ["vector"]:
         vector, tile = names[0], names[1]
         if "tile" in vector:
-            survey.note(s, f"the order of the types shows that {vector} is the vector")
+            survey.note(s, f"{vector} is read as the vector, due to the order of the types")
     else:
         tile, vector = names[0], names[1]
     if vector not in defined:
@@ -88,10 +88,13 @@ def _close_store(survey: Survey, s: Statement, defined: set[str]) -> None:
 
 
 def vector_type(s: Statement, name: str) -> Type | None:
-    """Return the type of an operand. Some listings give the types of a product in the order c, a, b."""
+    """Return the type of a statement's operand.
+
+    Some listings give the types of a product in the order c, a, b.
+    """
     operands = [str(o) for o in s.operands if isinstance(o, str)]
     types = [t for t in s.takes if t.kind in ("vector", "tensor")]
-    if s.op == "iree_vector_ext.to_simd":  # the operand's type is one thread's part, the result's the whole vector
+    if s.op == "iree_vector_ext.to_simd":  # only the result's type describes the whole vector
         return s.gives[0]
     if not types:
         return None
@@ -103,7 +106,7 @@ def vector_type(s: Statement, name: str) -> Type | None:
 
 
 def product_types(types: list[Type]) -> list[Type]:
-    """Return the types of a, b and c of a product, whose types may be given as c, a, b."""
+    """Return the types of a product's a, b and c, which the listing may give in the order c, a, b."""
     a, b, c = types
     if a.dims[1] == b.dims[0] and c.dims == (a.dims[0], b.dims[1]):
         return [a, b, c]
@@ -111,7 +114,7 @@ def product_types(types: list[Type]) -> list[Type]:
 
 
 def _tile(survey: Survey, name: str, s: Statement, type_: Type | None) -> None:
-    """Add the array of a tile; a scattered tile gets a vector and an array of positions."""
+    """Add the array of an undefined tile. A scattered tile also gets an array of positions."""
     if type_ is None or not type_.scattered:
         _array(survey, survey.free_tiles, name, s, type_, "")
         return
@@ -133,7 +136,7 @@ def _array(
     dims = dims[::-1] if type_.order == (0, 1) else dims
     element = _STORED_AS.get(type_.element, type_.element)
     if element != type_.element:
-        survey.note(s, f"{name} becomes an array of {element}, one for each {type_.element}")
+        survey.note(s, f"{name} has elements of {type_.element}: it becomes an array of {element}")
     array = ArrayInfo(name, Type("memref", dims, element), role)
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     into[name] = array
@@ -143,7 +146,7 @@ def _array(
 
 
 def _open_ends(survey: Survey) -> None:
-    """Store unused results to outputs, and load unused tiles and store them to outputs."""
+    """Add outputs for unused results and, if nothing else is stored, for the contents of tiles."""
     for s in survey.listing.walk():
         if s.op in _NO_RESULTS or s.op in _STORES:
             continue
@@ -165,4 +168,4 @@ def _output(survey: Survey, s: Statement, name: str, type_: Type | None) -> None
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     survey.outputs[name] = array
     survey.arrays[array.name] = array
-    survey.note(s, f"{name} is unused: it becomes an output")
+    survey.note(s, f"{name} is not used: it is stored to an output")

@@ -1,8 +1,8 @@
-"""Listings of IREE's issue on reductions: linalg.generic with a lowering config, before or after tiling.
+"""Read listings of reductions in IREE: linalg.generic with a lowering config, before or after tiling.
 
-The body and the tensors of a listing determine the computation: a matvec, or sums of rows. The config determines the
-tiling, so a listing that is already tiled gives the same program. With an expanded config, each thread reduces its
-vector in the loop.
+The body and the tensor types of a listing determine the computation: a matvec, or sums of rows. The lowering config
+determines the tiling. Therefore a listing that is already tiled gives the same program. With a config that expands
+dimensions, each thread reduces its vector in each iteration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_SUMS = {"arith.addf", "arith.extf", "arith.select", "arith.cmpi", "linalg.in
 class LinalgReduction:
     """``out[m, n] = sum over k of x[m, k] * w[n, k]``, or ``out[m] = sum over k of x[m, k]`` if ``n`` is 0.
 
-    Sums are computed in f32, with the tiling of ``config``.
+    Sums are computed in f32. ``config`` determines the tiling.
     """
 
     m: int
@@ -43,25 +43,25 @@ class LinalgReduction:
 
     @property
     def reduced(self) -> int:
-        """Position of k in the config."""
+        """Index of k among the config's dimensions."""
         return 2 if self.n else 1
 
     @property
     def thread(self) -> int:
-        """Consecutive elements along k per thread."""
+        """Number of consecutive elements along k per thread."""
         inner = self.config.expand_dims
         return inner[-1] if any(inner) else self.config.thread[self.reduced]
 
     @property
     def step(self) -> int:
-        """Step of the loop along k; for an expanded config, the outer step times the inner one."""
+        """Step of the loop along k; for a config that expands k, the outer step times the inner extent."""
         outer = self.config.partial_reduction[self.reduced]
         return outer * self.thread if any(self.config.expand_dims) else outer
 
     def layout(self) -> NestedLayout:
-        """Return the distribution of a block's products, rows by steps.
+        """Return the distribution of the values that a block adds in an iteration, of shape (rows, step).
 
-        The dimension that an expanded config appends lies within a thread, as neighbours along k.
+        A dimension that the config appends by expansion is consecutive along k within a thread.
         """
         config, count = self.config, self.reduced + 1
         if any(config.expand_dims):
@@ -79,7 +79,7 @@ class LinalgReduction:
         return config.to_nested((0, self.reduced))
 
     def program(self, name: str, content: str) -> Program:
-        """Return the program. Its extents are the sizes; the config's step, rows, columns and vector are fixed."""
+        """Return the program. Extents are sizes; the step, rows, columns and vector of the config are constants."""
         element, f32 = dtype(self.element, ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
         x = ("x", Argument(("m", "k"), element, "input"))
         w = ("w", Argument(("n", "k"), element, "input"))
@@ -130,7 +130,7 @@ class LinalgReduction:
         return p.state(p.zeros((self.config.workgroup[0], carried)))
 
     def _add(self, p: Builder, acc: State, values: Tile) -> None:
-        """Add the values of one step to the loop's state."""
+        """Add the values of one iteration to the loop's state."""
         held = p.convert_layout(values, self.layout())
         expanded = any(self.config.expand_dims)
         acc.set(acc + (p.reduction("add", held, dim=1, size=self.thread) if expanded else held))
@@ -142,10 +142,10 @@ def is_linalg(text: str) -> bool:
 
 
 def read_reduction(text: str, file: str) -> LinalgReduction:
-    """Return the reduction of a text.
+    """Parse a reduction.
 
     Raises:
-        ProgramError: If it is neither a matvec nor sums of rows, or has no config.
+        ProgramError: If the text is neither a matvec nor sums of rows, or has no lowering config.
     """
     notes: list[str] = []
 
@@ -156,19 +156,21 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
     match = _CONFIG.search(text)
     if match is None:
-        raise ProgramError(f"{file}: linalg.generic needs a lowering_config, which determines its tiles")
+        raise ProgramError(f"{file}: linalg.generic has no lowering_config: add one, which determines the tiles")
     try:
         config = LoweringConfig.parse(f"#iree_gpu.lowering_config<{{{match.group(1)}}}>")
     except ValueError as error:
         raise ProgramError(f"{file}:{text.count(chr(10), 0, match.start()) + 1}: {error}") from error
     if not text[match.end() :].lstrip().startswith(">"):
-        note(match.end(), "the bracket > of the lowering_config is missing")
+        note(match.end(), "the closing bracket > of the lowering_config is missing")
     products = _is_of_products(text, file)
     dimensions = 3 if products else 2
     if config.rank != dimensions + sum(map(bool, config.expand_dims)):
-        raise ProgramError(f"{file}: linalg.generic: lowering_config has {config.rank} dimensions, not {dimensions}")
+        raise ProgramError(
+            f"{file}: linalg.generic: lowering_config has {config.rank} dimensions: {dimensions} are needed"
+        )
     if not config.workgroup[0] or not config.partial_reduction[dimensions - 1]:
-        raise ProgramError(f"{file}: linalg.generic: lowering_config needs rows of a workgroup and a step along k")
+        raise ProgramError(f"{file}: linalg.generic: lowering_config lacks the rows of a workgroup or the step along k")
     if products and config.lane_basis.tile[1] * config.subgroup_basis.tile[1] > 1:
         note(match.start(), "lanes and subgroups along the columns hold copies: they are read as consecutive columns")
     shapes: dict[tuple[int, ...], str] = {}
@@ -188,15 +190,15 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
         if int(count.group(1)) != expected:
             note(
                 count.start(),
-                f"the mask compares a position below {expected} with {count.group(1)}: {expected} is used",
+                f"the mask compares with {count.group(1)}, but positions are below {expected}: {expected} is used",
             )
     if "scf.for" in text and "linalg.reduce" in text:
-        note(0, "the text is already tiled: its tiling must be that of the config")
+        note(0, "the text is already tiled: its tiling is assumed to be that of the config")
     return LinalgReduction(m, n, k, shapes[m, k], config, tuple(notes))
 
 
 def _is_of_products(text: str, file: str) -> bool:
-    """Return True for a listing of sums of products, False for plain sums. Raises ProgramError for others."""
+    """Return True for sums of products, False for plain sums. Raises ProgramError for other computations."""
     body = _BODY.search(text)
     operations = _OPERATION.findall(body.group(1)) if body is not None else []
     other_operations = set(operations) - _OF_SUMS
@@ -210,7 +212,9 @@ def _is_of_products(text: str, file: str) -> bool:
     )
     if "arith.addf" in operations and once and factors is not None and factors.group(1) != factors.group(2):
         return True
-    raise ProgramError(f"{file}: linalg.generic: only sums, and sums of products of widened operands, are supported")
+    raise ProgramError(
+        f"{file}: linalg.generic: unsupported computation: use sums, or sums of products of widened operands"
+    )
 
 
 def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, int, int]:
@@ -219,7 +223,7 @@ def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[i
     deepest = [s for s in wide if s[1] == wide[-1][1]] if wide else []
     outputs = [s for s, e in matrices.items() if e == "f32"]
     if len(deepest) < 2 or not outputs:
-        raise ProgramError(f"{file}: linalg.generic: it needs two operands and a result of two dimensions")
+        raise ProgramError(f"{file}: linalg.generic: two operands and a result of two dimensions are needed")
     m, n = max(outputs, key=lambda s: s[0] * s[1])
     k = deepest[-1][1]
     if (m, k) not in shapes or (n, k) not in shapes:
@@ -230,7 +234,9 @@ def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[i
 def _sizes_of_sums(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, int, int]:
     matrices, outputs = [s for s in shapes if len(s) == 2], [s for s, e in shapes.items() if len(s) == 1 and e == "f32"]
     if not matrices or not outputs:
-        raise ProgramError(f"{file}: linalg.generic: it needs an operand of two dimensions and a result of one in f32")
+        raise ProgramError(
+            f"{file}: linalg.generic: an operand of two dimensions and an f32 result of one dimension are needed"
+        )
     m, k = max(matrices, key=lambda s: (s[0] * s[1], s[1]))
     if (m,) not in shapes:
         raise ProgramError(f"{file}: linalg.generic: a result of {m} sums is missing in the text")

@@ -1,7 +1,7 @@
-"""A parsed text of a tile program: statements with their operands, attributes and types, and their printed form.
+"""Listings: statements of a tile program with operands, attributes and types, and their printed form.
 
-``str`` returns the canonical spelling of a statement, which parses to the same statement apart from positions and
-notes.
+``str`` returns the canonical spelling of a statement. Parsing this spelling gives an equal statement, except for line
+numbers and notes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Attribute = bool | int | float | str | tuple[int, ...] | tuple[str, ...] | Lower
 
 @dataclass(frozen=True)
 class Combined:
-    """A sum, product, quotient or other expression of positions."""
+    """An expression of positions, such as a sum, product or quotient."""
 
     sign: Sign
     args: tuple[Expression, ...]
@@ -41,7 +41,7 @@ Expression = str | int | float | Combined
 
 
 def number_text(number: Expression) -> str:
-    """Return the text of a number; a float always has a point, an exponent or a name."""
+    """Return the text of a number. The text of a float has a point or an exponent, or is a name such as "inf"."""
     return repr(number) if isinstance(number, float) and math.isfinite(number) else str(number)
 
 
@@ -53,7 +53,7 @@ class Type:
         dims: Extents: numbers, names of sizes, or "?".
         layout: Distribution of a tile.
         order: Memory order of a tile.
-        swapped: True if a memref's memory is the transposed matrix.
+        swapped: True if a memref is stored as the transposed matrix.
         named: Name of the layout attribute in the text.
     """
 
@@ -99,14 +99,14 @@ class Statement:
     gives: tuple[Type, ...] = ()
     body: tuple[Statement, ...] | None = None
     line: int = field(default=0, compare=False)
-    named: tuple[str, ...] = field(default=(), compare=False)  # names of the statement's layouts in the text
+    named: tuple[str, ...] = field(default=(), compare=False)  # names of the statement's layout attributes in the text
 
     def attribute(self, name: str, default: Attribute = False) -> Attribute:
-        """Return the value of an attribute, or the default."""
+        """Return the value of an attribute, or ``default`` if the statement does not have the attribute."""
         return dict(self.attributes).get(name, default)
 
     def lines(self, indent: str = "") -> Iterator[str]:
-        """Yield the statement's lines in canonical spelling."""
+        """Yield the lines of the statement in canonical spelling."""
         own = {"scf.for": self._for, "scf.forall": self._forall, "scf.if": self._if}
         text = own.get(self.op, self._plain)()
         if self.body is None:
@@ -170,7 +170,7 @@ def _attribute_text(value: Attribute) -> str:
 
 @dataclass(frozen=True)
 class ListedArray:
-    """An array of a function. ``sizes`` names its extents; the reader finds names for unnamed ones."""
+    """An array parameter of a function. ``sizes`` are names of the extents, if the text has names."""
 
     name: str
     type: Type
@@ -185,12 +185,12 @@ class ListedArray:
 
 @dataclass(frozen=True)
 class Listing:
-    """A function, or only statements if ``name`` is empty.
+    """A function, or a sequence of statements if ``name`` is empty.
 
     Attributes:
         chosen: Values of ``p.choose`` in a printed program.
         layouts: Named attributes of the text.
-        notes: Interpretations of ambiguous parts, with positions.
+        notes: How ambiguous text was interpreted, with positions.
     """
 
     name: str
@@ -211,7 +211,7 @@ class Listing:
         return "\n".join([*lines, "}"]) + "\n"
 
     def walk(self) -> Iterator[Statement]:
-        """Yield every statement, each followed by those of its body."""
+        """Yield every statement, followed by the statements of its body."""
         waiting = list(self.statements)[::-1]
         while waiting:
             statement = waiting.pop()

@@ -1,4 +1,4 @@
-"""Values of a listing's names during execution: the grid, positions, and vectors."""
+"""Values of names while a listing is executed: grid coordinates, positions, and vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Names:
-    """Values of the names of one listing, executed with one choice of sizes.
+    """Values of the names of a listing during its execution with one choice of sizes.
 
     Args:
         survey: Survey of the listing.
@@ -37,21 +37,21 @@ class Names:
     def __init__(self, survey: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         self.survey, self.p, self.arrays, self.sizes = survey, p, dict(arrays), dict(sizes)
         self.value_of: dict[str, Held] = {}
-        self.maps: dict[int, WgMap] = {}  # maps of values, by id
+        self.maps: dict[int, WgMap] = {}  # maps of values, by the value's id
         self.grid: dict[str, Index] = {}
-        self.loaded: dict[int, Tile] = {}  # the last vector of each window
-        self.last: dict[Shape, Tile] = {}  # the last value of each shape
-        self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: a ring's current offset, and its extent
-        self.slots: dict[str, str] = {}  # by tile in shared memory: the variable whose ring offset positions it
+        self.loaded: dict[int, Tile] = {}  # the vector that was last loaded from each window
+        self.last: dict[Shape, Tile] = {}  # the latest value of each shape
+        self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: current offset and extent of a ring
+        self.slots: dict[str, str] = {}  # by tile: variable with the ring offset that positions it
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
-        """Raise ProgramError with the position of the statement."""
+        """Raise ProgramError with the statement's position."""
         raise self.survey.refuse(s, reason)
 
     # Scalar arguments
 
     def _read_scalars(self) -> None:
-        """Load index arguments, each from an array of its own; they are limited to the largest extent of any array."""
+        """Load each index argument from an array of one element, clamped to the largest extent of any array."""
         largest = max(extent for array in self.arrays.values() for extent in array.full)
         for name in self.survey.scalars:
             self.value_of[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
@@ -78,14 +78,16 @@ class Names:
             self.value_of[name] = self.grid[name] = position
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Return the end of a loop: the size that is named like its variable, or else the number in the text."""
+        """Return the end of a loop: the size with the name of the loop's variable, or else the number in the text."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))
         if own is not None and not self.survey.fixed:
             return own
         if not isinstance(stop, int):
-            raise ProgramError(f"{self.survey.listing.file}: {name} ends at {stop}, whose value is unknown")
+            raise ProgramError(
+                f"{self.survey.listing.file}: {name} ends at {stop}, whose value is unknown: use a number"
+            )
         return stop
 
     def _step(self, s: Statement, name: str, step: Expression) -> int:
@@ -100,7 +102,7 @@ class Names:
             tile_step = self._tile_step(name, tile)
             if tile_step is not None:
                 return tile_step
-        self.refuse(s, f"no tile determines the step {step} of {name}")
+        self.refuse(s, f"the step {step} of {name} is unknown, as no tile determines it: use a number")
 
     def _tile_step(self, name: str, tile: TileInfo) -> int | None:
         for d, position in enumerate(tile_offsets(self.survey, tile)):
@@ -139,7 +141,7 @@ class Names:
             case "max":
                 return indices.maximum(first, second)
         if not isinstance(second, int):
-            self.refuse(s, f"{expression}: the right side must be a number")
+            self.refuse(s, f"{expression}: the right operand is not a number")
         left = indices.as_index(first)
         if expression.sign == "*":
             return left * second
@@ -159,7 +161,7 @@ class Names:
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
-        """Return a vector. An undefined one is loaded, with the map that the statement requires."""
+        """Return a vector. If it is undefined, load it from its input, with the map that the statement requires."""
         name = str(expression)
         value = self.value_of.get(name)
         if value is None and name in self.survey.free_vectors:
@@ -174,7 +176,7 @@ class Names:
         if isinstance(value, State):
             return value.read()
         if isinstance(value, WindowHandle) and value.window.id in self.loaded:
-            self.survey.note(s, f"{name} is a tile: the vector loaded from it is used")
+            self.survey.note(s, f"{name} is a tile: the vector that was loaded from it is used")
             return self.loaded[value.window.id]
         if not isinstance(value, Tile):
             self.refuse(s, f"{name} is not a vector" if value is not None else f"{name} is undefined")
@@ -182,15 +184,15 @@ class Names:
 
 
 def tile_shape(s: Statement) -> Shape:
-    """Return the shape of the tile that a statement makes."""
+    """Return the shape of the tile that a statement creates."""
     return shape_of(s, (*s.takes, *s.gives)[-1])
 
 
 def shape_of(s: Statement, type_: Type) -> Shape:
-    """Return the shape of a vector type. Raises ProgramError for one that is no tile."""
+    """Return the shape of the tile for a vector type. Raises ProgramError if an extent is not a number."""
     shape = matrix_shape(type_.dims)
     if shape is None:
-        raise ProgramError(f"line {s.line}: the extents of {type_} must be numbers")
+        raise ProgramError(f"line {s.line}: the extents of {type_} are not all numbers")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""Names of element-wise functions in listings: those of MLIR's dialects where these have the function."""
+"""Names of element-wise functions in listings: the names in MLIR's dialects, if they have the function."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in 
 CASTS = frozenset(
     {"arith.extf", "arith.truncf", "arith.convertf", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui"}
 )
-# Spellings in the documents of functions that the builder names differently.
+# Kinds of reductions as spelled in the documents, and the builder's names.
 KINDS = {
     "addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "and": "andi", "or": "ori", "xor": "xori",
     "minnumf": "minnumf", "maxnumf": "maxnumf",
@@ -59,12 +59,12 @@ KINDS = {
 
 
 def function_text(function: str, dtype: DType) -> str:
-    """Return the name of a function for arguments of type ``dtype``."""
+    """Return the name of a function in listings, for arguments of type ``dtype``."""
     return _FUNCTIONS[function][not dtype.is_float]
 
 
 def cast_text(source: DType, target: DType) -> str:
-    """Return the name of a cast."""
+    """Return the name of a cast in listings."""
     if source.is_float and target.is_float:
         widens = source.bits < target.bits
         return "arith.extf" if widens else "arith.truncf" if source.bits > target.bits else "arith.convertf"

@@ -1,8 +1,7 @@
-"""Print a trace as text in the canonical form of the listings; ``parse`` reads it as the same program.
+"""Print a trace as a listing in canonical spelling. ``parse`` reads this listing as the same program.
 
-Arrays, tile sizes and loops are numbers, as a trace is a program at one choice of sizes. A window is made before its
-first use. ``state``, ``set`` and ``get`` stand for variables that loops carry; the documents assign a name again
-instead.
+Extents and tile sizes are numbers, as a trace belongs to one choice of sizes. A window is created before its first use.
+States are printed as ``state``, ``set`` and ``get``; the documents instead assign a name again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SIGNS: dict[str, Sign] = {"add": "+", "multiply": "*", "floordiv": "floordiv", 
 
 
 def listing(trace: ir.Trace) -> Listing:
-    """Return the statements of a trace."""
+    """Return a trace as a listing."""
     parameters = tuple(
         ListedArray(f"%{a.name}", Type("memref", a.full, a.dtype.name), a.role, a.sizes) for a in trace.arrays
     )
@@ -52,7 +51,7 @@ def listing(trace: ir.Trace) -> Listing:
 
 
 def text(trace: ir.Trace) -> str:
-    """Return a trace in canonical text."""
+    """Return a trace as text in canonical spelling."""
     return str(listing(trace))
 
 
@@ -67,16 +66,16 @@ class _Printer:
         self.loops = self.numbers = 0
 
     def _name(self, counter: Index, step: int, name: str) -> None:
-        """Give a name to the position ``counter * step``; the counter itself is then printed as a quotient of it."""
+        """Name the position ``counter * step``. The counter is then printed as this position divided by ``step``."""
         self.expressions[counter] = Combined(_SIGNS["floordiv"], (name, step))
         self.expressions[counter * step] = name
 
     def memref(self, array: ir.Array) -> Type:
-        """Return the type of an array."""
+        """Return the memref type of an array."""
         return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
 
     def seen(self, window: ir.Window) -> Type:
-        """Return the type of the window's memref in the orientation of the window."""
+        """Return the memref type of a window's array, in the orientation of the window."""
         type_ = self.memref(window.array)
         if not window.turned or len(type_.dims) < 2:
             return type_
@@ -84,7 +83,7 @@ class _Printer:
         return Type("memref", (*lead, columns, rows), type_.element, swapped=True, shared=type_.shared)
 
     def value(self, value: ir.Value) -> str:
-        """Return the name of a value."""
+        """Return the name of a value in the text."""
         return self.values.setdefault(value.id, f"%{len(self.values)}")
 
     def vector(self, value: ir.Value) -> Type:
@@ -99,13 +98,13 @@ class _Printer:
         )
 
     def expression(self, index: Index) -> Expression:
-        """Return an index as text. Raises ProgramError for a counter without a named position."""
+        """Return an index as an expression. Raises ProgramError if a counter has no named position."""
         if index in self.expressions:
             return self.expressions[index]
         if index.kind == "constant":
             return index.number
         if index.kind in ("block", "loop", "size", "argument"):
-            raise ir.ProgramError(f"the position {index} cannot be printed: the loop counter has no named position")
+            raise ir.ProgramError(f"the position {index} cannot be printed: no name for the loop counter")
         args = tuple(self.expression(a) for a in index.args)
         if index.kind in ("multiply", "floordiv", "mod"):
             args = (*args, index.number)
@@ -123,7 +122,7 @@ class _Printer:
             yield self.statement(operation)
 
     def window(self, window: ir.Window) -> Iterator[Statement]:
-        """Yield the statement that makes a window, before its first use."""
+        """Yield the statement that creates a window, if the window was not used before."""
         if window.id in self.windows:
             return
         name = self.windows[window.id] = f"%w{len(self.windows)}"
@@ -172,13 +171,11 @@ class _Printer:
             case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
                 raise ir.ProgramError(f"{operation.source}: {operation.kind}: listings do not support this operation")
             case ir.PadTile():
-                raise TypeError("depths are padded in a trace, and not in its text")
+                raise TypeError("traces with padded depths are not printed: use Trace.written")
             case ir.FindTile():
                 raise ir.ProgramError(f"{operation.source}: find_tile: listings do not support this operation")
             case ir.FetchPart():
-                raise ir.ProgramError(
-                    f"{operation.source}: split: listings only support states that are combined after the loop"
-                )
+                raise ir.ProgramError(f"{operation.source}: split: listings support this only directly after the loop")
             case ir.Reshape(result, value):
                 return self.of("vector.shape_cast", result, (value,))
             case ir.Set(state, value):
@@ -263,8 +260,8 @@ class _Printer:
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
 
     def shared(self, loop: ir.Loop, following: Iterator[ir.Operation]) -> Iterator[Statement]:
-        """Yield a split loop and the combination of its states, which is the next loop in ``following``."""
-        combine = next(o for o in following if isinstance(o, ir.Loop))  # preceded by the states of other parts
+        """Yield a split loop, and the statement that combines its states, for the next loop in ``following``."""
+        combine = next(o for o in following if isinstance(o, ir.Loop))  # skips the states for other blocks
         fetch, *body = combine.body
         assert isinstance(fetch, ir.FetchPart)
         count = len(fetch.states)

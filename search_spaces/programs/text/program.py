@@ -1,7 +1,7 @@
-"""Turn a listing into a program by executing its statements with the builder, so that all rules apply.
+"""Convert a listing to a program whose function executes the statements with the builder, so that all rules apply.
 
-Each ambiguity of the text is resolved in one way and reported as a note. A fragment becomes a program too: undefined
-names are inputs, and unused results are outputs.
+Each ambiguity of the text is resolved and reported as a note. A fragment is completed to a program: undefined names
+become inputs, and unused results become outputs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from search_spaces.programs.text.tir import is_tir, read_tir
 
 @dataclass(frozen=True)
 class Reading:
-    """A parsed text.
+    """The result of parsing a text.
 
     Attributes:
-        listing: Its statements; None for linalg and TensorIR.
+        listing: The statements; None for linalg and TensorIR.
         program: The program.
-        sizes: Sizes whose numbers are in the text.
+        sizes: Sizes whose values are in the text.
         notes: One line for each ambiguity that was resolved.
     """
 
@@ -38,7 +38,7 @@ class Reading:
 
 
 def parse(text: str, name: str = "", file: str = "text") -> Reading:
-    """Return the program of a text. Raises ProgramError with the position of the first error, in one line."""
+    """Parse a text. Raises ProgramError, in one line with the position of the first error."""
     if is_linalg(text):
         reduction = read_reduction(text, file)
         program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")
@@ -61,7 +61,7 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         given_sizes = {s: n for a in reading for s, n in zip(a.sizes, a.full, strict=True)}
         if surveyed.fixed and given_sizes != sizes:
             assignments = ", ".join(f"{n} = {v}" for n, v in sizes.items())
-            raise ProgramError(f"{file}: the text was printed for {assignments}, and is valid only for these sizes")
+            raise ProgramError(f"{file}: the text is only valid for the sizes for which it was printed: {assignments}")
         Execution(surveyed, p, {a.name: m for a, m in zip(arrays, reading, strict=True)}, given_sizes).run()
 
     own = name or listing.name or "fragment"
@@ -69,15 +69,15 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()), source=file
     )
     if set(program.sizes) == set(sizes):
-        program.domains(sizes)  # executes the text once, so that all its notes are recorded
+        program.domains(sizes)  # executes the text once, which records all notes
     notes = tuple(dict.fromkeys((*listing.notes, *surveyed.notes)))
     return Reading(listing, replace(program, notes=notes), sizes, notes)
 
 
 def _give_roles(survey: Survey) -> None:
-    """Assign roles to arrays: arrays that are stored to are outputs.
+    """Assign roles to arrays: an array is an output if the text stores to it, else an input.
 
-    If several blocks store to the same position, or combine elements, the array is inout instead.
+    If several blocks store to the same position, or combine elements, the array is "inout".
     """
     axes = {n for s in survey.grid for n in s.results}
     for name in survey.stored:
@@ -107,7 +107,7 @@ def _dtype(array: ArrayInfo, file: str) -> DType:
 
 
 def _extents(arrays: list[ArrayInfo]) -> dict[str, int]:
-    """Return the extents that the text gives as numbers."""
+    """Return, by name, the sizes that are numbers in the text."""
     return {
         size: extent
         for a in arrays

@@ -1,4 +1,4 @@
-"""Vectors of ranks other than two as tiles: a vector is a row, and leading dimensions are stacked rows."""
+"""Represent vectors of ranks other than two as tiles: leading dimensions become rows, in row-major order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Dims = tuple[int | str, ...]
 
 
 def matrix_shape(dims: Dims) -> Shape | None:
-    """Return the shape of the tile that holds a vector; None if an extent is not a number."""
+    """Return the shape of the tile that represents a vector; None if an extent is not a number."""
     numbers = [d for d in dims if isinstance(d, int)]
     if not numbers or len(numbers) != len(dims):
         return None
@@ -20,10 +20,10 @@ def matrix_shape(dims: Dims) -> Shape | None:
 
 
 def matrix_layout(layout: NestedLayout) -> NestedLayout:
-    """Return the layout of the tile that holds a vector with ``layout``.
+    """Return the layout of the tile that represents a vector with ``layout``.
 
     Raises:
-        ValueError: If dimensions that become rows have tiles for which no layout of the rows is equivalent.
+        ValueError: If no layout of the tile is equivalent, because of the dimensions that become rows.
     """
     columns = _dimensions(layout)
     while len(columns) > 2:
@@ -36,7 +36,7 @@ def matrix_layout(layout: NestedLayout) -> NestedLayout:
 
 
 _Dimension = tuple[tuple[int, ...], tuple[int, int]]
-"""Tiles of the five levels, and the strides of subgroups and threads."""
+"""One dimension of a NestedLayout: tile sizes of the five levels, and the strides of subgroups and threads."""
 
 
 def _dimensions(layout: NestedLayout) -> list[_Dimension]:
@@ -45,19 +45,22 @@ def _dimensions(layout: NestedLayout) -> list[_Dimension]:
 
 
 def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
-    """Join two dimensions to one, row-major. Levels of the slow one must not be below those of the fast one."""
+    """Join two dimensions to one, in row-major order.
+
+    Raises ValueError if ``slow`` is divided at a lower level than ``fast``, or if strides do not match.
+    """
     used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
     if used[0] and used[1] and max(used[0]) > min(used[1]):
         raise ValueError(
-            f"tiles {list(slow[0])} and {list(fast[0])} of two dimensions that become rows: the first one is divided "
-            "at a lower level than the second one, and a layout has each level only once"
+            f"dimensions with tiles {list(slow[0])} and {list(fast[0])} cannot be joined to rows: the first is "
+            "divided at a lower level than the second"
         )
     strides = []
     for position, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads
         if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][position] != fast[1][position] * fast[0][level]:
             raise ValueError(
-                f"strides {slow[1][position]} and {fast[1][position]} of two dimensions that become rows: "
-                f"the first one must be {fast[1][position] * fast[0][level]}"
+                f"dimensions with strides {slow[1][position]} and {fast[1][position]} cannot be joined to rows: the "
+                f"first stride must be {fast[1][position] * fast[0][level]}"
             )
         strides.append(fast[1][position] if fast[0][level] > 1 else slow[1][position])
     tiles = tuple(a * b for a, b in itertools.zip_longest(slow[0], fast[0], fillvalue=1))

@@ -1,4 +1,4 @@
-"""Parse listings in the syntax of the documents into statements; inexact spellings are accepted with a note."""
+"""Parse listings in the syntax of the documents. Inexact spellings are accepted and reported as notes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOCALITY = re.compile(r"locality\s*<(\d)>")
 
 
 def read(text: str, file: str = "text") -> Listing:
-    """Return the listing of ``text``. Raises ProgramError with the position of a syntax error, in one line."""
+    """Parse a listing. Raises ProgramError, in one line with the position of a syntax error."""
     text = text.replace("\u2019", "'")
     reader = _ListingReader(text, file)
     for lost in _LOST_STATEMENT.finditer(text):
@@ -60,7 +60,7 @@ def read(text: str, file: str = "text") -> Listing:
 
 class _ListingReader(Tokens):
     def listing(self) -> Listing:
-        """Return the whole listing."""
+        """Parse the whole text."""
         name, parameters, chosen = "", list[ListedArray](), dict[str, int]()
         statements: list[Statement] = []
         while not self.at_end():
@@ -151,7 +151,10 @@ class _ListingReader(Tokens):
     # Statements
 
     def _block(self, braces: bool) -> list[Statement]:
-        """Read the statements of a body. That of a pseudo loop or of a truncated text ends at the end of the text."""
+        """Read the statements of a body.
+
+        The body of a pseudo-code loop, or of a truncated text, ends at the end of the text.
+        """
         if braces:
             self.expect("{")
         statements = self._statements()
@@ -173,14 +176,14 @@ class _ListingReader(Tokens):
         return statements
 
     def _starts(self) -> tuple[str, ...] | None:
-        """Return the results of a statement that begins here, without consuming them; None if none begins."""
+        """Return the result names of the next statement without consuming them; None if there is no statement."""
         match = self.peek(_RESULTS)
         if match is not None and not self.peek(_HEAD):
             return tuple(re.sub(r"\s", "", n) for n in match.group(1).split(","))
         return () if self._op(self.word()) else None
 
     def _op(self, word: str) -> str:
-        """Return the canonical name of an operation, or ""."""
+        """Return the canonical name of an operation; "" for other words."""
         short = word.removeprefix("xetile.")
         short = _OTHER_NAMES.get(short, short)
         if short in _XETILE:
@@ -263,7 +266,10 @@ class _ListingReader(Tokens):
         return Statement("scf.if", (), (condition,), body=tuple(self._block(True)), line=line)
 
     def _pseudo_for(self, line: int) -> Statement:
-        """Read ``For i = 0, M-1, M_tile  Do``: the end is M, although the document gives M - 1."""
+        """Read ``For i = 0, M-1, M_tile Do``.
+
+        The end is read as M, although the document gives M - 1.
+        """
         name = f"%{self.take_word()}"
         self.expect("=")
         first = self.expression()
@@ -273,7 +279,7 @@ class _ListingReader(Tokens):
         self.expect(",")
         step = self.take_word()
         self.expect("Do")
-        self.note(f"{name} is read as going from {first} to {size} by {step}, the extent of its tiles")
+        self.note(f"{name} is read as going from {first} to {size} in steps of {step}, the extent of the tiles")
         return Statement("scf.for", (name,), (first, f"%{size}", f"%{step}"), body=tuple(self._block(False)), line=line)
 
     def _operation(self, op: str, results: tuple[str, ...], line: int) -> Statement:
@@ -286,7 +292,7 @@ class _ListingReader(Tokens):
         gives: list[Type] = []
         kind = self.kind()
         if op in ("xetile.init_tile",) and self.accept(":"):
-            self.note(f"{op} has a colon after its name, and no result")
+            self.note(f"{op} has a colon after the name, and no result")
         while not self.at_end():
             if self.accept("{"):
                 self._braces(layouts, named, attributes)
@@ -317,14 +323,14 @@ class _ListingReader(Tokens):
             else:
                 break
         if attributes.pop("order", None):
-            self.note("an order follows a type: it is read as part of the tile's type")
+            self.note("an order after a type is read as part of the tile's type")
         return Statement(
             op, results, tuple(operands), tuple(index), kind, tuple(layouts), tuple(sorted(attributes.items())),
             tuple(takes), tuple(gives), None, line, tuple(named),
         )  # fmt: skip
 
     def _bare(self, operands: list[Expression], op: str) -> bool:
-        """Return True if a name lacks its percent sign: an array of a pseudo listing, or a typo."""
+        """Consume a name without percent sign (an array in pseudo-code, or a typo); return True if there is one."""
         base = self.match(_BASE)
         if base is not None:
             operands.append(f"%{base.group(1)}")
@@ -353,7 +359,7 @@ class _ListingReader(Tokens):
             self.accept(",")
 
     def _types(self, takes: list[Type], gives: list[Type]) -> None:
-        """Read types up to an arrow, then those of the results; ``to``, ``into``, ``->`` and ``=>`` are arrows."""
+        """Read the types of operands, then an arrow (``to``, ``into``, ``->`` or ``=>``) and the types of results."""
         into, depth = takes, 0
         while True:
             if any(self.accept(arrow) for arrow in ("->", "=>", "into", "to")):

@@ -1,7 +1,7 @@
-"""Collect the declarations of a listing before its execution: arrays, names of their extents, and tiles.
+"""Collect the declarations of a listing before it is executed: arrays, names of extents, tiles, and grid loops.
 
-The documents give sizes as numbers. If a loop runs to the end of an array, its variable names that extent, so a program
-read from a text runs at other sizes too. Extents that no loop names keep the numbers of the text.
+The documents give sizes as numbers. If a loop goes to the end of an array, the extent is named after the loop's
+variable, so that the program can also be run with other sizes. Other extents are fixed to the numbers in the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRODUCTS = ("xetile.tile_mma", "vector.contract")
 
 @dataclass
 class ArrayInfo:
-    """An array; ``sizes`` are the names of its extents."""
+    """An array of a listing. ``sizes`` are the names of the extents."""
 
     name: str
     type: Type
@@ -34,14 +34,14 @@ class ArrayInfo:
 
     @property
     def argument(self) -> str:
-        """A name that is also valid in Python and CUDA."""
+        """The array's name, converted to a valid name in Python and CUDA."""
         text = re.sub(r"\W", "_", self.name.lstrip("%"))
         return text if text[:1].isalpha() else f"x_{text}"
 
 
 @dataclass
 class TileInfo:
-    """A statement that makes a tile."""
+    """A tile, with the statement that creates it."""
 
     name: str
     base: str
@@ -56,12 +56,12 @@ class Survey:
     Attributes:
         arrays: Arrays by memref name.
         tiles: Tiles by name.
-        grid: Loops of the grid.
+        grid: Loops whose iterations become blocks of the grid.
     """
 
     listing: Listing
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)  # results of memref.cast and alloc
+    views: dict[str, str] = field(default_factory=dict)  # by result of memref.cast or alloc: the array
     tiles: dict[str, TileInfo] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)  # other names of tiles
     grid: list[Statement] = field(default_factory=list)
@@ -73,16 +73,16 @@ class Survey:
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
     products: dict[str, str] = field(default_factory=dict)  # by unused tile: the product that is stored to it
-    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the name of the unused result
-    scalars: list[str] = field(default_factory=list)  # names of arguments that are numbers
+    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by name of the unused result
+    scalars: list[str] = field(default_factory=list)  # names of arguments of type index
 
     @property
     def fixed(self) -> bool:
-        """True if the text was printed from a program: its numbers are only valid for the sizes of that program."""
+        """True if the text was printed from a trace, so that its numbers are only valid for the trace's sizes."""
         return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
 
     def note(self, statement: Statement, reading: str) -> None:
-        """Record how an ambiguity of the statement was resolved."""
+        """Record a note: how an ambiguity of the statement was resolved."""
         text = f"{self.listing.file}:{statement.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)
@@ -96,13 +96,13 @@ class Survey:
         return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
-        """Return the memref of which ``name`` is a view, or the name itself."""
+        """Return the name of the array that ``name`` is a view of; ``name`` itself if it is no view."""
         while name in self.views:
             name = self.views[name]
         return name
 
     def add_view(self, name: str, of: str) -> None:
-        """Record a view of an array. A view of itself is ignored, so that views form no cycle."""
+        """Record that ``name`` is a view of an array. Cycles of views are not recorded."""
         root = self.base(of)
         if root != self.base(name):
             self.views[name] = root
@@ -122,14 +122,14 @@ def names_of(expression: Expression) -> set[str]:
 
 
 def survey(listing: Listing) -> Survey:
-    """Survey a listing. Raises ProgramError for a text that stores nothing."""
+    """Collect the declarations of a listing. Raises ProgramError if a declaration is incomplete."""
     result = Survey(listing)
     for p in listing.parameters:
         result.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
         if p.type.kind == "scalar" and p.type.element == "index":
             result.arrays[p.name] = ArrayInfo(p.name, Type("memref", (1,), "i32"), "input")
             result.scalars.append(p.name)
-            result.notes.append(f"{listing.file}:1: {p.name} becomes an array of one i32, which must not be negative")
+            result.notes.append(f"{listing.file}:1: {p.name} becomes an array of one non-negative i32")
     _find_tiles(result)
     _find_grid(result)
     _find_uses(result)
@@ -149,7 +149,7 @@ def _find_tiles(survey: Survey) -> None:
         elif s.op in MAKES_TILE:
             name = s.results[0] if s.results else f"%tile_{s.line}"
             if not s.operands:
-                raise survey.refuse(s, "the memref is missing")
+                raise survey.refuse(s, "the memref of the tile is missing")
             base = str(s.operands[0])
             if name not in survey.tiles or (s.gives and s.gives[-1].scattered):
                 survey.tiles[name] = TileInfo(name, base, s)
@@ -164,9 +164,9 @@ def _find_tiles(survey: Survey) -> None:
                 continue
             if str(s.operands[0]) in survey.tiles or str(s.operands[0]) in survey.aliases:
                 survey.aliases[s.results[0]] = str(s.operands[0])
-                survey.note(s, f"{s.results[0]} is read as another name of the tile {s.operands[0]}, which moves")
+                survey.note(s, f"{s.results[0]} is read as another name of the moved tile {s.operands[0]}")
         elif s.op == "assign" and s.results == s.operands and survey.tile(s.results[0]) is not None:
-            survey.note(s, f"{s.results[0]} is assigned to itself: the name of the moved tile is used")
+            survey.note(s, f"{s.results[0]} is assigned to itself: the assignment is ignored")
 
 
 def _is_shared(statement: Statement) -> bool:
@@ -174,15 +174,15 @@ def _is_shared(statement: Statement) -> bool:
 
 
 def _declare(survey: Survey, statement: Statement, name: str) -> None:
-    """Declare a memref that is not a function argument."""
+    """Declare an array for a memref that is not a function argument."""
     if not statement.takes:
-        raise survey.refuse(statement, "the type of its memref is missing")
+        raise survey.refuse(statement, "the type of the memref is missing")
     type_ = statement.takes[0]
     if type_.shared:
         survey.arrays.setdefault(f"{name}.slm", ArrayInfo(name, type_, "shared"))
         return
     if type_.kind == "scalar" and statement.gives:
-        survey.note(statement, f"{name} is an address: read as an array of {statement.gives[0].element}")
+        survey.note(statement, f"{name} is an address: it is read as an array of {statement.gives[0].element}")
         type_ = Type("memref", ("?", "?"), statement.gives[0].element)
     unused = [
         p for p in survey.listing.parameters
@@ -197,7 +197,7 @@ def _declare(survey: Survey, statement: Statement, name: str) -> None:
 
 
 def _retype(survey: Survey, statement: Statement, name: str) -> None:
-    """Use the array's type in the statement if it differs from the declared one."""
+    """If a statement gives an array another type than the declaration, use the statement's type."""
     array, type_ = survey.arrays[name], statement.takes[0] if statement.takes else None
     viewed = str(statement.operands[0]) != name
     if type_ is None or viewed or type_.kind != "memref" or (array.type.dims, array.type.swapped) == (
@@ -205,7 +205,7 @@ def _retype(survey: Survey, statement: Statement, name: str) -> None:
     ):  # fmt: skip
         return
     if len(type_.dims) != len(array.type.dims):
-        survey.note(statement, f"{name} is declared as {array.type}, but its tile has {type_}, which is used")
+        survey.note(statement, f"{name} is declared as {array.type}, but {type_} of the tile's statement is used")
     array.type = type_
 
 
@@ -213,7 +213,7 @@ def _retype(survey: Survey, statement: Statement, name: str) -> None:
 
 
 def _find_grid(survey: Survey) -> None:
-    """Make the outer loops the grid: those around another loop, and ``scf.forall``."""
+    """Find the loops of the grid: outer loops that contain another loop, and ``scf.forall``."""
     body = survey.listing.statements
     while True:
         loops = [s for s in body if s.op in ("scf.for", "scf.forall")]
@@ -241,7 +241,7 @@ def _find_uses(survey: Survey) -> None:
                 if tile is not None:
                     survey.stored.add(tile.name)
                     break
-    for tile in survey.tiles.values():  # pseudo loops contain no stores
+    for tile in survey.tiles.values():  # loops in pseudo-code contain no stores
         shape = (*tile.statement.takes, *tile.statement.gives)[-1].dims
         for s in survey.listing.walk():
             unused = s.op in PRODUCTS and not {s.results[0], tile.name} & survey.used
@@ -257,7 +257,7 @@ def _find_uses(survey: Survey) -> None:
 
 
 def _name_sizes(survey: Survey) -> None:
-    """Name each extent after the variable of the loop over it, which positions or moves tiles along the extent."""
+    """Name each extent after the variable of the loop that positions or moves tiles along it."""
     known: dict[tuple[str, int], str] = {}
     moves: dict[tuple[str, int], str] = {}
     for loop in [s for s in survey.listing.walk() if s.op == "scf.for" and s not in survey.grid]:
@@ -302,7 +302,7 @@ def _name_sizes(survey: Survey) -> None:
 
 
 def is_turned(tile: TileInfo) -> bool:
-    """Return True if a window is transposed relative to memory, or shows a vector as one column."""
+    """Return True if a window shows the transposed matrix, or a vector as one column."""
     s = tile.statement
     types = (*s.takes, *s.gives)
     column = any(t.kind == "memref" and len(t.dims) == 2 and t.dims[1] == 1 != t.dims[0] for t in s.takes)
@@ -310,13 +310,16 @@ def is_turned(tile: TileInfo) -> bool:
 
 
 def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
-    """Return the array's dimension along dimension ``d`` of a window; None if a vector has none there."""
+    """Return the array's dimension along dimension ``d`` of a window; None for the extent 1 of a vector."""
     own = 1 - d if is_turned(tile) else d
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 
 
 def tile_offsets(survey: Survey, tile: TileInfo) -> tuple[Expression, ...]:
-    """Return a tile's first row and column. For a cast vector the document may give only one of them."""
+    """Return the row and column at which a tile begins.
+
+    For a vector that was cast to a matrix, the text may give only one of the two.
+    """
     s = tile.statement
     offsets = s.index[0] if s.index else tuple(s.operands[1:])
     type_ = s.takes[0] if s.takes else None

@@ -1,8 +1,8 @@
-"""TensorIR as in TVM's document: nested ``tir.block``s that accumulate products, and tensor-intrinsic descriptions.
+"""Read TensorIR (TVM): nested ``tir.block``s that accumulate products, and descriptions of tensor intrinsics.
 
-Nested blocks are one matmul at any stage of tiling: the extents of a block count the blocks inside it; those of the
-innermost blocks count elements. Blocks only determine the fragment of which tiles consist. The schedule decides on
-grid, bindings and layouts.
+Nested blocks describe one matmul, however often it has been tiled. The extents of a block count the blocks inside it;
+the extents of the innermost block count elements. From the blocks, only sizes and the extents of the innermost block
+are used: tiles are multiples of these. The schedule decides on grid, bindings and layouts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SCOPE = re.compile(r"scope\s*=\s*\"([\w.]+)\"")
 _FUNCTION = re.compile(r"@tvm\.script\.tir\s+def\s+(\w+)")
 _DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int8": "i8"}
 _SIDES: dict[str, OperandSide] = {"matrix_a": "a", "matrix_b": "b"}
-_MOST = 128  # largest candidate for the extent of a tile
+_MOST = 128  # largest candidate extent of a tile
 
 
 @dataclass(frozen=True)
 class Tir:
-    """A parsed listing: the program, and one line for each ambiguity that was resolved."""
+    """The result of parsing TensorIR: the program, and one note for each ambiguity that was resolved."""
 
     program: Program
     notes: tuple[str, ...]
@@ -45,11 +45,11 @@ class Tir:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a listing.
+    """A ``tir.block``.
 
     Attributes:
         extents: Number of inner blocks (or elements) along each axis.
-        reduced: True if each axis is summed.
+        reduced: For each axis, True if it is summed over.
     """
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Buffer:
-    """An argument of a tensor intrinsic; ``scope`` is "" for global memory."""
+    """A buffer argument of a tensor intrinsic. ``scope`` is "" for global memory."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ def is_tir(text: str) -> bool:
 
 
 def read_tir(text: str, name: str, file: str) -> Tir:
-    """Return the program of a listing. Raises ProgramError with the position in one line for another computation."""
+    """Parse TensorIR. Raises ProgramError, in one line, if the computation is not supported."""
     notes: list[str] = []
 
     def note(at: int, reading: str) -> None:
@@ -86,7 +86,9 @@ def read_tir(text: str, name: str, file: str) -> Tir:
         return Tir(_read_intrinsic(text, name, file, buffers, note), tuple(notes))
     product = _PRODUCT.search(text)
     if product is None:
-        raise ProgramError(f"{file}: tir.block: only accumulated products, C[..] += A[..] * B[..], are supported")
+        raise ProgramError(
+            f"{file}: tir.block: unsupported computation: use accumulated products, C[..] += A[..] * B[..]"
+        )
     return Tir(_read_matmul(text, name, file, product, note), tuple(notes))
 
 
@@ -113,16 +115,18 @@ def _blocks(text: str, file: str) -> list[Block]:
 def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: Note) -> Program:
     blocks = _blocks(text[: product.start()], file)
     if not blocks or any((len(b.extents), b.reduced) != (3, (False, False, True)) for b in blocks):
-        raise ProgramError(f"{file}: tir.block: a product needs blocks of two axes and a tir.reduce_axis")
+        raise ProgramError(f"{file}: tir.block: a product needs blocks with two axes and a tir.reduce_axis")
     for grid in _GRID.finditer(text, 0, product.start()):
         counts = re.findall(r"\d+", grid.group(1))
         if not counts:
-            note(grid.start(), "a grid without numbers is ignored: a schedule tiles these loops")
+            note(grid.start(), "a grid without numbers is ignored: the schedule tiles these loops")
         elif tuple(map(int, counts)) not in [b.extents for b in blocks]:
             line = _line(text, grid.start())
-            raise ProgramError(f"{file}:{line}: tir.grid({', '.join(counts)}) does not have the extents of any block")
+            raise ProgramError(
+                f"{file}:{line}: tir.grid({', '.join(counts)}) has other extents than every block: use those of a block"
+            )
     for binding in re.finditer(r"tir\.bind\(\.\.\.\)", text):
-        note(binding.start(), "a missing binding: axes are bound to the surrounding loops in order")
+        note(binding.start(), "a binding is missing: axes are bound to the surrounding loops in order")
     m, n, k = (prod(b.extents[d] for b in blocks) for d in range(3))
     fragment = blocks[-1].extents if len(blocks) > 1 else (1, 1, 1)
     i, j, r = blocks[-1].names
@@ -133,7 +137,9 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
 
     if axes(subscripts) != (i, j) or set(axes(left_subscripts)) != {i, r} or set(axes(right_subscripts)) != {r, j}:
         line = _line(text, product.start())
-        raise ProgramError(f"{file}:{line}: expected C[{i}, {j}] += A[{i}, {r}] * B[{r}, {j}], each transposed or not")
+        raise ProgramError(
+            f"{file}:{line}: expected C[{i}, {j}] += A[{i}, {r}] * B[{r}, {j}]; A and B may be transposed"
+        )
     turned = axes(left_subscripts) == (r, i), axes(right_subscripts) == (j, r)
     dtypes = {buffer.name: buffer.element for buffer in _buffers(text, file)}
     element = dtypes.get(left, dtypes.get(right, ""))
@@ -181,7 +187,7 @@ def _buffers(text: str, file: str) -> Iterator[Buffer]:
 
 
 def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, int], element_bytes: int) -> list[str]:
-    """Return those of the sampled layouts in which an intrinsic can read a tile."""
+    """Return the names of the sampled layouts in which an intrinsic can read a tile."""
     layouts = []
     for layout in sampled_layouts(element_bytes):
         parsed = parse_layout(layout, *shape)
@@ -191,7 +197,7 @@ def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, 
 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
-    """Return a program that loads an operand's fragment through shared memory.
+    """Return a program for a tensor intrinsic: it loads an operand's fragment through shared memory.
 
     A note lists the layouts that the intrinsic accepts.
     """
@@ -199,12 +205,12 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
     target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)
     if source is None or target is None or len(target.shape) != 2:
         raise ProgramError(
-            f"{file}: a tensor intrinsic must load a buffer of scope shared into one of scope "
+            f"{file}: unsupported tensor intrinsic: use one that loads a buffer of scope shared to one of scope "
             '"UNIT.matrix_a" or "UNIT.matrix_b"'
         )
     if _COPY.search(text) is None:
         copied = f"{target.name}[..] = {source.name}[..]"
-        raise ProgramError(f"{file}: a tensor intrinsic must copy each element, {copied}")
+        raise ProgramError(f"{file}: the tensor intrinsic does not copy every element: use {copied}")
     unit, _, matrix = target.scope.partition(".")
     side, kind = _SIDES[matrix], dtype(target.element, ARRAY_DTYPES)
     rows, columns = target.shape
@@ -214,7 +220,7 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
         )
     at = text.index("tir.match_buffer")
     if len(source.shape) == 1:
-        note(at, f"{source.name} is flat: its layout is a function of row and column that strides cannot express")
+        note(at, f"{source.name} has one dimension: its layout maps rows and columns, beyond what strides express")
     fitting = [
         r for r in intrinsics_for(target.element, True) if r.unit == unit and r.fragment(side).shape == target.shape
     ]
@@ -225,7 +231,7 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
     for row in fitting:
         layouts = accepted_layouts(row, side, (rows, columns), kind.bytes)
         count = len(sampled_layouts(kind.bytes))
-        note(at, f"{row.name} reads it in {len(layouts)} of {count} layouts: {', '.join(layouts[:6])}, ..")
+        note(at, f"{row.name} can read the tile in {len(layouts)} of {count} layouts: {', '.join(layouts[:6])}, ..")
 
     def function(p: Builder, a: Array, c: Array) -> None:
         i, j = p.blocks(c.shape, (rows, columns))

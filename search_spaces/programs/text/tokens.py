@@ -1,4 +1,4 @@
-"""Tokens of a listing: names, positions, numbers, types and attributes, in every spelling of the documents."""
+"""Read tokens of a listing: names, positions, numbers, types and attributes, in all spellings of the documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELEMENTS = {"float": "f32", "xb16": "bf16", "b16": "bf16"}
 
 
 class Tokens(TextReader):
-    """Reads a listing from left to right. ``notes`` collects resolved ambiguities, with their lines."""
+    """Reads a listing from left to right. ``notes`` collects how ambiguities were resolved, with line numbers."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
@@ -43,65 +43,65 @@ class Tokens(TextReader):
         return self.text.count("\n", 0, self.position) + 1
 
     def note(self, reading: str) -> None:
-        """Record how an ambiguity was resolved, with the current line."""
+        """Record a note with the current line number: how an ambiguity was resolved."""
         text = f"{self.file}:{self.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise ProgramError at the current position."""
+        """Raise ProgramError with the current line number."""
         raise ProgramError(f"{self.file}:{self.line}: {reason}")
 
     def missing(self, expected: str) -> NoReturn:
-        """Raise ProgramError with what was expected and what was found."""
+        """Raise ProgramError that names the expected token and the text found instead."""
         end = self.text.find("\n", self.position)
         following = self.text[self.position : end if end >= 0 else None][:24].rstrip()
         self.refuse(f"expected {expected}, found {following!r}" if following else f"expected {expected}, found the end")
 
     def expect(self, *tokens: str) -> str:
-        """Consume one of the tokens, and return it. Raises ProgramError if another one comes next."""
+        """Consume one of the tokens, and return it. Raises ProgramError if none of them comes next."""
         for token in tokens:
             if self.accept(token):
                 return token
         self.missing(" or ".join(f"{token!r}" for token in tokens))
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Consume what the pattern matches at the current position."""
+        """Match a pattern at the current position, and consume the matched text."""
         match = pattern.match(self.text, self.position)
         if match is not None:
             self._position = match.end()
         return match
 
     def peek(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Return the pattern's match at the current position without consuming it."""
+        """Match a pattern at the current position without consuming the text."""
         return pattern.match(self.text, self.position)
 
     def word(self) -> str:
-        """Return the next word without consuming it, or ""."""
+        """Return the next word without consuming it; "" if there is none."""
         match = self.peek(_WORD)
         return match.group() if match is not None else ""
 
     def take_word(self) -> str:
-        """Consume the next word, and return it."""
+        """Consume the next word, and return it. Raises ProgramError if there is none."""
         match = self.match(_WORD)
         if match is None:
             self.missing("a word")
         return match.group()
 
     def kind(self) -> str:
-        """Consume a kind in angle brackets, and return it, or ""."""
+        """Consume a kind in angle brackets, and return it; "" if there is none."""
         match = self.match(_KIND)
         return match.group(1) if match is not None else ""
 
     # Names and positions
 
     def name(self) -> str | None:
-        """Consume ``%name`` with its suffix, and return it, or None."""
+        """Consume ``%name``, and return it with its suffix; None if there is none."""
         match = self.match(_NAME)
         return None if match is None else f"%{match.group(1)}{match.group(2)}"
 
     def names(self) -> list[Expression] | None:
-        """Read ``%name``, the number ``%c32``, or ``%name:2`` for two values."""
+        """Read ``%name``, a number such as ``%c32``, or ``%name:2``, which names two values."""
         name = self.name()
         if name is None:
             return None
@@ -116,7 +116,7 @@ class Tokens(TextReader):
         return name if number is None or name in self.constants_shadowed else int(number.group(1))
 
     def number(self) -> int | float | None:
-        """Consume a number, and return it, or None."""
+        """Consume a number, and return it; None if there is none."""
         match = self.match(_NUMBER)
         if match is None:
             return None
@@ -124,7 +124,7 @@ class Tokens(TextReader):
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
     def expression(self) -> Expression:
-        """Return a sum of products of positions: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
+        """Read an expression of positions, such as ``%i + %k * 32`` or ``min(%i, 64) floordiv 2``."""
         total = self._product()
         while True:
             if self.accept("=="):
@@ -168,7 +168,7 @@ class Tokens(TextReader):
         self.missing("a position: a name, a number, or a sum of them")
 
     def expressions(self, closing: str) -> tuple[Expression, ...]:
-        """Read expressions up to and including ``closing``; the opening token was consumed before."""
+        """Read expressions up to and including the token ``closing``."""
         listed: list[Expression] = []
         while not self.accept(closing):
             start = self.position
@@ -186,7 +186,7 @@ class Tokens(TextReader):
     # Attributes
 
     def attribute(self, name: str) -> object:
-        """Read the brackets of attribute ``name`` and return its value; None for an attribute that is ignored."""
+        """Read the angle brackets of attribute ``name``, and return its value; None if the attribute is ignored."""
         start = self.position
         if not self.accept("<"):
             self.missing("'<'")
@@ -219,7 +219,7 @@ class Tokens(TextReader):
         return None
 
     def reference(self, expected: str) -> object:
-        """Read an attribute, written out or by its name. For an undefined name, add a note and return None."""
+        """Read an attribute, given in full or by name. If the name is undefined, add a note and return None."""
         match = self.match(_REFERENCE)
         if match is None:
             self.missing(expected)
@@ -227,7 +227,7 @@ class Tokens(TextReader):
         if self.text.startswith("<", self._position):
             return self.attribute(name)
         if name not in self.aliases:
-            self.note(f"{name} is not defined: the map of its tile or vector is unchanged")
+            self.note(f"{name} is not defined, so it has no effect on the map of the tile or vector")
             return None
         return self.aliases[name]
 
@@ -252,11 +252,11 @@ class Tokens(TextReader):
     # Types
 
     def at_type(self) -> bool:
-        """Return True if a type begins at the current position."""
+        """Return True if the next token begins a type."""
         return self.peek(_TYPE) is not None
 
     def type(self) -> Type:
-        """Read a type such as ``tile<256x32xf16, #mp_a>``, in all its spellings."""
+        """Read a type such as ``tile<256x32xf16, #mp_a>``, in any of the documents' spellings."""
         match = self.match(_TYPE)
         if match is None:
             self.missing("a type")
@@ -333,7 +333,7 @@ class Tokens(TextReader):
     def _tile_attribute(self, attribute: object, order: Order) -> tuple[WgMap | None, Order]:
         if not isinstance(attribute, WgMap):
             return None, order
-        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # an order without a distribution
+        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # the attribute only gives an order
             return None, attribute.order
         return WgMap(attribute.sg_layout, attribute.sg_data), attribute.order if attribute.order != ROW_MAJOR else order
 

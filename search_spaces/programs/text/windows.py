@@ -1,4 +1,7 @@
-"""Tiles of a listing: windows on arrays and on shared-memory tiles, with their loads, stores and prefetches."""
+"""Execute the statements of a listing that create, move, load, store and prefetch tiles.
+
+A tile type of a listing corresponds to a window of the builder, on an array or on shared memory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Windows(Names):
-    """Statements that make, move and use tiles."""
+    """Executes statements that create, move, load, store and prefetch tiles."""
 
     # Memory
 
@@ -39,7 +42,7 @@ class Windows(Names):
         turned = is_turned(tile)
         memref, own = (types[0], types[-1]) if types else (None, None)
         if memref is None or own is None:
-            self.refuse(s, "the tile's type is missing")
+            self.refuse(s, "the type of the tile is missing")
         if memref.kind == "memref" and own.kind == "tile" and len(memref.dims) >= 2:
             ordered = own.order == (0, 1)
             if memref.swapped != ordered and min(d if isinstance(d, int) else 2 for d in memref.dims[-2:]) > 1:
@@ -63,11 +66,11 @@ class Windows(Names):
         self.value_of[tile.name] = window
 
     def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
-        """Return the window of a tile whose positions are given by a vector."""
+        """Return the window of a scattered tile, whose positions are given by a vector."""
         if len(s.operands) < 2:
             self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
-        again = f"{name}_{s.line}"  # the same name may also stand for a vector of another type
+        again = f"{name}_{s.line}"  # the vector's name if the same name also has another type
         index = self._positions_of(s, again if again in self.survey.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
@@ -75,31 +78,34 @@ class Windows(Names):
         return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
 
     def _positions_of(self, s: Statement, name: str) -> Tile:
-        """Return a vector of indices; an undefined one is loaded from an input, padded with -1 (outside)."""
+        """Return a vector of indices. If it is undefined, load it from its input, with padding -1 (no element)."""
         if name in self.survey.free_vectors and name not in self.value_of:
             shape = shape_of(s, self.survey.free_types[name])
             self.value_of[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
         return self._value(s, name)
 
     def _gather(self, s: Statement) -> Tile:
-        """Load at the indices of a vector; where the mask is false, the result is the padding."""
+        """Execute load_gather. Where the mask is false, the result is the padding."""
         window = self._masked(s, self._handle(s, str(s.operands[0])), 1)
         padding = s.attribute("padding", 0.0)
         assert isinstance(padding, int | float)
         return self.p.load(window, padding=float(padding))
 
     def _scatter(self, s: Statement) -> None:
-        """Execute the document's ``store_scatter %vector, %mask, %tile``, or the form without a mask."""
+        """Execute ``store_scatter %vector, %mask, %tile``; the mask may be missing."""
         window = self._masked(s, self._handle(s, str(s.operands[-1])), 1 if len(s.operands) == 3 else None)
         self.p.store(self._value(s, s.operands[0]), window)
 
     def _masked(self, s: Statement, handle: WindowHandle, at: int | None) -> WindowHandle:
-        """Return the window without positions at which the mask is false. The mask is operand ``at``, if present."""
+        """Return the window with index -1 where the mask is false.
+
+        The mask is operand number ``at``, if the statement has it.
+        """
         if at is None or len(s.operands) <= at:
             return handle
         window = handle.window
         if window.index is None or window.array.matrix[0] != 1:
-            self.refuse(s, "a mask needs a tile with an index for each element")
+            self.refuse(s, "the mask cannot be applied: only tiles with an index per element support masks")
         positions = Tile(self.p, window.index)
         return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), positions, -1.0), window.shape)
 
@@ -129,11 +135,9 @@ class Windows(Names):
         for type_ in (*s.takes, *s.gives):
             if type_.kind in ("tile", "vector") and type_.dims != window.shape:
                 extents = "x".join(map(str, type_.dims))
-                self.survey.note(s, f"its type {extents} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
+                self.survey.note(s, f"type {extents} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
             elif type_.kind in ("tile", "vector") and type_.element != window.window.array.dtype.name:
-                self.survey.note(
-                    s, f"its type {type_.element} is ignored: the tile has {window.window.array.dtype.name}"
-                )
+                self.survey.note(s, f"type {type_.element} is ignored: the tile has {window.window.array.dtype.name}")
         if s.takes and s.takes[0].layout not in (None, window.window.map) and window.window.map is None:
             window = self._with_map(window, s.takes[0].layout)
         padding = s.attribute("padding", 0.0)
@@ -144,7 +148,7 @@ class Windows(Names):
         return value
 
     def _with_map(self, handle: WindowHandle, layout: WgMap | None) -> WindowHandle:
-        """Return the same window with the map ``layout``."""
+        """Return a copy of the window with the map ``layout``."""
         own = handle.window
         mapped = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
         return mapped
@@ -156,16 +160,16 @@ class Windows(Names):
         if not tiles:
             self.refuse(s, "expected a tile")
         if s.op == "xetile.atomic_rmw" and set(s.results) & self.survey.used:
-            self.refuse(s, f"{s.results[0]} is used, but listings cannot use old values of atomics")
+            self.refuse(s, f"{s.results[0]} is used, but listings do not support old values of atomics")
         window = self._handle(s, tiles[0])
         unknown = [n for n in names if n not in tiles]
         if unknown:
             value = self._value(s, unknown[0])
         else:
             if window.shape not in self.last:
-                self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector has its shape")
+                self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and there is no vector of its shape to store")
             value = self.last[window.shape]
-            self.survey.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of its shape is stored")
+            self.survey.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of the tile's shape is stored")
         wanted = window.window.array.dtype
         if value.value.dtype != wanted:
             self.survey.note(s, f"a {value.value.dtype.name} vector is stored to a {wanted.name} tile: it is rounded")
@@ -190,14 +194,16 @@ class Windows(Names):
         if said is not None and said.layout not in (None, window.window.map):
             other = self._meant(name, window, said)
             if other is not None:
-                self.survey.note(s, f"{name} does not have this map, but {other} does: {other} is used")
+                self.survey.note(
+                    s, f"{name} has another map than the statement: {other}, which has this map, is prefetched"
+                )
                 window = self._handle(s, other)
         locality = s.attribute("locality", 3)
         assert isinstance(locality, int)
         self.p.prefetch(window, locality=locality)
 
     def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
-        """Return an otherwise unused tile with the same array and shape, assumed to be the one to prefetch."""
+        """Return an unused tile with the same array and shape, which the statement probably means; else None."""
         used = {str(o) for s in self.survey.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
         for other, tile in self.survey.tiles.items():
@@ -211,7 +217,7 @@ class Windows(Names):
     def _move(self, s: Statement) -> None:
         name, *by = s.operands
         if str(name) in self.slots or any(isinstance(b, str) and b in self.rings for b in by):
-            return  # tiles in rings are positioned by the ring's offset
+            return  # the offset of the ring positions this tile
         window = self._handle(s, str(name))
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.value_of]
@@ -225,7 +231,7 @@ class Windows(Names):
     # Shared memory
 
     def _make_shared(self, name: str) -> None:
-        """Make a tile in shared memory that is large enough for all windows on it."""
+        """Declare a shared-memory tile that is large enough for all windows on it."""
         info = self.survey.arrays[name]
         if self.survey.fixed:
             extents = [int(d) for d in info.type.dims]
@@ -238,7 +244,7 @@ class Windows(Names):
         self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
-        """Return where a window begins in shared memory; positions that depend on the block count as 0."""
+        """Return the position of a window on shared memory. Positions that depend on the block count as 0."""
         rows, columns = (p if isinstance(p, int) else 0 for p in tile_offsets(self.survey, tile))
         return rows, columns
 
@@ -257,7 +263,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, iteration: Index) -> None:
-        """Find variables that a loop increments modulo the extent of a ring, and the tiles that they position."""
+        """Find variables that a loop increments modulo the extent of a ring, and tiles at positions in these rings."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):
@@ -277,8 +283,8 @@ class Windows(Names):
                     for tile in (str(b.operands[0]), *b.results):
                         self.slots[tile] = f"{name}.{dimension}"
                     self.survey.note(
-                        b, f"{name} is a position in a ring of {extent}, although the operation is relative: the tile "
-                        "is at its first position plus this one, modulo the ring"
+                        b, f"{name} is read as an offset in a ring of {extent}: the tile moves to its first position "
+                        f"plus this offset, modulo {extent}"
                     )  # fmt: skip
             for d in (0, 1):
                 self.rings[f"{name}.{d}"] = (indices.as_index(self.value_of[name]), indices.constant(d))  # type: ignore[arg-type]
@@ -287,10 +293,10 @@ class Windows(Names):
     def _assign(self, s: Statement) -> None:
         name, value = s.results[0], s.operands[0]
         if s.op in ("add", "mod"):
-            return  # an open ring
+            return  # ``_open_rings`` has handled the ring's variable
         if isinstance(value, int):
             self.value_of[name] = indices.constant(value)
         elif self.survey.tile(str(value)) is not None or str(value) in self.slots:
-            return  # another name of a tile
+            return  # the statement gives a tile another name
         else:
             self.value_of[name] = self._value(s, value)

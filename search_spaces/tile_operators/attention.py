@@ -19,7 +19,7 @@ from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 TYPES = ("f16", "bf16")
-DEPTH = 16  # k of one mma.sync instruction for 16-bit types; head sizes are padded to multiples of it
+DEPTH = 16  # depth of mma.sync for 16-bit types; head sizes are padded to multiples of this depth
 LEAST_HEAD, MOST_HEAD = 16, 256
 
 
@@ -65,8 +65,8 @@ class Attention(TileProblem):
 
     batch: int = option("sequences")
     heads: int = option("query heads")
-    kv_heads: int = option("heads of keys and values, which divide heads")
-    queries: int = option("queries of a sequence; with packed, of all sequences")
+    kv_heads: int = option("number of heads of keys and values; must divide heads")
+    queries: int = option("queries per sequence; with packed, in all sequences together")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head of q and k", 128)
     value_size: int = option("elements of a head of v; by default head_size", 0)
@@ -77,12 +77,12 @@ class Attention(TileProblem):
     soft_cap: float = option("limit of the magnitude of scores; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
     alibi: int = option("1 for slopes (ALiBi), by which scores fall with distance", 0)
-    sinks: int = option("1 for a sink of each head", 0)
-    log_sum_exp: int = option("1 for the logarithms of the sums as a second output", 0)
+    sinks: int = option("1 for an attention sink per head", 0)
+    log_sum_exp: int = option("1 to also return the logarithm of each sum of exponentials", 0)
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sequences of equal length are independent; packed sequences have no batch axis."""
+        """The size along which results are independent: ``batch``, unless sequences are packed."""
         return {} if self.packed else {"batch": 16}
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class Attention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
-        """Write the program: blocks share the keys of a tile of queries of one head, and combine an online softmax."""
+        """Write the tile program. For each tile of queries of a head, blocks share the keys by an online softmax."""
         if o.packed:
             sizes, s = dict(o.sizes), q.shape[0]
             h, g, d, e = (sizes[name] for name in "hgde")
@@ -209,14 +209,14 @@ class Attention(TileProblem):
             i, last, offset = p.minimum(begin + tile, s), end, 0
             query_window = p.window(q, (i, head * d), (bm, wide))
             arrays, columns = (k, v), (group * d, group * e)
-            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 if the block is beyond the end of its sequence
+            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 if the block is beyond the sequence's end, else 1
         else:
             begin, i, last, offset, present = 0, tile, t, t - s, 1
             query_window = p.window(q[sequence][head], (i, 0), (bm, wide))
             arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
         query = p.load(query_window)
         scale = o.scale or d**-0.5
-        plain = not (o.soft_cap or o.alibi)  # scores remain unscaled: the factor of the exponent includes the scale
+        plain = not (o.soft_cap or o.alibi)  # then scores are not scaled: ``factor`` includes the scale
         factor = scale * LOG2_E if plain else LOG2_E
 
         def of_head(name: str) -> Any:
@@ -327,7 +327,7 @@ class Attention(TileProblem):
             return result, (centre + np.log(total))[:, 0]
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield inputs whose scores are far below zero and rise along the keys: the running maximum always changes."""
+        """Yield inputs with negative scores that rise along the keys, so that the running maximum always changes."""
         x, types = self.loaded(inputs), {name: self.operand(name).dtype for name in ("q", "k")}
         rise = np.linspace(-2.0, -1.0, self.keys) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise.reshape((-1, 1, 1) if self.packed else (-1, 1)) / self.head_size
@@ -343,11 +343,11 @@ class Attention(TileProblem):
         return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
 
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
-        """Return a problem with two tiles of queries behind a prefix, if more than two blocks share the keys of a tile.
+        """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
-        If there are as many queries as keys, ``reduced`` keeps this, so that its work grows with the square of the
-        number of iterations. Behind a prefix, a window gives all tiles equally many iterations, which changes the
-        schedules.
+        ``reduced`` keeps equal numbers of queries and keys equal, so its work grows with the square of the iterations.
+        Here, a long prefix of keys precedes two tiles of queries. With a window, all tiles would then have equally many
+        iterations, for which other schedules are legal; so the result is None.
         """
         tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
         if not tied or loops.of_few_parts in (0, loops.count):
@@ -360,7 +360,7 @@ class Attention(TileProblem):
 
 
 class AttendedPositions(Protocol):
-    """Options of attention or its gradients that determine which keys a query attends to."""
+    """Options of attention or attention_backward that determine which keys a query attends to."""
 
     @property
     def queries(self) -> int:
@@ -377,13 +377,13 @@ class AttendedPositions(Protocol):
 
 @dataclass(frozen=True)
 class PositionCut:
-    """Reduce the numbers of queries and keys to a few tiles in which each mask still has an effect.
+    """Reduces the numbers of queries and keys to a few tiles, such that each mask still masks some keys.
 
     Attributes:
         tiles: Tile sizes along queries and keys.
         least: Smallest numbers of queries and keys, in whole tiles, that exercise all loops.
-        tied: True if results depend on the positions of queries relative to keys, so that equal sizes must stay equal.
-        sequences: Number of packed sequences that share the positions; at least one must be long enough.
+        tied: True if results depend on positions of queries relative to keys: equal numbers must then stay equal.
+        sequences: Number of packed sequences that divide the positions; one of them must be long enough.
     """
 
     tiles: tuple[int, int]
@@ -392,7 +392,7 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes, with the same remainders and the same order of queries and keys by size."""
+        """Return the reduced sizes. Remainders, and which of queries and keys are more, stay the same."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
         if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))

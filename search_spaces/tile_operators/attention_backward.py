@@ -1,4 +1,4 @@
-"""Gradients of attention: first those of queries, then those of keys and values, without atomics."""
+"""Gradients of attention, without atomics: one launch for queries, then one for keys and values."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class AttentionBackward(TilePipeline):
 
     batch: int = option("sequences")
     heads: int = option("query heads")
-    kv_heads: int = option("heads of keys and values, which divide heads")
-    queries: int = option("queries of a sequence; with packed, of all sequences")
+    kv_heads: int = option("number of heads of keys and values; must divide heads")
+    queries: int = option("queries per sequence; with packed, in all sequences together")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head", 128)
     dtype: str = option("type of all arrays but lse", "bf16", choices=TYPES)
@@ -145,7 +145,7 @@ class AttentionBackward(TilePipeline):
 
     @property
     def flops(self) -> float:
-        """Operations of the five products on all unmasked pairs."""
+        """Number of operations of the five matrix products, for all unmasked pairs of query and key."""
         return self.forward.flops * 5 / 2
 
     def extents(self) -> Mapping[str, int]:
@@ -162,7 +162,7 @@ class AttentionBackward(TilePipeline):
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """Return two steps: dq with ``delta`` (sums of do o over each head's elements), then dk and dv."""
+        """Return two steps: the first computes dq and ``delta`` (sums of ``do * o`` per head), the second dk and dv."""
         queries, keys, sums = ("s wide_q", "s wide_k", "h s") if self.packed else ("b h s d", "b g t d", "b h s")
         views = {
             "q": queries, "k": keys, "v": keys, "o": queries, "lse": sums, "do": queries, "dq": queries,
@@ -203,7 +203,7 @@ class AttentionBackward(TilePipeline):
         return gradients
 
     def _seen(self, queries: int, keys: int) -> BoolArray:
-        """Return the mask (queries, keys) of one sequence: true where a query attends to a key."""
+        """Return the mask (queries, keys) of one sequence, which is true where a query attends to a key."""
         rows, columns = np.arange(queries)[:, None] + keys - queries, np.arange(keys)
         seen = np.full((queries, keys), True)
         if self.causal:
@@ -231,7 +231,7 @@ class AttentionBackward(TilePipeline):
         """Return the inputs with ``o`` and ``lse`` recomputed from q, k and v."""
         forward = self.forward.reference(inputs)
         results = {"o": forward["out"], "lse": forward["lse"]}
-        with np.errstate(all="ignore"):  # edge cases overflow their type
+        with np.errstate(all="ignore"):  # edge cases may overflow their type
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
@@ -242,7 +242,7 @@ class AttentionBackward(TilePipeline):
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Edge cases are placed in ``do`` only; those of q, k and v come from attention."""
+        """Only ``do`` gets edge cases of the program; q, k and v get the edge cases of attention."""
         return ("do",)
 
     def reduced(self, loops: ReducedLoops) -> Self:
@@ -259,12 +259,12 @@ class AttentionBackward(TilePipeline):
 
 @dataclass(frozen=True)
 class _Sequence:
-    """Rows of the sequence that a block works on, for sequences of equal length and for packed ones.
+    """Rows of the sequence to which a block's tile belongs, for packed and other sequences.
 
     Attributes:
-        begin: Row of its first query and key.
+        begin: Row of the sequence's first query and key.
         at: Row of the block's first query or key.
-        last: Row after its last key.
+        last: Row after the sequence's last key.
         offset: Number of keys before the position of the first query.
         packed: True if lengths are known only on the device.
     """
@@ -298,12 +298,12 @@ def _sizes(o: Any, q: Any, k: Any) -> tuple[int, int, int, int, int, int]:
 
 
 def _of_head(o: Any, array: Any, sequence: Any, head: Any, row: Any, d: int) -> tuple[Any, tuple[Any, Any]]:
-    """Return an array and the indices in it at which row ``row`` of one head begins."""
+    """Return an array and the position in it where row ``row`` of a head begins."""
     return (array, (row, head * d)) if o.packed else (array[sequence][head], (row, 0))
 
 
 def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -> tuple[Any, Any]:
-    """Return the base-2 exponents of the scores, and the derivative of the soft cap."""
+    """Return the exponents of the scores for exp2, and the derivative of the soft cap (None without)."""
     scale, bend = o.scale or d**-0.5, None
     if slope is None and not o.soft_cap:
         return scores * (scale * LOG2_E), None
@@ -317,7 +317,7 @@ def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -
 
 
 def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
-    """Write the program of dq and delta: each block has one tile of queries, and loops over keys."""
+    """Write the tile program for dq and delta: each block has one tile of queries, and loops over keys."""
     q, k, v, o, lse, do, dq, delta = (arrays[n] for n in ("q", "k", "v", "o", "lse", "do", "dq", "delta"))
     b, h, g, s, t, d = _sizes(options, q, k)
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
@@ -358,9 +358,9 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
 
 
 def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
-    """Write the program of dk and dv: each block has a tile of keys, and loops over the queries of a group's heads.
+    """Write the tile program for dk and dv: a block has a tile of keys, and loops over a group's queries.
 
-    Scores have one row per key, so that sums over queries are products whose left operand is in registers.
+    Scores are transposed (a row per key): sums over queries are then products with scores as left operand.
     """
     q, k, v, lse, do, delta, dk, dv = (arrays[n] for n in ("q", "k", "v", "lse", "do", "delta", "dk", "dv"))
     b, h, g, s, t, d = _sizes(options, q, k)

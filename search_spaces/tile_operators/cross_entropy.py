@@ -1,4 +1,4 @@
-"""Cross entropy of logits over a vocabulary, and its gradient, in one pass each."""
+"""Cross entropy of logits over a vocabulary, and the gradient of the logits. Each reads the logits once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 STEEP, STEEPEST = (
     16.0,
     2.0**15,
-)  # slope and range of steep rows: e^89 overflows f32, 65504 is the largest f16
+)  # slope per column and limit of test logits: e^89 overflows f32, 65504 is the largest f16
 
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
-    """Return ``loss`` and ``lse``, (rows,) each, for logits (rows, columns) and labels (rows,)."""
+    """Return ``loss`` and ``lse``, both of shape (rows,), for logits (rows, columns) and labels (rows,)."""
     labels, (rows, columns) = label.astype(np.int64), logits.shape
     with np.errstate(all="ignore"):
         peak = logits.max(axis=1)
@@ -46,7 +46,7 @@ def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArr
 
 
 def edge_labels(rows: int, columns: int, first: int) -> Array:
-    """Return labels (rows,) of i32 that cycle through columns at both ends and the limits of i32."""
+    """Return labels (rows,) of i32 that cycle through edge cases, starting with number ``first``."""
     edges = (0, columns, columns - 1, -1, 2**31 - 1, -(2**31))
     return np.resize(np.roll(np.array(edges, dtype=np.int64), -first), rows).astype(np.int32)
 
@@ -60,7 +60,7 @@ def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
 
 @dataclass(frozen=True)
 class _OfLogits(TileProblem):
-    """Fields of the loss and the gradient: logits (rows, columns)."""
+    """Fields that the loss and the gradient have in common; logits are (rows, columns)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
@@ -123,7 +123,7 @@ class CrossEntropy(_OfLogits):
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, loss: Any, lse: Any) -> None:
-        """Write the program: each block has a few rows, and updates their running maximum and sum."""
+        """Write the tile program: each block has a few rows, and updates the rows' running maximum and sum."""
         m, n = logits.shape
         bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
         (i,) = p.blocks((m,), (bm,))
@@ -150,17 +150,17 @@ class CrossEntropy(_OfLogits):
         return losses(x["logits"], x["label"])
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal logits, and labels of which some are outside the columns."""
+        """Return standard normal logits, and labels, some of them outside the columns."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield rows that are -infinity except at their end, and steep ones, whose maximum changes in every tile."""
+        """Yield rows that are -infinity except at the end, and rows whose maximum changes in every tile."""
         dtype, at = self.operand("logits").dtype, np.arange(self.columns)
         last = np.where(at < self.columns - 5, -np.inf, self.loaded(inputs)["logits"])
         rows, steep = np.arange(self.rows)[:, None], min(STEEP, STEEPEST / self.columns)
         peaks = np.random.default_rng(1).integers(0, self.columns, (self.rows, 1))
         kinds = ("-infinity first", "falling", "rising", "peaks")
-        for first in (0, 2):  # a reduced problem may have two rows
+        for first in (0, 2):  # even two rows get all cases
             kind = (rows + first) % len(kinds)
             values = np.choose(kind, (last, -200.0 - steep * at, steep * at, -steep * np.abs(at - peaks)))
             label = edge_labels(self.rows, self.columns, first)
@@ -205,7 +205,7 @@ class CrossEntropyBackward(_OfLogits):
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
-        """Write the program: each block computes one tile of the gradient from the same tile of the logits."""
+        """Write the tile program: each block computes a tile of the gradient from the same tile of the logits."""
         m, n = logits.shape
         bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
         i, j = p.blocks((m, n), (bm, width))
@@ -223,21 +223,21 @@ class CrossEntropyBackward(_OfLogits):
         return {"dlogits": gradients(x["logits"], x["label"], x["lse"], x["dloss"])}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal logits with their lse, and labels of which some are outside the columns."""
+        """Return standard normal logits with their lse, and labels, some of them outside the columns."""
         inputs = super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
         logits = FLOAT_DTYPES[self.dtype].load(inputs["logits"])
         return inputs | {"lse": losses(logits, inputs["label"])["lse"].astype(np.float32)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield labels at and next to the first and last columns; losses of labels outside have infinite gradients."""
-        for first in (0, 2, 4):  # a reduced problem may have two rows
+        """Yield labels inside and outside of the columns, at both ends; dloss is infinite for labels outside."""
+        for first in (0, 2, 4):  # even two rows get all cases
             label = edge_labels(self.rows, self.columns, first)
             column = label.astype(np.int64)
             dloss = np.where((column >= 0) & (column < self.columns), inputs["dloss"], np.inf).astype(np.float32)
             yield StressInputs(("label: edges",), {**inputs, "label": label, "dloss": dloss})
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with three tiles of rows and two of columns, so that exchanging them is detected."""
+        """Return a problem with three tiles of rows and two of columns, so that swapped axes are detected."""
         bm = loops.chosen["bm"]
         rows, columns = min(self.rows, bm + cut(self.rows, bm)), cut(self.columns, loops.chosen["width"])
         return replace(self, rows=rows, columns=columns)

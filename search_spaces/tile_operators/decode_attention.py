@@ -21,10 +21,10 @@ CACHES = ("", "e4m3")
 SCALES = ("k_scale", "v_scale")
 ORDERS = ("positions", "heads")  # the outer dimension of a page
 MOST_QUERIES = 8
-LEAST_COLUMNS = 8  # n of one mma.sync instruction
-MOST_COLUMNS = 64  # query heads of one tile
-WHOLE_PAGES = 32  # positions; from this page size on, a tile of keys lies in one page. Smaller pages are gathered
-MOST_TILE = 128  # keys
+LEAST_COLUMNS = 8  # number of columns (n) of mma.sync
+MOST_COLUMNS = 64  # largest number of query heads of one tile
+WHOLE_PAGES = 32  # page size from which on a tile of keys is inside one page; smaller pages are gathered
+MOST_TILE = 128  # largest number of keys of one tile
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DecodeAttention(TileProblem):
 
     batch: int = option("sequences")
     heads: int = option("query heads")
-    kv_heads: int = option("heads of keys and values, which divide heads")
+    kv_heads: int = option("number of heads of keys and values; must divide heads")
     entries: int = option("pages of the longest sequence: columns of the block table")
     head_size: int = option("elements of a head", 128)
     page: int = option("positions of a page", 16)
@@ -70,7 +70,7 @@ class DecodeAttention(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sequences are independent rows of ``batch``."""
+        """The size along which results are independent: ``batch``."""
         return {"batch": 64}
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class DecodeAttention(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
-        """Return the problem for q, k and table; a cache of e4m3 needs both scales."""
+        """Return the problem for q, k and table. A cache of e4m3 needs both scales."""
         q, k, table = (shapes[name] for name in ("q", "k", "table"))
         if (len(q), len(k), len(table)) != (4, 4, 2):
             raise ValueError(
@@ -138,11 +138,11 @@ class DecodeAttention(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Operations of both products, if every sequence fills its pages."""
+        """Number of operations of both matrix products, if every sequence fills all of its pages."""
         return 4.0 * self.batch * self.queries * self.heads * self.head_size * self.entries * self.page
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents. Small pages form one matrix, with heads as columns or as further rows."""
+        """Return the operands' extents. All small pages together are one matrix."""
         if self.page >= WHOLE_PAGES:
             cache = "pages page width" if self.order == "positions" else "pages g page d"
         else:
@@ -166,9 +166,9 @@ class DecodeAttention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, table: Any, lengths: Any, out: Any, **scales: Any) -> None:
-        """Write the program with transposed tiles, because a group has few queries: scores have one row per key."""
+        """Write the tile program. As there are few queries, tiles are transposed: scores have one row per key."""
         (_, g, r, d), (batch, entries), page = out.shape, table.shape, o.page
-        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # columns per query
+        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # columns of scores per query
         columns = part * p.cover(o.queries) if o.queries > 1 else min(part, MOST_COLUMNS)
         parts = p.choose(parts=(1, 2, 4, 8, 16, 32))
         whole = page >= WHOLE_PAGES
@@ -201,7 +201,7 @@ class DecodeAttention(TileProblem):
             else:
                 number = p.load(p.window(table, (j // page, sequence), (bn // page, 1), turned=True), padding=-1)
                 pages = k.shape[0] // (page if o.order == "positions" else g * page)
-                number = p.minimum(p.maximum(number, -1), pages)  # outside stays outside, and rows fit into 32 bits
+                number = p.minimum(p.maximum(number, -1), pages)  # invalid pages stay invalid, and rows fit in 32 bits
                 number = p.broadcast(number, dim=0, size=bn)
                 inside = p.rows(j, bn) % page
                 if o.order == "positions":
@@ -234,7 +234,7 @@ class DecodeAttention(TileProblem):
             p.store(own, p.window(out[sequence * o.queries + n][group], (0, 0), (d, part), turned=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return out of each sequence and head in float64."""
+        """Return ``out`` in float64, computed by sequence and head."""
         x = self.loaded(inputs)
         out = np.zeros((self.batch, self.queries, self.heads, self.head_size))
         lengths = np.clip(x["lengths"].astype(np.int64), 0, self.entries * self.page)
@@ -255,7 +255,7 @@ class DecodeAttention(TileProblem):
         return {"out": out}
 
     def _of_sequence(self, cache: FloatArray, table: FloatArray, length: int) -> FloatArray:
-        """Return the cache of one sequence, (kv_heads, length, head_size), from (kv_heads, pages, page, head_size)."""
+        """Return one sequence's keys or values, (kv_heads, length, head_size), from the paged cache."""
         numbers = table[: -(-length // self.page)].astype(np.int64)
         if self.page >= WHOLE_PAGES:
             entries = cache[:, np.clip(numbers, 0, self.pages - 1)]
@@ -273,12 +273,12 @@ class DecodeAttention(TileProblem):
         return inputs
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield scores that are far below zero and rise along a sequence, with numbers outside of their ranges."""
+        """Yield negative scores that rise along a sequence, with page numbers and lengths out of range."""
         x, dtype = self.loaded(inputs), self.operand("k").dtype
         rise = np.linspace(-2.0, -1.0, self.pages).reshape(-1, 1, 1, 1) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise / self.head_size
         table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
-        if self.page >= WHOLE_PAGES:  # other programs read zeros there, whose scores are not low
+        if self.page >= WHOLE_PAGES:  # not for gathered pages, which read zeros there: scores of 0 are not low
             table[:, -1] = self.pages
         case = {
             "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),
@@ -289,7 +289,7 @@ class DecodeAttention(TileProblem):
         yield StressInputs(("scores: low and rising",), {**inputs, **case})
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with two sequences, two groups of heads, and several pages with the same remainder."""
+        """Return a problem with two sequences, two groups of heads, and a few pages per sequence."""
         step = loops.chosen.get("bn", min(self.page, MOST_TILE))
         needed = -(-(loops.count + 1) * step // self.page)
         entries = min(self.entries, max(needed, 2))

@@ -19,11 +19,11 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 from search_spaces.tile_operators.weight_formats import LAYOUTS, WEIGHTS, StoredMatrix, WeightFormat
 
 TYPES = ("f16", "bf16", "e4m3")
-BLOCK = 128  # columns of x, and rows and columns of w, that share one scale (e4m3)
+BLOCK = 128  # for e4m3: columns of x, and rows and columns of w, that share a scale
 ROWS = ("contiguous", "masked")
 ACTIVATIONS = ("none", "silu_up")
 ORDERS = ("row", "col")
-PLAIN = "none"  # weights of the same type as x
+PLAIN = "none"  # weights that are not quantised
 LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}  # fields that older databases lack
 
 
@@ -62,7 +62,7 @@ class GroupedMatmul(TileProblem):
     call_options: ClassVar[Mapping[str, Any]] = {"rows": "contiguous", "activation": "none", "w_order": "row"}
     size_fields: ClassVar[tuple[str, ...]] = ("m", "n", "k", "groups", "tokens")
 
-    m: int = option("sorted rows in all, or with masked rows those of a group", flag="-m")
+    m: int = option("sorted rows of all groups together; with masked rows, rows per group", flag="-m")
     n: int = option("columns of out", flag="-n")
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
@@ -79,7 +79,7 @@ class GroupedMatmul(TileProblem):
 
     def __post_init__(self) -> None:
         self._take_types("dtype")
-        if canonical(self.weights) in WEIGHTS:  # here "int8" is a format, not another spelling of i8
+        if canonical(self.weights) in WEIGHTS:  # "int8" is a weight format in this operator, not another spelling of i8
             self._take_types("weights")
         self._take_extents("m", "n", "k", "groups")
         self._take_sizes("tokens", least=0)
@@ -115,7 +115,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def quantised(self) -> bool:
-        """True if w is quantised, and x is not."""
+        """True if w is in a format of quantised weights, which x never is."""
         return self.weights != PLAIN
 
     @property
@@ -124,7 +124,7 @@ class GroupedMatmul(TileProblem):
         return WeightFormat(self.weights, self.scale_group, self.zero_points, self.dtype, self.layout)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields. Fields for quantised weights are omitted without them: existing databases lack them."""
+        """Return the fields. For weights that are not quantised, omit fields that older databases do not have."""
         fields = super().to_json()
         return fields if self.quantised else {name: value for name, value in fields.items() if name not in LATER}
 
@@ -140,7 +140,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def width(self) -> int:
-        """Columns of one matrix of w."""
+        """Number of columns of the matrix of one group."""
         return self.n * (2 if self.activation == "silu_up" else 1)
 
     def operands(self) -> tuple[Operand, ...]:
@@ -201,7 +201,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Operations of the products over all rows, including the unused rows of masked groups."""
+        """Number of operations of the products of all rows, including unused rows of masked groups."""
         return 2.0 * self.m * self.width * self.k * (self.groups if self.rows == "masked" else 1)
 
     def views(self) -> Mapping[str, str]:
@@ -211,7 +211,7 @@ class GroupedMatmul(TileProblem):
         scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
         scales["w_scale"] = "groups width_blocks k_blocks"
         more, w = scales if self.scaled else {}, "groups k width" if self.w_order == "row" else "groups width k"
-        if self.quantised:  # the matrices of all groups are one
+        if self.quantised:  # packed matrices of all groups form one
             w = "stored_rows words" if self.format.in_words else "stored_rows k"
             names = [o.name for o in self.format.operands(self.width, self.k, self.groups, "w_scale")]
             more = {name: "groups" if name == "global_scale" else "groups scales width" for name in names[1:]}
@@ -236,19 +236,19 @@ class GroupedMatmul(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None, **scales: Any) -> None:
-        """Write the program: each block searches for the group of its tile, and surplus blocks do nothing."""
+        """Write the tile program: each block finds the group of its tile; blocks without a tile do nothing."""
         k, quantised = x.shape[-1], o.weights != PLAIN
         if quantised:
             of = WeightFormat(o.weights, o.scale_group, o.zero_points, o.dtype, o.layout)
             bm, bn, bk = p.choose(bm=(16, 32, 64, 128), bn=(64, 128), bk=of.spans(k))
-        elif scales:  # a tile has one scale of w, and an iteration one per row of x
+        elif scales:  # an iteration multiplies by one scale of w, and by one per row of x
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128), bk=(BLOCK,))
         else:
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128, 256), bk=(32, 64, 128))
         group, row, end, used, j, x, out = _tile_of_block(p, o.rows == "masked", ends, x, out, bm, bn)
         chosen = row if token is None else p.load(p.window(token, (row, 0), (bm, 1), column=True), padding=-1)
         halves = (0, out.shape[-1]) if o.activation == "silu_up" else (0,)
-        tile = (bn, bm) if quantised else (bm, bn)  # rows of x may be few: sums have one row per column of out
+        tile = (bn, bm) if quantised else (bm, bn)  # transposed if quantised, as x may have few rows
         sums = [p.state(p.zeros(tile)) for _ in halves]
         if quantised:
             first_row = group * of.rows(scales["w_scale"].shape[-1])
@@ -286,7 +286,7 @@ class GroupedMatmul(TileProblem):
         _store(p, o, [acc.read() for acc in sums], out, row, j, end, (bm, bn))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the product of each group's rows in float64, scaled and activated."""
+        """Return the scaled and activated products of all groups in float64."""
         x = self.loaded(inputs)
         ends, rows = x["ends"].astype(np.int64), x["x"]
         if self.scaled:
@@ -336,7 +336,7 @@ class GroupedMatmul(TileProblem):
         masked = self.rows == "masked"
         k = loops.count * bk + (self.k % bk or bk)
         if self.quantised:
-            widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
+            widest = 2 * SPAN  # k % widest must not change, as the choices of bk depend on it
             k = -(-max(k, 2 * self.scale_group) // widest) * widest + self.k % widest
         return replace(
             self,
@@ -371,19 +371,19 @@ class GroupedMatmul(TileProblem):
         return inputs
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield the edge cases of the quantised weights' format."""
+        """Yield the edge cases of the format of quantised weights."""
         return self.format.edge_arrays(inputs, "w_scale") if self.quantised else iter(())
 
 
 def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, bn: int) -> tuple[Any, ...]:
-    """Return a block's tile: its group, first row, end of the group, 1 if it has rows, first column, x and out."""
+    """Return a block's group, first row, group's last row + 1, 1 if it has rows (else 0), column, x and out."""
     groups, n = ends.shape[0] - (0 if masked else 1), out.shape[-1]
     if masked:
         group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
         count = p.load_scalar(ends, group, high=out.shape[1])
         return group, i, count, p.minimum(p.maximum(count - i, 0), 1), j, x[group], out[group]
     m = out.shape[0]
-    i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any offsets
+    i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any group sizes
     tile = i // bm
     number, begun = p.find_tile(ends, tile, bm, high=m)
     begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
@@ -392,7 +392,7 @@ def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, b
 
 
 def _store(p: Any, o: Any, sums: list[Any], out: Any, row: Any, column: Any, end: Any, shape: tuple[int, int]) -> None:
-    """Apply the activation to a tile's sums and store the rows before ``end``; masked rows after it are 0."""
+    """Apply the activation to a tile's sums, and store rows before ``end``; masked rows from there on are 0."""
     result, type_ = sums[0], "bf16" if o.dtype == "e4m3" else o.dtype
     if o.activation == "silu_up":
         result = result * p.sigmoid(result) * sums[1]

@@ -1,4 +1,4 @@
-"""The latest results of a slow function, limited by the memory that they occupy."""
+"""A cache for results of a slow function, limited by the memory of the results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Result = TypeVar("Result")
 
 
 class KnownResults(Generic[Result]):
-    """Results by key; those that were not used for the longest time are forgotten first.
+    """Cached results by key. The least recently used results are dropped first.
 
     Attributes:
-        most_bytes: Limit for the sizes of all results together. A larger result is not kept.
+        most_bytes: Limit of the total size of all results. A larger single result is not cached.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -27,7 +27,7 @@ class KnownResults(Generic[Result]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Result], size: Callable[[Result], int]) -> Result:
-        """Return the result of ``key``, which ``make`` computes if it is not known. ``size`` returns its bytes."""
+        """Return the result for ``key``, computed by ``make`` if not cached. ``size`` returns its bytes."""
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
@@ -44,7 +44,7 @@ class KnownResults(Generic[Result]):
 
 
 def contents(arrays: Mapping[str, Array]) -> bytes:
-    """Return a digest of the names, types and contents of arrays; it does not depend on their shapes."""
+    """Return a digest of the names, types and contents of arrays, without their shapes."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].nbytes}\0".encode())

@@ -30,12 +30,12 @@ from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
 
 TYPES = ("f16", "bf16")
-PART = 128  # columns of logits that are summarised by one triple of numbers
+PART = 128  # columns of logits per tile, for which three numbers per row are stored
 
 
 @dataclass(frozen=True)
 class _OfLinearLayer(TileOperator):
-    """Fields of both problems: logits are ``x @ w.T`` for x (rows, k) and w (columns, k)."""
+    """Fields that both problems have: logits are ``x @ w.T`` for x (rows, k) and w (columns, k)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns", "k")
 
@@ -79,18 +79,18 @@ class _OfLinearLayer(TileOperator):
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal x and w, and labels of which some are outside the columns."""
+        """Return standard normal x and w, and labels, some of them outside the columns."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield labels at and next to the first and last columns."""
+        """Yield labels inside and outside of the columns, at both ends."""
         for first in (0, 2, 4):
             yield StressInputs(("label: edges",), {**inputs, "label": edge_labels(self.rows, self.columns, first)})
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with three tiles of rows and two of columns (two iterations over parts), and a short k.
+        """Return a problem with three tiles of rows, two of columns (two iterations over tiles), and a small k.
 
-        The numbers differ, so that exchanging rows and columns is detected.
+        The numbers of tiles differ, so that swapped rows and columns are detected.
         """
         bm, bk = loops.chosen["bm"], loops.chosen["bk"]
         tile, tiles = loops.chosen.get("bn", PART), (3, loops.chosen.get("width", 1) + 1)
@@ -105,19 +105,19 @@ class _OfLinearLayer(TileOperator):
 
 
 def _whole_tiles(size: int, tile: int, count: int) -> int:
-    """Return the extent of ``count`` tiles, the last of which is as long as that of ``size``; at most ``size``."""
+    """Return the extent of ``count`` tiles. The last tile has the length of the last tile of ``size``."""
     return min(size, (count - 1) * tile + (size % tile or tile))
 
 
 def _with_partial_wave(least: tuple[int, int], most: tuple[int, int]) -> tuple[int, int]:
-    """Return the smallest numbers of tiles of rows and columns with which stream-K has whole and partial waves.
+    """Return the fewest tiles of rows and columns with which stream-K has whole and partial waves.
 
     Args:
-        least: Smallest numbers.
-        most: Numbers of the requested problem.
+        least: Lower limits of the numbers.
+        most: Upper limits: the numbers of the original problem.
 
     Returns:
-        The numbers; those of the requested problem if there are none with at most four more tiles each.
+        The numbers of tiles. If at most four more tiles per axis do not suffice, return ``most``.
     """
     ranges = (range(min(a, b), min(a + 4, b) + 1) for a, b in zip(least, most, strict=True))
     usable = [(m, n) for m, n in product(*ranges) if m * n >= LEAST_TILES and streams(m * n)]
@@ -125,7 +125,7 @@ def _with_partial_wave(least: tuple[int, int], most: tuple[int, int]) -> tuple[i
 
 
 def _product(p: Any, x: Any, w: Any, position: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
-    """Return the (bm, bn) tile of ``x @ w.T`` at ``position``, in steps of bk along k."""
+    """Return the (bm, bn) tile of ``x @ w.T`` at ``position``, summed over k in steps of bk."""
     (i, j), (bm, bn, bk) = position, shape
     sums = p.state(p.zeros((bm, bn)))
     for at in p.steps(x.shape[1], bk):
@@ -158,11 +158,11 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Edge cases are placed in x only."""
+        """Only x gets edge cases."""
         return ("x",)
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield labels at the edges, with logits that are far below zero and rise from column to column."""
+        """Yield edge cases of labels, with negative logits that rise from column to column."""
         x, w = (np.abs(self.loaded(inputs)[name]) + 0.5 for name in ("x", "w"))
         w *= np.linspace(-2.0, -1.0, self.columns)[:, None] * (STEEPEST / 64.0 / self.k)
         of = {name: self.operand(name).dtype.store(array) for name, array in (("x", x), ("w", w))}
@@ -171,7 +171,7 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 
     @property
     def tiles(self) -> int:
-        """Number of tiles of columns; each stores three numbers per row."""
+        """Number of tiles of columns. For each tile, three numbers per row are stored."""
         return -(-self.columns // PART)
 
     def extents(self) -> Mapping[str, int]:
@@ -179,11 +179,11 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
         return {**super().extents(), "tiles": self.tiles}
 
     def options(self) -> Mapping[str, Any]:
-        """Return the type, and the number of columns, which the second program compares labels with."""
+        """Return the type, and the number of columns, which the second program needs to check labels."""
         return {**super().options(), "columns": self.columns}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """Return two steps: the products with a summary of each tile of logits, then their combination."""
+        """Return two steps: logits, of which each tile is reduced to three numbers per row; then the combination."""
         own = {o.name: o for o in self.operands()}
         kept = tuple(Operand(name, "output", F32, (self.tiles, self.rows)) for name in ("top", "total", "own"))
         views = {"x": "m k", "w": "n k", "label": "m", "loss": "m", "lse": "m"} | {o.name: "tiles m" for o in kept}
@@ -229,12 +229,12 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
         return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield rows, each of which needs all of w: for full verifications, since addresses of gradients may be far."""
+        """Yield smaller problems with few rows and all of w, for full verifications, as gradients may be large."""
         return self.tile_problem().parts(positions)
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
-        """Write the program: each block recomputes one tile of logits and stores its gradient."""
+        """Write the tile program: each block recomputes a tile of logits and stores the tile's gradient."""
         m, n = dlogits.shape
         bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128, 256), bk=(32, 64))
         i, j = p.blocks((m, n), (bm, bn))
@@ -262,7 +262,7 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
 
 
 def _products(p: Any, o: Any, /, **arrays: Any) -> None:
-    """Write the program of products: each block stores three numbers per row and part of its tile of logits."""
+    """Write the tile program of logits: each block reduces a tile of logits to three numbers per row."""
     x, w, label = (arrays[name] for name in ("x", "w", "label"))
     m, n = x.shape[0], w.shape[0]
     bm, bk = p.choose(bm=(64, 128, 256), bk=(32, 64))
@@ -282,7 +282,7 @@ def _products(p: Any, o: Any, /, **arrays: Any) -> None:
 
 
 def _sums(p: Any, o: Any, /, **arrays: Any) -> None:
-    """Write the program that combines the three numbers of all tiles of a row."""
+    """Write the tile program that combines the three numbers of all tiles of a row."""
     parts, m = arrays["top"].shape
     rows, width = p.choose(rows=(16, 32, 64), width=(4, 8))
     (i,) = p.blocks((m,), (rows,))

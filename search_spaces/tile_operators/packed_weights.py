@@ -11,17 +11,17 @@ import numpy as np
 from search_spaces.arrays import Array, IntArray
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
-SPAN = 64  # numbers of a row that are packed together, in eight words
+SPAN = 64  # numbers of a row that are packed together in eight words (a span)
 _WORDS, _STEPS = 8, 4
-_AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # positions of columns 0 to 7 in a word of AWQ, in units of 4 bits
+_AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # AWQ: index of columns 0 to 7 among the eight numbers of a word
 
 
 def pack_int4(weights: Array) -> IntArray:
     """Pack four-bit numbers into 32-bit words.
 
     Args:
-        weights: (n, k) integers from 0 to 15, k a multiple of 64: one row per column of the result; or several such
-            matrices.
+        weights: (n, k) or (matrices, n, k) integers from 0 to 15, with k a multiple of 64; a row per column of the
+            result.
 
     Returns:
         (n, k / 8) of int32, or the packed matrices.
@@ -125,14 +125,14 @@ def int4_from_gptq(
 
 
 def _columns(words: Array) -> IntArray:
-    """Return the eight numbers of each word, lowest bits first, as (rows, words, 8)."""
+    """Return the eight four-bit numbers of each word as (rows, words, 8), lowest bits first."""
     stored = np.asarray(words, dtype=np.int32).view(np.uint32)
     numbers = stored[:, :, None] >> (4 * np.arange(8, dtype=np.uint32)) & np.uint32(15)
     return numbers.astype(np.int64)
 
 
 def _zeros(zeros: Array) -> Array:
-    """Return zero points as uint8."""
+    """Return zero points as uint8. Raises ValueError if they exceed 15."""
     if zeros.max(initial=0) > 15:
         raise ValueError("a zero point of 16 does not fit into four bits: the checkpoint has another format")
     return zeros.astype(np.uint8)

@@ -47,7 +47,7 @@ class QkNormRope(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Tokens are independent."""
+        """The size along which results are independent: ``tokens``."""
         return {"tokens": 4096}
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class QkNormRope(TileProblem):
 
     @property
     def flops(self) -> float:
-        """About eight operations per element."""
+        """Number of operations: about eight per element."""
         return 8.0 * self.tokens * self.heads * self.head_size
 
     def views(self) -> Mapping[str, str]:
@@ -95,7 +95,7 @@ class QkNormRope(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, positions: Any, table: Any, out: Any, weight: Any = None) -> None:
-        """Write the program: each block normalises and rotates a few heads of one token."""
+        """Write the tile program: each block normalises and rotates a few heads of one token."""
         t, h, d = x.shape
         half, bh = d // 2, p.choose(bh=(1, 2, 4, 8))
         token, i = p.blocks((t, h), (1, bh))
@@ -125,7 +125,7 @@ class QkNormRope(TileProblem):
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield zero and tiny heads, whose norm depends on eps."""
+        """Yield heads of zeros or tiny numbers, whose norm depends on eps."""
         x = self.loaded(inputs)["x"] * np.resize((2.0**-10, 0.0, 1.0), self.heads)[:, None]
         yield StressInputs(("tiny heads", "zero heads"), {**inputs, "x": self.operand("x").dtype.store(x)})
 

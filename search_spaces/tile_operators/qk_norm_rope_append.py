@@ -19,7 +19,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 WEIGHTS = ("q_weight", "k_weight")
 PAGING = ("block_table", "sequence")
-NOT_STORED = 8  # one in so many tokens of random inputs is not stored
+NOT_STORED = 8  # in random inputs, one in so many tokens has no slot
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class QkNormRopeAppend(TileProblem):
 
     @property
     def positions(self) -> int:
-        """Number of positions of all pages."""
+        """Number of positions in all pages of the cache."""
         return self.pages * self.page
 
     @property
     def rows(self) -> int:
-        """Number of heads of queries, keys and values."""
+        """Number of heads of queries, keys and values together."""
         return self.heads + 2 * self.kv_heads
 
     def operands(self) -> tuple[Operand, ...]:
@@ -151,12 +151,12 @@ class QkNormRopeAppend(TileProblem):
 
     @property
     def flops(self) -> float:
-        """About eight operations per element of queries and keys."""
+        """Number of operations: about eight per element of queries and keys."""
         return 8.0 * self.tokens * (self.heads + self.kv_heads) * self.head_size
 
     @cached_property
     def min_bytes(self) -> int:
-        """Bytes of all arrays; of the cache and the table of angles only the rows that the tokens use."""
+        """Bytes of all arrays, but only of the rows of cache and table that the tokens use."""
         tokens, sizes = self.tokens, {o.name: o.bytes for o in self.operands()}
         cached = self.operand("k").dtype.bytes
         sizes |= dict.fromkeys(("k", "v"), tokens * self.kv_heads * self.head_size * cached)
@@ -164,7 +164,7 @@ class QkNormRopeAppend(TileProblem):
         return sum(sizes.values())
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents; the cache is a matrix of ``lines`` rows, one per position and head."""
+        """Return the operands' extents. The cache is a matrix with one row per position and head (``lines``)."""
         known = {
             "qkv": "t rows d", "positions": "t", "table": "length d", "k": "lines d", "v": "lines d", "out": "t h d",
             "slots": "t", "sequence": "t", "block_table": "sequences entries", **dict.fromkeys(WEIGHTS, "d"),
@@ -182,7 +182,7 @@ class QkNormRopeAppend(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, qkv: Any, positions: Any, table: Any, k: Any, v: Any, out: Any, **more: Any) -> None:
-        """Write the program: each block has some heads of one token. Surplus rows of its tile are not stored."""
+        """Write the tile program: each block has some heads of one token. Surplus rows of a tile are not stored."""
         (t, rows, d), (_, h, _), page = qkv.shape, out.shape, o.page
         g, half, bh = (rows - h) // 2, d // 2, p.choose(bh=(1, 2, 4, 8, 16, 32))
         token, i = p.blocks((t, rows), (1, bh))
@@ -229,7 +229,7 @@ class QkNormRopeAppend(TileProblem):
         return np.where(known, number * self.page + position % self.page, -1)
 
     def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
-        """Return masks of the cache's elements in which no token is stored."""
+        """Return masks of the cache's elements to which no token is stored."""
         slots = self.slots_of(inputs)
         free = np.ones(self.positions, dtype=np.bool_)
         free[slots[slots >= 0]] = False
@@ -238,7 +238,7 @@ class QkNormRopeAppend(TileProblem):
         return {name: np.broadcast_to(mask, self.operand(name).shape) for name in self.changed_inputs}
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the rotated queries and the cache with its new elements in float64."""
+        """Return the rotated queries, and the cache with the stored tokens, in float64."""
         x, half, h, g = self.loaded(inputs), self.head_size // 2, self.heads, self.kv_heads
         with np.errstate(all="ignore"):
             heads, values = x["qkv"][:, : h + g], x["qkv"][:, h + g :]
@@ -261,7 +261,7 @@ class QkNormRopeAppend(TileProblem):
         return results
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return positions of sequences whose pages are in random order; one in eight tokens is not stored."""
+        """Return random inputs: sequences with pages in random order, and one in eight tokens without a slot."""
         inputs, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
         for name in SCALES if self.cache else ():
             inputs[name] = np.abs(inputs[name]) + np.float32(0.5)
@@ -269,7 +269,7 @@ class QkNormRopeAppend(TileProblem):
         if not self.sequences:
             pages = rng.permutation(self.pages)
             drawn = (pages[:, None] * self.page + np.arange(self.page)).reshape(-1)
-            drawn = np.roll(drawn, min(self.tokens // 2, self.page) - self.page)  # the tokens cross the end of a page
+            drawn = np.roll(drawn, min(self.tokens // 2, self.page) - self.page)  # tokens that cross a page's end
             slots = np.resize(drawn, self.tokens)
             dropped |= np.arange(self.tokens) >= self.positions
             inputs["slots"] = np.where(dropped, -1, slots).astype(np.int32)
@@ -278,7 +278,7 @@ class QkNormRopeAppend(TileProblem):
         count = self.sequences * self.entries
         pages = rng.permutation(max(self.pages, count))[:count]
         inputs["block_table"] = pages.astype(np.int32).reshape(shape)
-        drawn = rng.permutation(self.sequences * whole)  # each position at most once; some sequences have none
+        drawn = rng.permutation(self.sequences * whole)  # no position twice; some sequences have no tokens
         drawn = np.sort(np.resize(drawn, self.tokens))
         dropped |= np.concatenate(([False], drawn[1:] == drawn[:-1]))
         inputs["sequence"] = np.where(dropped, -1, drawn // whole).astype(np.int32)
@@ -291,9 +291,9 @@ class QkNormRopeAppend(TileProblem):
         yield from super().stress_inputs(seed)
 
     def cache_cases(self, seed: int) -> tuple[StressInputs, StressInputs, StressInputs]:
-        """Return inputs with arbitrary bits in the cache, with slots outside it, and with nothing to store.
+        """Return inputs with arbitrary bits in the cache, with slots outside of it, and without stored tokens.
 
-        Some of these slots wrap into the cache if their product with heads or positions is truncated to 32 bits.
+        Some slots would wrap into the cache if a kernel truncated their product with heads to 32 bits.
         """
         usual, rng = self._shaped(self.random_inputs(seed)), np.random.default_rng((seed, 4))
         caches = {

@@ -1,4 +1,4 @@
-"""Products of 16-bit numbers with weights of 4 or 8 bits, which are dequantised in registers."""
+"""Matmul of 16-bit numbers with 4-bit or 8-bit weights, which are dequantised in registers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.tile_operators.packed_weights import SPAN
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 from search_spaces.tile_operators.weight_formats import LAYOUTS, TYPES, WEIGHTS, StoredMatrix, WeightFormat
 
-MOST_ROWS = 256  # of x in a tile
+MOST_ROWS = 256  # largest number of rows of x in a tile
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class QuantizedMatmul(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows of x are independent."""
+        """The size along which results are independent: ``m``."""
         return {"m": 4096}
 
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("m", "n", "k")
-        if canonical(self.weights) in WEIGHTS:  # here "int8" is a format, not another spelling of i8
+        if canonical(self.weights) in WEIGHTS:  # "int8" is a weight format in this operator, not another spelling of i8
             self._take_types("weights")
         self.format.verify(self.k)
 
@@ -116,11 +116,11 @@ class QuantizedMatmul(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Operations of the product."""
+        """Number of operations of the product."""
         return 2.0 * self.m * self.n * self.k
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents, with w in words or numbers."""
+        """Return the operands' extents; those of w count words or numbers."""
         more = {"zeros": "groups n"} if self.zero_points else {}
         more = {"global_scale": "one"} if self.weights == "nvf4" else more
         w = "rows words" if self.format.in_words else "rows k"
@@ -135,7 +135,7 @@ class QuantizedMatmul(TileProblem):
     def compute(
         p: Any, o: Any, x: Any, w: Any, scale: Any, out: Any, zeros: Any = None, global_scale: Any = None
     ) -> None:
-        """Write the program with transposed tiles, because x may have few rows: sums have one row per column of out."""
+        """Write the tile program. As x may have few rows, tiles are transposed: a row per column of out."""
         (m, k), n = x.shape, out.shape[1]
         of = WeightFormat(o.weights, o.group, o.zero_points, o.dtype, o.layout)
         matrix = StoredMatrix(of, p, w if of.order is None else p.ordered(w, of.order), scale, zeros, global_scale)
@@ -148,7 +148,7 @@ class QuantizedMatmul(TileProblem):
         def part(at: Any, depth: int) -> Any:
             return p.transpose(p.load(p.window(x, (j, at), (bm, depth))))
 
-        # Sums of groups need as many registers again. Many rows share what scaling weights costs.
+        # With many rows, weights are scaled first: rows share the cost, and sums of groups would need more registers.
         scaled = of.sum_group > 0 and _row_tiles(m)[-1] == MOST_ROWS
         for at in p.split(k, bk, parts=parts, states=(acc,), combine="add"):
             matrix.add_products(acc, i, at, (bn, bk), part, scaled)
@@ -169,13 +169,13 @@ class QuantizedMatmul(TileProblem):
         return super().random_inputs(seed) | self.format.random_arrays({o.name: o for o in self.operands()}, seed)
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield the edge cases of the weights' format."""
+        """Yield the edge cases of the format of quantised weights."""
         return self.format.edge_arrays(inputs)
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with a few tiles of out, and k of several groups that exercises each part of the loop."""
+        """Return a problem with a few tiles of out, and enough groups along k for each block of a split loop."""
         needed = max((loops.count + 1) * loops.chosen["bk"], 2 * self.group)
-        widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
+        widest = 2 * SPAN  # k % widest must not change, as the choices of bk depend on it
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
         bm = loops.chosen["bm"]  # the choices of bm depend on m
         m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))
@@ -183,5 +183,5 @@ class QuantizedMatmul(TileProblem):
 
 
 def _row_tiles(m: int) -> tuple[int, ...]:
-    """Return the numbers of rows that a tile may have for ``m`` rows; no tile is more than twice as large as needed."""
+    """Return the candidate numbers of rows of a tile for ``m`` rows, none more than twice as large as needed."""
     return tuple(size for size in (8, 16, 32, 64, 128, MOST_ROWS) if size < 2 * max(m, 8))

@@ -1,4 +1,4 @@
-"""Sum with a residual, its RMS norm, and the norm quantised to 8 bits with one scale per row."""
+"""Add a residual, apply the RMS norm, and quantise the result to 8 bits with one scale per row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 LARGEST = 448.0  # largest number of e4m3
 LEAST_SCALE = 2.0**-40  # scale of a row of zeros, so that quotients are not NaN
-MOST_COLUMNS = 16384  # because a block holds a whole row in registers
+MOST_COLUMNS = 16384  # limit of row length, as a block holds a whole row in registers
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RmsNormQuantize(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """The number of rows, which are independent of each other."""
+        """The size along which results are independent: ``rows``."""
         return {"rows": 4096}
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class RmsNormQuantize(TileProblem):
 
     @property
     def flops(self) -> float:
-        """About six operations per element."""
+        """Number of operations: about six per element."""
         return 6.0 * self.rows * self.columns
 
     def views(self) -> Mapping[str, str]:
@@ -94,7 +94,7 @@ class RmsNormQuantize(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, residual: Any, weight: Any, total: Any, out: Any, scale: Any) -> None:
-        """Write the program: each block holds a few whole rows in registers."""
+        """Write the tile program: each block holds a few whole rows in registers."""
         m, n = x.shape
         bm, width = p.choose(bm=(1, 2, 4)), p.cover(n)
         (i,) = p.blocks((m,), (bm,))
@@ -118,11 +118,11 @@ class RmsNormQuantize(TileProblem):
             return {"total": total, "out": norm / scale[:, None], "scale": scale}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield zero and tiny rows, whose norm depends on eps, and rows whose first or last element is the largest."""
+        """Yield rows of zeros or tiny numbers, and rows whose first or last element is the largest."""
         dtype, columns = self.operand("x").dtype, np.arange(self.columns)
         x, residual, weight = (self.loaded(inputs)[name] for name in ("x", "residual", "weight"))
         kinds = ("zero rows", "largest last", "tiny rows", "largest first")
-        for first in (0, 2):  # a reduced problem may have two rows
+        for first in (0, 2):  # even two rows get all cases
             kind = (np.arange(self.rows)[:, None] + first) % len(kinds)
             factor = np.choose(kind, (0.0, 1.0, 2.0**-12, 1.0))
             factor = np.where((kind == 1) & (columns == self.columns - 1) | (kind == 3) & (columns == 0), 64.0, factor)

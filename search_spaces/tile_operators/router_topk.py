@@ -1,4 +1,4 @@
-"""Experts of each token: the largest logits of a router, and their softmax."""
+"""Choose the experts of each token: the largest logits of a router, and weights by softmax."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class RouterTopK(TileProblem):
     tokens: int = option("rows of logits")
     experts: int = option("columns of logits")
     top: int = option("experts that are chosen", 8)
-    renormalize: int = option("0 for parts of the softmax of all experts", 1)
+    renormalize: int = option("1 to make each token's weights sum to 1; 0 to keep the softmax over all experts", 1)
     dtype: str = option("type of logits", "f32", choices=tuple(FLOAT_DTYPES))
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Tokens are independent."""
+        """The size along which results are independent: ``tokens``."""
         return {"tokens": 4096}
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class RouterTopK(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Two operations per logit and chosen expert."""
+        """Number of operations: two per logit and chosen expert."""
         return 2.0 * self.tokens * self.experts * self.top
 
     def views(self) -> Mapping[str, str]:
@@ -92,7 +92,7 @@ class RouterTopK(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, weight: Any, expert: Any) -> None:
-        """Write the program: each block has a few tokens, and selects the largest remaining logit ``top`` times."""
+        """Write the tile program: each block has a few tokens, and selects the largest remaining logit repeatedly."""
         m, n = logits.shape
         bm, width = p.choose(bm=(4, 8, 16)), p.cover(n)
         (i,) = p.blocks((m,), (bm,))
@@ -123,7 +123,7 @@ class RouterTopK(TileProblem):
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield equal logits, of which the first are chosen, and logits far from zero, whose exponentials overflow."""
+        """Yield equal logits, of which the first must be chosen, and logits whose exponentials overflow."""
         dtype, logits = self.operand("logits").dtype, self.loaded(inputs)["logits"]
         odd = np.arange(self.tokens)[:, None] % 2
         for name, cases in (("ties", np.rint(logits) - 64.0 * odd), ("large", np.rint(logits * 8.0) + 512.0)):

@@ -1,4 +1,4 @@
-"""Problems that several tile programs compute, one after another."""
+"""Base class of problems that are computed by a sequence of tile programs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """One tile program of a pipeline.
+    """A tile program of a pipeline.
 
     Attributes:
-        name: Name of the step, which is a prefix of the names of its decisions.
+        name: Name of the step, and prefix of the names of its decisions.
         compute: Function of the builder, the options and the arrays by name that writes the program.
         operands: Arrays of the program. An array that a later step reads is an output here and an input there.
         views: Extents of each array as the program sees it, by name.
@@ -40,7 +40,7 @@ class ProgramStep:
 class TilePipeline(TileOperator):
     """A problem whose kernel template consists of several tile programs, launched one after another.
 
-    Intermediate arrays, which are not operands of the operator, are workspaces.
+    Arrays that are not operands of the operator are workspaces, which pass results to later programs.
     """
 
     @abstractmethod
@@ -49,7 +49,7 @@ class TilePipeline(TileOperator):
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Names of the arrays in which edge cases are placed; all inputs, unless overridden."""
+        """Names of the arrays that get edge cases: all inputs, unless overridden."""
         return tuple(o.name for o in self.operands() if o.role == "input")
 
     def programs(self) -> Mapping[str, ProgramProblem]:
@@ -59,7 +59,7 @@ class TilePipeline(TileOperator):
     def interpreted(
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the interpreter's results and error bounds; a step's bound is an input error of later steps."""
+        """Interpret all steps; return results and error bounds, which include errors of earlier steps."""
         from search_spaces.programs.language.bounded import cast
         from search_spaces.programs.language.interpret import interpret
 
@@ -75,12 +75,12 @@ class TilePipeline(TileOperator):
         return values, bounds
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal numbers."""
+        """Return standard normal numbers for all inputs."""
         rng = np.random.default_rng(seed)
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role != "output"}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield edge inputs of the varied arrays, chosen by interpreting all steps."""
+        """Yield inputs with edge cases in the ``varied`` arrays, for which all steps have defined results."""
         from search_spaces.programs.language.edge_inputs import edge_inputs
 
         outputs = [o.name for o in self.operands() if o.role != "input"]

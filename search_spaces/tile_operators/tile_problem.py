@@ -1,4 +1,4 @@
-"""Base classes of problems that tile programs compute."""
+"""Base classes of problems that are computed by tile programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.operators.part import Indices
 from search_spaces.operators.problem import Problem, ProblemPart
 from search_spaces.tile_operators.known_results import KnownResults, contents
 
-if TYPE_CHECKING:  # the compiler of tile programs is imported when a program is needed
+if TYPE_CHECKING:  # the compiler of tile programs is imported only when it is needed
     from search_spaces.programs.builder import Program
     from search_spaces.programs.problem import ProgramProblem
 
@@ -46,7 +46,7 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
-        of_few_parts: The same number if at most two blocks shared a loop; 0 for ``count``.
+        of_few_parts: The number if at most two blocks shared a loop; 0 if it equals ``count``.
         streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
             waves of tiles.
     """
@@ -58,7 +58,7 @@ class ReducedLoops:
 
 
 def cut(size: int, tile: int) -> int:
-    """Return one whole tile plus the remainder of ``size``, or two tiles without one; at most ``size``."""
+    """Return the extent of one whole tile and the last tile of ``size``, or ``size`` if it is smaller."""
     return min(size, tile + (size % tile or tile))
 
 
@@ -72,13 +72,13 @@ class TileOperator(Problem):
     Attributes:
         inputs: Names of the arrays that a call takes, in order.
         optional_inputs: Names of arrays that a call may take by keyword.
-        changed_inputs: Names of the inputs that a call changes in place: their operands are ``inout``.
+        changed_inputs: Names of inputs that a call changes in place (operands with role "inout").
         outputs: Number of arrays that a call returns.
         call_options: Keywords of a call with their defaults, which become fields of the problem.
-        size_fields: Fields that a program knows only as extents of its arrays. All other fields are passed as
-            ``options``, so that equal options share one program.
-        scalar_fields: Fields of f32 that a launch passes by value, so that one kernel serves all their values. In the
-            program's options they are tiles of one number.
+        size_fields: Fields that a program only receives as extents of arrays. Other fields are passed as ``options``,
+            so that problems with equal options share one program.
+        scalar_fields: Fields of f32 that each launch passes by value, so that one kernel supports all values. In the
+            program's options, they are tiles with one value.
     """
 
     inputs: ClassVar[tuple[str, ...]]
@@ -119,23 +119,23 @@ class TileOperator(Problem):
         return {name: getattr(self, name) for name in fields}
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a smaller problem with the same remainders for the emulator; by default the problem itself."""
+        """Return a reduced problem with the same remainders for the emulator; by default the problem itself."""
         return self
 
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
-        """Return a further smaller problem whose loops have ``loops.count`` iterations if those of ``reduced`` do not.
+        """Return a second reduced problem whose loops have ``loops.count`` iterations, if needed, else None.
 
-        By default, None: a single problem suffices.
+        The default is None: the problem of ``reduced`` suffices.
         """
         return None
 
     def pack(self, weights: Array) -> Array:
-        """Return weights in the layout that kernels of this problem read. Raises ValueError if they pack none."""
+        """Return weights in the layout that kernels read. Raises ValueError if kernels read unpacked weights."""
         raise ValueError(f"kernels of {self.operator} read unpacked arrays: call them without pack")
 
     @abstractmethod
     def programs(self) -> Mapping[str, ProgramProblem]:
-        """Return the problems of the tile programs by name, in the order of their launches; a single one is named "".
+        """Return the problems of the tile programs by name, in launch order. A single program is named "".
 
         Raises:
             ValueError: A program rejects the problem.
@@ -154,10 +154,10 @@ class TileOperator(Problem):
 
     @abstractmethod
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time; the other arrays are those of ``inputs``."""
+        """Yield inputs with edge cases in one array at a time, and the other arrays of ``inputs``."""
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield difficult inputs specific to this operator, made from ``inputs``."""
+        """Yield difficult inputs specific to this operator, based on ``inputs``."""
         return iter(())
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -166,9 +166,9 @@ class TileOperator(Problem):
         return values, bounds
 
     def _bounded(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
-        """Return the values of ``expected``, and whether the interpreter agrees with the reference within the bound.
+        """Return the result of ``expected``, and True if the interpreter agrees with the reference.
 
-        Inputs are chosen by this, several launches compare with it, and other schedules have the same inputs.
+        The result is cached, as inputs are selected by it and many launches and schedules use the same inputs.
         """
         values, bounds, alike = _KNOWN.get((self, contents(inputs)), lambda: self._made_bounded(inputs), _bytes)
         return dict(values), dict(bounds), alike
@@ -195,9 +195,9 @@ class TileOperator(Problem):
         return self.expected(inputs)[1]
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases whose intermediate results are representable in f32.
+        """Yield the edge cases for which the program's results are defined.
 
-        If one overflows, or a number with weight zero is NaN, the program's arithmetic differs from the reference.
+        If an intermediate result overflows, or a NaN has weight 0, programs may differ from the reference.
         """
         usual = self.random_inputs(seed)
         for case in itertools.chain(self.own_cases(self._shaped(usual)), self.edge_cases(usual, seed)):
@@ -227,12 +227,12 @@ class TileOperator(Problem):
 class TileProblem(TileOperator):
     """A problem whose kernel template is a tile program.
 
-    It also defines the program, and the program's views of the operands (other shapes of the same dense memory).
+    A subclass also defines the program, and the shapes in which the program views the operands' memory.
     """
 
     @abstractmethod
     def views(self) -> Mapping[str, str]:
-        """Return the extents of each operand as the program sees it, by name: ``{"x": "m k"}``."""
+        """Return, by operand, the names of the extents in the program, such as ``{"x": "m k"}``."""
 
     @staticmethod
     @abstractmethod
@@ -270,11 +270,11 @@ class TileProblem(TileOperator):
         return self.tile_problem().edge_cases(seed, inputs)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the parts of a tile program without products, whose elements are cheap."""
+        """Yield smaller problems for the results at ``positions``; none if the program has products."""
         return iter(()) if self.multiplied_as else self.tile_problem().parts(positions)
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the parts of the tile program that compute the output ``name``."""
+        """Yield smaller problems for the output ``name`` at ``positions``."""
         return self.tile_problem().further_parts(name, positions)
 
 
@@ -309,9 +309,9 @@ def program_problem(
     Args:
         name: Name of the program.
         summary: One-line description.
-        compute: Function of the builder, the options and the arrays by name that writes the program.
+        compute: Function that writes the program, given the builder, the options and the arrays by name.
         operands: Arrays of the program in order.
-        views: Extents of each array as the program sees it, by name.
+        views: By array, the names of the extents in the program.
         extents: Size of each extent.
         options: Options that ``compute`` receives.
         scalars: Name, default and value of each f32 that a launch passes by value; ``compute`` also receives them, as
@@ -340,7 +340,7 @@ _SHARED = re.compile(r"^from (search_spaces\.tile_operators\.\w+) import", re.MU
 
 
 def program_text(compute: Callable[..., Any]) -> str:
-    """Return the text of a program's file, and of the other modules of this package that it imports, in any depth."""
+    """Return the text of a program's file and of all modules of this package that it imports, even indirectly."""
     files = [Path(compute.__code__.co_filename)]
     for file in files:  # the loop appends to this list
         names = (name for name in _SHARED.findall(file.read_text("utf-8")) if name != __name__)
@@ -358,7 +358,7 @@ def _program(
     options: tuple[tuple[str, Any], ...],
     scalars: tuple[tuple[str, float], ...],
 ) -> Program:
-    """Return the program of some options; equal options return the same object."""
+    """Return the program for some options. Cached, so that equal options have the same program object."""
     from search_spaces.programs.builder import Argument, Program, Scalar
 
     names = [argument for argument, *_ in arguments]

@@ -1,4 +1,4 @@
-"""Kernel templates of problems that define their own tile programs."""
+"""Kernel templates of problems that are computed by tile programs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator
 
 @cache
 def tile_template(problem: type[TileOperator]) -> KernelTemplate:
-    """Return the kernel template of a problem type: the schedules of its tile program or of all steps of its pipeline.
+    """Return the kernel template of a problem type, whose space is that of its tile program or pipeline.
 
-    The template's version covers the files that define the program.
+    The template version includes the files that define the program.
     """
     if issubclass(problem, TilePipeline):
         return Pipeline(
@@ -62,7 +62,7 @@ def _reduced_to_long_loops(problem: TileProblem, schedule: Schedule) -> Problem 
 
 
 def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:
-    """Reduce a problem such that every step has enough iterations. Sizes that steps choose have distinct names."""
+    """Reduce a problem such that every step has enough iterations. Chosen sizes must differ in name between steps."""
     count, chosen = 1, dict[str, int]()
     for step, own in problem.programs().items():
         count = max(count, enough_iterations(own, schedules[step]))

@@ -1,4 +1,4 @@
-"""Formats of quantised weights, shared by all matmuls with such weights: arrays, reference and tile program."""
+"""Formats of quantised weights: arrays, reference and tile-program code that several matmuls share."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ GROUPS = (0, 16, 32, 64, 128)
 TYPES = ("f16", "bf16")
 LAYOUTS = ("rows", "fragments")
 FP4_GROUP = 16
-DEPTH = 16  # k of one mma.sync instruction; also the numbers packed at one position of the halves of words
-TIMES = 16  # factor of four-bit numbers after conversion to f16 without a shift; scales are divided by it
-MIDDLE = 8  # zero point of four-bit numbers without an array of zero points
+DEPTH = 16  # depth of mma.sync, and numbers of a span at one bit position of the words' halves
+TIMES = 16  # f16: factor of four-bit numbers that are converted without a shift; scales are divided by it
+MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """Format of a quantised matrix of (n, k) weights, one row per column of the result.
+    """Format of a quantised (n, k) matrix of weights, with a row per column of the result.
 
     Attributes:
         weights: Name of the format, a key of ``WEIGHTS``.
-        group: Columns that share a scale; 0 for all.
+        group: Number of columns that share a scale; 0 if all do.
         zero_points: 1 if int4 has an array of zero points, else 0.
-        dtype: Type of the scales, and of the factors that multiply the weights.
+        dtype: Type of the scales, and of the operands of products.
         layout: "rows", or "fragments" for the order of ``pack_fragments``.
     """
 
@@ -73,20 +73,20 @@ class WeightFormat:
 
     @staticmethod
     def name_of(w: str, scale: str) -> str:
-        """Return the format of weights stored as type ``w`` with scales of type ``scale``."""
+        """Return the name of the format of weights of type ``w`` with scales of type ``scale``."""
         weights = {"i32": "int4", "i8": "int8"}.get(w, w)
         return "nvf4" if (weights, scale) == ("int4", "e4m3") else weights
 
     @staticmethod
     def group_of(k: int, scales: int) -> int:
-        """Return the columns that share one of ``scales`` scales. Raises ValueError if they do not divide ``k``."""
+        """Return how many of ``k`` columns share a scale, given the number of scales. Raises ValueError."""
         if not scales or k % scales:
             raise ValueError(f"scale must have a row for each group of x's {k} columns, not {scales} rows")
         return 0 if scales == 1 else k // scales
 
     @staticmethod
     def layout_of(weights: str, columns: int, k: int) -> str:
-        """Return the layout of weights whose array has ``columns`` elements per line."""
+        """Return the layout of weights, given the number of columns of the stored array."""
         return "rows" if columns == (k // 8 if WEIGHTS.get(weights) == I32 else k) else "fragments"
 
     @property
@@ -106,7 +106,7 @@ class WeightFormat:
 
     @property
     def sum_group(self) -> int:
-        """Columns whose sum has one factor; 0 for all. Weights of nvf4 are scaled before the product."""
+        """Columns whose products are summed before scaling; 0 for all. nvf4 weights are scaled first."""
         return 0 if self.weights == "nvf4" else self.group
 
     def scales(self, k: int) -> int:
@@ -114,15 +114,15 @@ class WeightFormat:
         return k // self.group if self.group else 1
 
     def spans(self, k: int) -> tuple[int, ...]:
-        """Return the columns that one iteration of a tile program may have."""
+        """Return candidates for the number of columns per iteration of a tile program."""
         return (SPAN, 2 * SPAN) if k % (2 * SPAN) == 0 and self.sum_group in (0, 2 * SPAN) else (SPAN,)
 
     def rows(self, n: int) -> int:
-        """Return the stored rows of a matrix; packed fragments are padded to whole tiles."""
+        """Return the number of stored rows of a matrix. Packed fragments are padded to whole tiles."""
         return n if self.order is None else -(-n // self.order.rows) * self.order.rows
 
     def columns(self, k: int) -> int:
-        """Return the stored columns of a matrix, in words or numbers."""
+        """Return the number of stored columns of a matrix: words or numbers."""
         return k // 8 if self.in_words else k
 
     def operands(self, n: int, k: int, matrices: int | None = None, scale_name: str = "scale") -> list[Operand]:
@@ -240,17 +240,17 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class StoredMatrix:
-    """A quantised matrix as a tile program reads it.
+    """A quantised matrix in a tile program.
 
     Attributes:
-        format: Its format.
+        format: Format of the matrix.
         p: Builder of the program.
         w: Array of the weights.
         scale: Array of the scales.
         zeros: Array of the zero points, or None.
         global_scale: Array of the factors of nvf4, or None.
         first_row: Row of ``w`` at which the matrix begins.
-        number: Position of its factor in ``global_scale``.
+        number: Position of the matrix's factor in ``global_scale``.
     """
 
     format: WeightFormat
@@ -263,7 +263,7 @@ class StoredMatrix:
     number: Any = 0
 
     def factor(self, row: Any, rows: int, at: Any) -> Any:
-        """Return the factors, as one column, of the sums of ``rows`` rows for the columns from ``at`` on."""
+        """Return a column of factors for the sums of ``rows`` rows, for the group that begins at column ``at``."""
         p, f = self.p, self.format
         if f.weights == "nvf4":
             return p.load(p.window(self.global_scale, (0, self.number), (1, 1))) * 2.0**-FP4_EXPONENT
@@ -280,15 +280,15 @@ class StoredMatrix:
         part: Callable[[Any, int], Any],
         scaled: bool = False,
     ) -> None:
-        """Add the products of a tile of weights to sums, which have a row for each row of the tile.
+        """Add the product of a tile of weights and another operand to ``sums``, which have a row per row of the tile.
 
         Args:
-            sums: State of the sums. With groups they are already scaled, otherwise ``factor`` scales them.
+            sums: State of the sums. They are scaled here if there are groups, otherwise by ``result``.
             row: First row of the tile in the matrix.
             at: First column of the tile.
             shape: Rows and columns of the tile.
-            part: Function of a first column and a number of columns that returns these rows of the other factor.
-            scaled: True if weights are multiplied by their scales, and rounded, before they are multiplied.
+            part: Function that returns rows of the other operand, given the first row and the number of rows.
+            scaled: True if weights are scaled and rounded before the product, instead of the sums after it.
         """
         p, f, (rows, columns) = self.p, self.format, shape
         depth = min(f.sum_group or columns, columns)

@@ -1,4 +1,4 @@
-"""Sphinx's settings: ``sphinx-build -W docs site`` writes the documentation as a site (extra ``docs``)."""
+"""Settings of Sphinx, with which ``sphinx-build -W docs site`` writes a web site (needs the extra ``docs``)."""
 
 import sys
 from pathlib import Path
@@ -15,5 +15,5 @@ exclude_patterns: list[str] = []
 html_theme = "furo"
 html_title = f"autosched {VERSION}"
 myst_heading_anchors = 4
-# Pages link to files of the repository, which are not part of the site.
+# Some links of pages refer to files of the repository that are not part of the site, so these warnings are disabled.
 suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]

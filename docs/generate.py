@@ -33,9 +33,9 @@ from search_spaces.templates.parameter_names import SHARED
 
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
-_OWN = {"--out", "--dtype"}  # options of single operators
-MOST_SHOWN = 8  # values of a parameter
-# GPUs of the templates that an H200 does not run.
+_OWN = {"--out", "--dtype"}  # options that only some operators have
+MOST_SHOWN = 8  # largest number of values of a parameter that the page lists
+# For each template that does not support an H200, the GPU whose space the page shows.
 CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200", "tcgen05_matmul_padded": "b200"}
 # For each template, problems whose spaces together have all parameters of the template.
 SPACES: dict[str, tuple[Problem, ...]] = {
@@ -55,7 +55,7 @@ SPACES: dict[str, tuple[Problem, ...]] = {
 }
 
 
-# The exports of `autosched`, by purpose. A class with a `+` is shown with its methods.
+# The public names of `autosched`, by purpose. The page shows a class with a `+` with its methods.
 API = {
     "Tuning": (
         "tune",
@@ -123,7 +123,7 @@ API = {
     ),
     "Tests of plug-ins": ("testing.SamplerContract",),
 }
-_NARROW = 100  # columns of a signature in one line
+_NARROW = 100  # longest signature that is written on one line
 
 
 def schedule_parameters() -> str:
@@ -131,12 +131,15 @@ def schedule_parameters() -> str:
     lines = [
         "# Schedule parameters\n",
         MADE,
-        "The parameters of each kernel template's schedules, as `autosched best` prints and `--explain` reads them.\n",
-        "The values are the domains for an f16 problem on an H200 (tcgen05: a B200), before any rule excludes\n",
+        "This page lists the parameters of each kernel template's schedules, as `autosched best` prints and "
+        "`--explain` reads them.\n",
+        "The column *values* lists all values for an f16 problem on an H200 (tcgen05: a B200), before rules exclude\n",
         "combinations; `autosched space` counts the legal schedules. Defaults are bold.\n",
         "\n## Shared names\n",
-        "Names shared by all templates (`search_spaces/templates/parameter_names.py`). `{axis}` is\n",
-        "m, n or k: m and n span the output, and k is reduced. In `transpose`, m are rows of x and n columns.\n\n",
+        "All templates use these names for parameters of the same meaning "
+        "(`search_spaces/templates/parameter_names.py`). `{axis}` is\n",
+        "m, n or k: m and n span the output, and k is reduced. In `transpose`, m refers to the rows of x, and n to "
+        "its columns.\n\n",
         "| parameter | meaning | unit |\n",
         "|---|---|---|\n",
         *(f"| `{name}` | {meaning.text} | {meaning.unit or 'name'} |\n" for name, meaning in SHARED.items()),
@@ -176,7 +179,7 @@ def command_line() -> str:
         lines.append(f"\n## `{path}`\n{summary}\n")
         options = [p for p in parameters if p.param_type_name == "option" and not p.hidden and p.name != "help"]
         if options:
-            kinds = path.endswith(VERIFY_FILE)  # whose options are for some kinds of files
+            kinds = path.endswith(VERIFY_FILE)  # the options of `verify FILE` apply only to some kinds of files
             lines += [
                 "\n| option | meaning | for |\n|---|---|---|\n" if kinds else "\n| option | meaning |\n|---|---|\n"
             ]
@@ -187,7 +190,7 @@ def command_line() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
-    """Return path, summary and parameters of each command; for commands with an operator, those of all operators."""
+    """Yield path, summary and parameters of each command; for operators, the options that all have."""
     context = typer.Context(command, info_name=path)
     names = command.list_commands(context) if hasattr(command, "list_commands") else []
     inner = {name: command.get_command(context, name) for name in names}
@@ -262,7 +265,7 @@ def emulator_findings() -> str:
 
 
 def api() -> str:
-    """Return the exports of `autosched`, from signatures and docstrings. Needs torch, as `autosched.torch` does."""
+    """Return the public names of `autosched` with signatures and docstrings. Needs torch for `autosched.torch`."""
     lines = [
         "# API reference\n",
         MADE,
@@ -286,7 +289,7 @@ def _exported(path: str) -> Any:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public functions of a class, and those of its base classes in the same package."""
+    """Yield the public methods of a class, and of its base classes in the same package."""
     package = kind.__module__.rpartition(".")[0]
     parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{package}."))]
     found = {name: value for part in reversed(parts) for name, value in vars(part).items()}
@@ -298,7 +301,7 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _signature(name: str, found: Any) -> str:
-    """Return a block of code; "" for an exception or an enumeration, which users do not call."""
+    """Return a code block with the signature; "" for exceptions and enumerations, which users do not call."""
     if isinstance(found, property):
         return ""
     function = getattr(found, "__func__", found)
@@ -333,7 +336,7 @@ def _type(annotation: Any) -> str:
 
 
 def _with_inherited(found: type, text: str) -> str:
-    """Return the docstring of a dataclass, with the attributes of its base classes after its own."""
+    """Return the docstring of a dataclass, extended by the attributes of its base classes."""
     if "\nAttributes:\n" not in text:
         return text
     own = set(re.findall(r"^    (\w+): ", text, re.M))
@@ -362,7 +365,7 @@ def _prose(found: Any) -> str:
             inside = True
         elif inside and re.match(r" {4}\S", line):
             entry = re.match(r"    (\*{0,2}[\w., ]+?): (.*)", line)
-            begins = "- " if lines[-1] == "" else "  "  # of a paragraph, or its next line
+            begins = "- " if lines[-1] == "" else "  "  # start of a paragraph in the list, or its continuation
             lines.append(f"- `{entry[1]}`: {entry[2]}" if entry else begins + line.strip())
         elif inside and line.startswith(" "):
             lines.append(f"  {line.strip()}")

@@ -26,7 +26,7 @@ HEAD = """# Status
 
 
 def errors_of(claim: Mapping[str, Any], root: Path) -> list[str]:
-    """Return the errors of one claim, one line each: unknown keys, missing files, figures that are not in the file."""
+    """Return the errors of one claim as lines: unknown keys, missing files, figures that the evidence lacks."""
     part = claim.get("part", "a claim without a part")
     errors = [f"{part}: {key} is missing" for key in ("says", "state", "date", "evidence") if not claim.get(key)]
     errors += [

@@ -1,7 +1,8 @@
-"""ptxas controls as items of a schedule: a register cap, an optimisation level, a control file.
+"""Options of ptxas in a schedule (compiler controls): a register limit, an optimisation level, a control file.
 
-They follow the parameters of the kernel template. A dot in their names distinguishes them from parameters, which are
-identifiers. Spaces do not contain them; ``plain`` returns the schedule without them.
+Controls follow the parameters of the kernel template. The names of controls contain a dot, so they differ from the
+names of parameters, which are identifiers. Spaces do not contain controls; ``plain`` returns a schedule without
+controls.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ MAX_REGISTERS = "ptxas.max_registers"
 OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
-MIN_REGISTERS = 16  # ptxas rounds lower caps up to the minimum of the ABI
-OPT_LEVELS = (1, 2)  # in addition to the default, 3; level 0 is for debugging
-_CAPS = 3  # number of occupancy steps to try
-_SMALLEST_SHARE = 0.5  # smallest cap as a share of the uncapped registers: below it nearly all of them spill
+MIN_REGISTERS = 16  # the ABI's minimum number of registers; ptxas raises lower limits to it
+OPT_LEVELS = (1, 2)  # levels to try in addition to the default, 3; level 0 is for debugging
+_CAPS = 3  # number of register limits to try, each of which lets more blocks fit on an SM
+_SMALLEST_SHARE = 0.5  # smallest limit / registers without a limit; nearly all kernels with a lower limit spill
 _GRANULE = 8  # registers of a thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
 
 
 @dataclass(frozen=True)
 class CompilerControls:
-    """Controls of ptxas for one kernel; None is the compiler's default.
+    """Controls of ptxas for one kernel; None means the compiler's default.
 
     Attributes:
         max_registers: Maximum registers per thread, which overrides launch bounds of the source.
@@ -69,7 +70,7 @@ class CompilerControls:
         return cls(values.get(MAX_REGISTERS), values.get(OPT_LEVEL), file)
 
     def on(self, schedule: Schedule) -> Schedule:
-        """Return a schedule with these controls instead of its own."""
+        """Return the schedule with its controls replaced by these controls."""
         text = None if self.file is None else self.file.text
         chosen: tuple[Value | None, ...] = (self.max_registers, self.opt_level, text)
         added = tuple((name, value) for name, value in zip(NAMES, chosen, strict=True) if value is not None)
@@ -79,7 +80,7 @@ class CompilerControls:
     def options(self) -> tuple[str, ...]:
         """Compiler options."""
         options: list[str] = []
-        if self.max_registers is not None:  # launch bounds of the source would override a cap
+        if self.max_registers is not None:  # without this option, launch bounds of the source would override the limit
             options += [f"{PTXAS}--maxrregcount={self.max_registers}", f"{PTXAS}--override-directive-values"]
         if self.opt_level is not None:
             options.append(f"{PTXAS}--opt-level={self.opt_level}")
@@ -88,14 +89,14 @@ class CompilerControls:
         return tuple(options)
 
     def applied(self, kernel: GeneratedKernel) -> GeneratedKernel:
-        """Return the kernel compiled with these controls."""
+        """Return the kernel with the compiler options of these controls."""
         if not self:
             return kernel
         return dataclasses.replace(kernel, compile_options=(*kernel.compile_options, *self.options))
 
 
 def plain(schedule: Schedule) -> Schedule:
-    """Return a schedule without compiler controls, as in its space."""
+    """Return a schedule without compiler controls, as its space contains it."""
     if not has_controls(schedule):
         return schedule
     return Schedule(schedule.template, tuple(item for item in schedule.items if item[0] not in NAMES))
@@ -107,7 +108,7 @@ def has_controls(schedule: Schedule) -> bool:
 
 
 def shown_value(name: str, value: Value) -> str:
-    """Return the displayed value of a decision: a control file is shown by name and digest."""
+    """Return the value of a decision as text for users: a control file is shown by name and digest."""
     if name != FILE:
         return str(value)
     try:
@@ -117,22 +118,23 @@ def shown_value(name: str, value: Value) -> str:
 
 
 def shown_values(schedule: Schedule) -> dict[str, Value]:
-    """Return the displayed decisions of a schedule."""
+    """Return the decisions of a schedule with their values as text for users."""
     return {name: shown_value(name, value) if name == FILE else value for name, value in schedule.items}
 
 
 def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: Device) -> tuple[int, ...]:
-    """Return register caps at which more blocks fit on a multiprocessor, the largest first.
+    """Return register limits at which more blocks fit on a multiprocessor, the largest limit first.
 
     Args:
-        kernel: Kernel without a cap.
+        kernel: Kernel without a register limit.
         registers: Registers per thread of the compiled kernel.
-        shared: Its shared memory in bytes.
-        device: GPU that runs it.
+        shared: Shared memory of the kernel in bytes.
+        device: GPU that runs the kernel.
 
     Returns:
-        At most three caps, none below half of ``registers``. None for a kernel with a cap of its own, or one that
-        reallocates registers between warps (``setmaxnreg``), which would wait forever for registers that do not exist.
+        At most three limits, all of them at least half of ``registers``. The result is empty if the kernel's options
+        already contain a limit. It is also empty for kernels that reallocate registers between warps (``setmaxnreg``),
+        because with a limit such a kernel would wait forever for registers that do not exist.
     """
     if any("maxrregcount" in option for option in kernel.compile_options) or _moves_registers(kernel):
         return ()
@@ -153,7 +155,7 @@ def _moves_registers(kernel: GeneratedKernel) -> bool:
     """Return True if the source, or a header that it includes, uses ``setmaxnreg``."""
     by_file = defaultdict[str, list[str]](list)
     for name, text in kernel.headers.files:
-        by_file[name.rpartition("/")[2]].append(text)  # an include may be relative to its own folder
+        by_file[name.rpartition("/")[2]].append(text)  # an include may be a relative path
     waiting, seen = [kernel.source], {kernel.source}
     while waiting:
         text = waiting.pop()
@@ -166,7 +168,7 @@ def _moves_registers(kernel: GeneratedKernel) -> bool:
 
 
 def neighbours(controls: CompilerControls, caps: Iterable[int], files: Iterable[ControlFile]) -> list[CompilerControls]:
-    """Return the controls that differ in one control: files first, then caps and levels; the default last."""
+    """Return variants with one changed control: control files first, then register limits, levels and defaults."""
     near = [dataclasses.replace(controls, file=file) for file in files]
     near += [dataclasses.replace(controls, max_registers=cap) for cap in caps]
     near += [dataclasses.replace(controls, opt_level=level) for level in OPT_LEVELS]

@@ -16,10 +16,10 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
 
-if TYPE_CHECKING:  # only products use tensor cores
+if TYPE_CHECKING:  # templates of these operators use tensor cores
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
-# Headers that replace others on devices without a feature.
+# For a feature, the headers that devices without this feature replace, with their replacements.
 _INSTEAD = (
     ("bf16", "autosched/ptx/convert.cuh", "autosched/ptx/turing/convert.cuh"),
     ("max_nan", "autosched/ptx/arithmetic.cuh", "autosched/ptx/turing/arithmetic.cuh"),
@@ -27,7 +27,7 @@ _INSTEAD = (
 
 
 def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """Return ``kernel`` with replacement headers for instructions that ``device`` lacks; unchanged except for sm_75."""
+    """Return ``kernel`` with replacement headers for instructions that ``device`` lacks (only sm_75 needs any)."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
     if not instead or not dict(kernel.headers.files).items() >= dict(package_headers().files).items():
         return kernel
@@ -41,7 +41,7 @@ def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers
 
 
 def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKernel:
-    """Return ``kernel`` with the header of a tensor intrinsic from another package; unchanged for ours."""
+    """Return ``kernel`` with the header of ``row`` if this tensor intrinsic is from another package."""
     return replace(kernel, headers=kernel.headers | Headers.of({row.header: row.text})) if row.text else kernel
 
 
@@ -49,7 +49,7 @@ def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKe
 class DeviceSource:
     """A device function template ``entry`` over ``Config``, which takes a kernel's arguments in order.
 
-    ``header`` lies in the folder ``include`` of ``package``.
+    ``header`` is a file in the folder ``include`` of ``package``.
     """
 
     header: str
@@ -64,7 +64,7 @@ class DeviceSource:
 
     @property
     def digest(self) -> str:
-        """The digest of everything that the source may depend on."""
+        """Digest of all code on which the source may depend."""
         return hashlib.sha256("\0".join((self.header, self.entry, self.headers.digest)).encode()).hexdigest()
 
     def kernel(
@@ -87,15 +87,15 @@ class DeviceSource:
     ) -> GeneratedKernel:
         """Return the kernel whose ``Config`` has a config's parameters and attributes as constants of the same names.
 
-        Constants that no header names are left out, such as those that only tensor maps use. Schedules that differ in
-        nothing else are the same code, and are compiled once.
+        Constants that no header uses are omitted, such as constants that only tensor maps use. Schedules that differ
+        only in such constants have the same code, which is compiled once.
 
         The launch has blocks of ``threads`` threads (an attribute) with ``shared_bytes`` of dynamic shared memory;
         ``min_blocks`` is the number of blocks per SM for which the compiler limits registers.
 
         Args:
             config: The schedule with all derived values.
-            constants: Constants of the problem, which precede those of ``config``.
+            constants: Constants of the problem, which precede the constants of ``config``.
             types: C++ names of types, by name.
             arguments: The kernel's parameters in order, workspaces and tensor maps included.
             call: The arguments of ``entry``: names of parameters, or ``nullptr``.
@@ -106,16 +106,16 @@ class DeviceSource:
             chained: As in GeneratedKernel.
             window: As in GeneratedKernel.
             grid_may_shrink: As in GeneratedKernel.
-            includes: Headers that this kernel needs in addition to that of ``entry``.
-            at_launch: Parameters and attributes that the launch carries, as arguments or as its grid, and that are
+            includes: Headers that this kernel needs in addition to the header of ``entry``.
+            at_launch: Parameters and attributes that are arguments of the launch or determine its grid, and are
                 therefore not constants.
 
         Raises:
-            ValueError: If a name of the problem clashes with one of ``config``.
+            ValueError: If a constant of the problem has the name of a parameter or an attribute of ``config``.
         """
         twice = set(constants) & set(config)
         if twice:
-            raise ValueError(f"{', '.join(sorted(twice))} of the problem clashes with a parameter or an attribute")
+            raise ValueError(f"{', '.join(sorted(twice))} of the problem has the name of a parameter or an attribute")
         included = "\n".join(f"#include <{header}>" for header in (*includes, self.header))
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
@@ -157,7 +157,7 @@ class DeviceSource:
 
 
 def _constant(name: str, value: int | bool | float | str) -> str:
-    """Return one line of a ``Config``. Texts become ``autosched::Choice`` (autosched/common/choice.cuh)."""
+    """Return the declaration of a constant of ``Config``. Texts become ``autosched::Choice`` (common/choice.cuh)."""
     if isinstance(value, bool):
         return f"static constexpr bool {name} = {str(value).lower()};"
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Layouts with titles that illustrate a schedule. ``autosched.reporting.pictures`` draws them."""
+"""Layouts of a schedule that reports draw, with their titles. ``autosched.reporting.pictures`` draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of schedule parameters: one table for all kernel templates, so that equal parameters have equal names.
+"""Names of schedule parameters: one table for all kernel templates, so that the same names have the same meaning.
 
 A name ends in its axis or operand. Axes are those of a matmul: m and n span the output, k is reduced. A row reduction
 has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and the columns of x as n. A
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 PLACEHOLDERS: Mapping[str, str] = {"axis": "[mnk]", "operand": r"\w+", "number": "[1-9][0-9]*"}
-PROGRAM = "tile program"  # key of OWN for all tile programs, which also have parameters of their own for tile sizes
+PROGRAM = "tile program"  # key of OWN for all tile programs; their tile sizes have names from the program
 
 
 class Meaning(NamedTuple):
-    """Description of a parameter, and the unit of its values; "" if the values are names."""
+    """Description of a parameter, and the unit of its values, which is "" if the values are names."""
 
     text: str
     unit: str = ""
@@ -43,11 +43,13 @@ SHARED: Mapping[str, Meaning] = {
     "min_blocks": Meaning("resident blocks per SM for which the compiler limits registers", "blocks"),
     "stages": Meaning("iterations of the main loop whose tiles are in shared memory at the same time", "iterations"),
     "unroll": Meaning("unroll factor of the inner loop", "steps"),
-    "in_flight": Meaning("iterations whose multiplications may be unfinished when the next one begins", "iterations"),
+    "in_flight": Meaning(
+        "iterations whose multiplications may be unfinished when the next iteration begins", "iterations"
+    ),
     "fragment_buffers": Meaning("iterations whose fragments a warp holds in registers", "iterations"),
-    "epilogue": Meaning("path of the accumulators to memory"),
+    "epilogue": Meaning("how accumulators are stored: from registers or through shared memory"),
     "store_buffers": Meaning("number of boxes in shared memory from which TMA stores the output", "boxes"),
-    "split_k": Meaning("number of blocks that share one reduction", "blocks"),
+    "split_k": Meaning("number of blocks that share one reduction along k", "blocks"),
     "stream_k": Meaning("1: the k ranges of the last tiles are distributed over all blocks", "0 or 1"),
     "tiles_per_block": Meaning("tiles that a block computes one after another", "tiles"),
     "raster": Meaning("order of the tiles"),
@@ -58,28 +60,33 @@ SHARED: Mapping[str, Meaning] = {
 
 _WGMMA: Mapping[str, Meaning] = {
     "consumer_warpgroups": Meaning("warpgroups that multiply", "warpgroups"),
-    "producer_registers": Meaning("registers of a thread that copies; 0 for no reallocation", "registers"),
+    "producer_registers": Meaning(
+        "registers that a copying thread keeps; 0: registers are not reallocated", "registers"
+    ),
     "ping_pong": Meaning("whether two consumer warpgroups alternate between a block's tiles", "0 or 1"),
     "cluster_{axis}": Meaning("blocks of a cluster along an axis", "blocks"),
 }
 _TCGEN05: Mapping[str, Meaning] = {
-    "sum_buffers": Meaning("tiles of accumulators in tensor memory at a time", "tiles"),
+    "sum_buffers": Meaning("number of tiles of accumulators that tensor memory holds at the same time", "tiles"),
     "tile_scheduler": Meaning("how tiles are assigned to blocks"),
 }
 
 OWN: Mapping[str, Mapping[str, Meaning]] = {
-    "matvec": {"expand_dims": Meaning("whether a thread adds up its vector inside the loop")},
+    "matvec": {"expand_dims": Meaning("whether a thread adds up the elements of its vector inside the loop")},
     "row_reduction": {
-        "batch": Meaning("rows of a thread, or vectors of columns", "rows"),
+        "batch": Meaning("rows, or vectors of columns, that a thread reduces at the same time", "rows"),
         "peel": Meaning("whether rows of odd lengths are read in aligned vectors"),
-        "finish": Meaning("blocks that finish a split row"),
-        "row_staging": Meaning("memory of a row between two passes"),
-        "passes": Meaning("passes over a row before it is written"),
+        "finish": Meaning("which blocks finish a row that several blocks share"),
+        "row_staging": Meaning("memory in which a row is kept between two passes"),
+        "passes": Meaning("number of passes over a row before it is written"),
     },
     "transpose": {"block_rows": Meaning("rows of the block that a thread transposes in registers", "elements")},
     "copy": {
         "rounds": Meaning("rounds of a block, each of `unroll` vectors per thread", "rounds"),
-        "order": Meaning("whether the rounds of a block are adjacent in memory or a whole grid apart"),
+        "order": Meaning(
+            "block: the rounds of a block are adjacent in memory; grid: between two rounds of a block are rounds of "
+            "all other blocks"
+        ),
     },
     "wgmma_matmul": _WGMMA,
     "wgmma_matmul_transposed": _WGMMA,
@@ -89,26 +96,31 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
     "tcgen05_matmul_padded": _TCGEN05,
     PROGRAM: {
         "warps": Meaning("warps of a block, in programs without products", "warps"),
-        "width_{number}": Meaning("contiguous elements that a lane holds of a tile", "elements"),
-        "lanes_{number}": Meaning("lanes side by side on a line of a tile", "lanes"),
-        "home_{operand}": Meaning("memory of a tile that is loaded before the loop"),
-        "tail": Meaning("whether the last iterations of the loop have their own code"),
+        "width_{number}": Meaning("contiguous elements of a tile that a lane holds", "elements"),
+        "lanes_{number}": Meaning("adjacent lanes on a line of a tile", "lanes"),
+        "home_{operand}": Meaning("memory in which a tile is kept that is loaded once, before the loop"),
+        "tail": Meaning("whether the last iterations of the loop have separate code"),
         "sum": Meaning("when the partial sums of lanes are combined"),
-        "store_{number}": Meaning("path of a stored tile to memory"),
+        "store_{number}": Meaning("whether a tile is stored from registers or through shared memory"),
         "exchange": Meaning("layout of tiles that threads exchange through shared memory"),
-        "filled_by": Meaning("threads that fill the boxes of wgmma or tcgen05"),
-        "ping_pong": Meaning("whether two warpgroups alternate at the tensor cores", "0 or 1"),
-        "products_ahead": Meaning("whether a loop's first product runs an iteration ahead of its last one", "0 or 1"),
+        "filled_by": Meaning("which threads copy operands to the shared memory that wgmma or tcgen05 reads"),
+        "ping_pong": Meaning("whether two warpgroups use the tensor cores alternately", "0 or 1"),
+        "products_ahead": Meaning(
+            "whether the first product of an iteration starts before the last product of the previous iteration has "
+            "completed",
+            "0 or 1",
+        ),
     },
 }
 
 
 def meaning(template: str, parameter: str) -> Meaning | None:
-    """Return the meaning of a parameter in all templates, or else only in ``template``.
+    """Return the meaning of a parameter, from the names that all templates share or from those of ``template``.
 
     Args:
         template: Name of a kernel template, or PROGRAM.
-        parameter: Name of one of its parameters. Those of a program end in a number if it has several.
+        parameter: Name of one of its parameters. If a program has several parameters of a kind, their names end in a
+            number.
 
     Returns:
         The meaning, or None for a name that is not in the table.

@@ -1,4 +1,4 @@
-"""A kernel template: one way to compute an operator, as search, code generation and cost models need it."""
+"""A kernel template: one way to compute an operator. Search, code generation and cost models use this interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.templates.compiler_controls import CompilerControls, plain
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
 
-if TYPE_CHECKING:  # most verifications require no order of sums
+if TYPE_CHECKING:  # only for type hints, because most programs do not need orders of sums
     from search_spaces.spaces.sum_order import OrderPart
 
 _SHARED = "search_spaces.templates.common"  # package of rules that templates share
@@ -40,24 +40,25 @@ class KernelTemplate:
     Attributes:
         name: Name of the template.
         summary: One line for users.
-        operators: Names of the operators that it computes.
+        operators: Names of the operators that the template computes.
         source: Device code, if any.
         space: Returns the schedules of a problem on a device.
         lower: Returns the kernel of a valid config.
-        supports: Returns None, or one sentence that says why the template cannot compute a problem on a device.
-        counts: Returns the cost counts of a config. Without it, schedules cannot be ranked before they are measured.
+        supports: Returns None, or a sentence with the reason why the template cannot compute a problem on a device.
+        counts: Returns the cost counts of a config. Without this function, schedules cannot be ranked before they are
+            measured.
         counts_are_bounds: True if counts are only lower bounds, such as those of a user's template.
-        proxy: Returns the smallest problem with the same remainders, for the emulator. Without it, problems are
-            emulated unchanged.
-        long_proxy: Returns a second problem for the emulator, in which loops have more iterations than in that of
-            ``proxy``; None if that one suffices.
+        proxy: Returns the smallest problem with the same remainders, for the emulator. Without this function, problems
+            are emulated unchanged.
+        long_proxy: Returns a second problem for the emulator, whose loops have more iterations than in the problem of
+            ``proxy``; None if the latter is sufficient.
         content: Further text that is part of the version.
-        walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``); its configs have
-            the attributes of ``Tiling``.
-        compile_options: Compiler options of all its kernels.
-        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits. Without it, the order is
-            unknown.
-        packages: Names of further packages that the functions use.
+        walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``). Templates with a
+            walk have the attributes of ``Tiling``.
+        compile_options: Compiler options of all kernels of the template.
+        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits. Without this function, the
+            order is unknown.
+        packages: Names of further Python packages that the functions use, whose code is part of the version.
     """
 
     name: str
@@ -88,13 +89,13 @@ class KernelTemplate:
         """Return ``schedule`` with all derived values.
 
         Raises:
-            ValueError: With the name and reason of the first validity constraint that the schedule breaks, or for a
-                problem that this template cannot compute.
+            ValueError: If the schedule violates a validity constraint (the message has its name and reason), or if this
+                template cannot compute the problem.
         """
         reason = self.why_not(problem, device)
         if reason is not None:
             raise ValueError(reason)
-        CompilerControls.of(schedule)  # raises ValueError
+        CompilerControls.of(schedule)  # raises ValueError for a violated constraint
         schedule = plain(schedule)
         return self.space(problem, device).valid.valid_config(schedule)
 
@@ -107,9 +108,9 @@ class KernelTemplate:
     def version(self) -> str:
         """SHA-256 (hex) of the code of the template.
 
-        It covers ``content``, the modules of the functions other than ``sum_order``, those of ``packages``, the shared
-        rules that they use, and the device source. It does not depend on the packages of modules, or on import
-        statements.
+        The digest covers ``content``, the modules of all functions except ``sum_order``, the modules of ``packages``,
+        the shared rules that these modules use, and the device source. It does not depend on the names of packages or
+        on import statements.
         """
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy, self.long_proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
@@ -132,7 +133,7 @@ def _modules(name: str) -> Iterator[tuple[str, str]]:
     if package and package not in (__package__, _SHARED):
         yield from _package(package)
         return
-    file = getattr(module, "__file__", None)  # None for code typed at an interactive prompt
+    file = getattr(module, "__file__", None)  # None for code from an interactive prompt
     if file is not None:
         yield name, Path(file).read_text("utf-8")
 
@@ -145,7 +146,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
 
 
 class TemplateSet:
-    """Some templates by name, such as those of one search."""
+    """A set of templates with different names, such as the templates of one search."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
         """Collect the templates. Raises ValueError for duplicate names."""

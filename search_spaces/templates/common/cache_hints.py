@@ -1,4 +1,4 @@
-"""Cache hints of global-memory accesses that kernels offer, see autosched/common/cache_hints.cuh."""
+"""Parameters for the cache hints of global-memory accesses (device code: autosched/common/cache_hints.cuh)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from search_spaces.spaces.rules import Rule
 
 LOAD_HINTS = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 STORE_HINTS = ("none", "streaming")
-# Cache policies of createpolicy.fractional for all reads: ptx::Evict (autosched/ptx/tensor_map/tensor_map.cuh).
+# Cache policies as createpolicy.fractional encodes them; they equal ptx::Evict
+# (autosched/ptx/tensor_map/tensor_map.cuh).
 _EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 
 
 def load_hint(name: str, arrays: str) -> Parameter:
-    """Return the parameter ``name``: the cache hint of the loads of ``what``."""
+    """Return the parameter ``name``: the cache hint of the loads of ``arrays``."""
     return categorical(name, LOAD_HINTS, f"cache hint of the loads of {arrays}")
 
 
 def store_hint(name: str, arrays: str, offered: bool = True) -> Parameter:
-    """Return the parameter ``name``: the cache hint of the stores of ``what``; only the default unless ``offered``."""
+    """Return the parameter ``name``: the cache hint of stores of ``arrays``; only the default unless ``offered``."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {arrays}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """Return the pruning rule that there is no hint if ``how`` is ``by_copy``, since cp.async does not support it."""
+    """Return the pruning rule that there is no hint if ``how`` is ``by_copy``: cp.async does not support hints."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
-        f"{hint} is {{value}}, but with {how} = {by_copy} loads are cp.async, which has no such hint",
+        f"{hint} is {{value}}, but with {how} = {by_copy} loads use cp.async, which has no such hint",
         names={"value": hint, "chosen": how},
     )
 
@@ -40,13 +41,13 @@ def l2_evict_last() -> Parameter:
     return categorical(
         "l2_evict_last",
         ("none", "a", "b"),
-        "operand that TMA loads with evict_last; the other one is loaded evict_first",
+        "operand that TMA loads with the L2 policy evict_last; the other operand is loaded with evict_first",
         at_launch=True,
     )
 
 
 def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]:
-    """Return the arguments that carry the L2 cache policies of the loads of a and b in a launch."""
+    """Return the launch arguments that contain the L2 cache policies of the loads of a and b."""
     policies = [
         _EVICT["normally" if l2_evict_last == "none" else "last" if side == l2_evict_last else "first"] for side in "ab"
     ]
@@ -58,7 +59,7 @@ def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the pruning rule that no operand has priority in L2 if both fit into half of it."""
+    """Return the pruning rule that no operand has priority in L2 if both operands fit into half of L2."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(

@@ -1,7 +1,7 @@
-"""Estimate of the registers of a compiled kernel, before it is compiled.
+"""Estimate of the registers of a kernel before the kernel is compiled.
 
-The attribute ``registers`` of a config counts the kernel's arrays, which is a lower bound. The compiler adds addresses,
-loop counters and early loads, as far as its limit allows.
+The attribute ``registers`` of a config counts the kernel's arrays, which is a lower bound. The compiler adds registers
+for addresses, loop counters and early loads, up to its register limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def compiled_registers(config: Config, device: Device, scale: float = 1.0, more:
     Args:
         config: Provides the lower bound, ``threads`` and ``min_blocks``.
         device: Limits the registers per thread.
-        scale: Factor of the lower bound.
+        scale: Factor by which the lower bound is multiplied.
         more: Registers added to the scaled lower bound.
     """
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")

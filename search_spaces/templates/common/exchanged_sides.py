@@ -1,7 +1,7 @@
 """Matmuls of few rows with exchanged sides, out^T = b^T @ a^T.
 
-wgmma and tcgen05 multiply 64 or 128 rows at a time, most of which are empty if a has few rows. They can multiply as few
-as 8 columns, so the sides are exchanged.
+wgmma and tcgen05 multiply 64 or 128 rows at a time. If a has few rows, most of these rows would be empty. Both
+instructions can multiply as few as 8 columns, so the sides of the product are exchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OTHER = {"row": "col", "col": "row"}
 
 
 def exchanged(problem: Matmul) -> Matmul:
-    """Return the problem whose out is the transpose of this one's. The function is its own inverse."""
+    """Return the problem whose out is the transpose of this one's out. Two exchanges give the original problem."""
     order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
     return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
@@ -46,9 +46,10 @@ def with_sides_exchanged(
         straight: Computes out = a @ b.
         name: Name of the returned template.
         summary: Summary of the returned template, in one line.
-        supports: Returns None, or the reason why it cannot compute a problem (with the user's sides).
+        supports: Returns None, or the reason why the returned template cannot compute a problem, whose sides are not
+            exchanged.
         space: The space function of ``straight``, which takes ``transposed``.
-        lower_sides: Makes the kernel of a problem with exchanged sides from its operands; takes ``transposed``.
+        lower_sides: Returns the kernel of a problem with exchanged sides, given the operands; takes ``transposed``.
         box: Returns the shared-memory layout of a side.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy

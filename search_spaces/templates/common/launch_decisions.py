@@ -1,8 +1,8 @@
-"""Parameters of a matmul that are launch arguments, so that schedules which only differ in them share one module.
+"""Parameters of a matmul that are launch arguments: schedules that differ only in these share one module.
 
-The order of tiles and the cache policies are kernel arguments, and the tiles per block determine the grid. The code
-only depends on whether blocks compute several tiles, whether the order is a Hilbert curve, and the number of stream-K
-blocks.
+The order of tiles and the cache policies are kernel arguments, and the tiles per block determine the grid. Of these
+decisions, the generated code depends only on whether blocks compute several tiles, whether the order is a Hilbert
+curve, and on the number of stream-K blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def launch_arguments(config: Config) -> tuple[ScalarArgument, ...]:
 
 
 def launch_constants(config: Config, *, stream_k: bool) -> dict[str, int | bool]:
-    """Return the constants of the code that depend on the parameters AT_LAUNCH."""
+    """Return the constants in the generated code that depend on the parameters AT_LAUNCH."""
     return {
         "several_tiles": config.integer("tiles_per_block") > 1,
         "stream_k_blocks": config.integer("launched_blocks") if stream_k else 0,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.spaces.rules import Rule
 
-MOST_BLOCKS = 2**31 - 1  # limit of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
+MOST_BLOCKS = 2**31 - 1  # largest extent of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """Return the rule that refuses grids of more than MOST_BLOCKS blocks, by a column with an upper bound of them."""
+    """Return the rule that a grid has at most MOST_BLOCKS blocks; ``blocks`` names a column with an upper bound."""
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,
@@ -19,10 +19,10 @@ def grid_rule(blocks: str = "blocks") -> Rule:
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:
-    """Return the device's limits as rules over columns.
+    """Return the limits of the device as rules.
 
-    The columns are ``threads`` and ``shared_bytes`` (per block), ``registers`` (per thread, a lower bound) and
-    ``min_blocks`` (blocks per SM for which the compiler limits registers).
+    The rules use the columns ``threads`` and ``shared_bytes`` (per block), ``registers`` (per thread, a lower bound)
+    and ``min_blocks`` (blocks per SM for which the compiler limits registers).
     """
     return (
         Rule(

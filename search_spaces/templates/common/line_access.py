@@ -1,6 +1,6 @@
 """Rules for vector accesses to the contiguous lines of a matrix in global memory, the same for every template.
 
-Lines have ``extent`` elements. The rules' arguments name the parameters they restrict.
+Lines have ``extent`` elements. The arguments of these functions name the parameters that the rules restrict.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def alignment_rule(name: str, vector: str, lines: str, extent: int, element_bytes: int) -> Rule:
-    """Return a validity constraint: every line begins at a whole vector.
+    """Return the validity constraint that every line begins at a multiple of the vector's size.
 
     Args:
         name: Name of the rule.
@@ -34,7 +34,7 @@ def alignment_rule(name: str, vector: str, lines: str, extent: int, element_byte
 
 
 def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
-    """Return a pruning rule of automatic data movement: only wide vectors.
+    """Return the pruning rule that vectors are wide, so that a search only tries wide accesses.
 
     Args:
         name: Name of the rule.
@@ -51,13 +51,13 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
 
 
 def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, element_bytes: int) -> Rule:
-    """Return a pruning rule of automatic data movement: only few sectors.
+    """Return the pruning rule that the accesses of a warp touch few sectors.
 
     Args:
         name: Name of the rule.
-        line: Column with the elements that a tile has of each line.
+        line: Column with the number of elements of each line that are in a tile.
         vector: Column with the elements of a vector.
-        columns: Column with the threads side by side on a line.
+        columns: Column with the number of adjacent threads on a line.
         extent: Elements of a line.
         element_bytes: Bytes per element.
     """
@@ -68,7 +68,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     return Rule(
         name,
         each(few),
-        "{threads} threads with {elements} elements each touch more sectors of 32 bytes than other bindings of a line "
-        "of {length} elements",
+        "{threads} threads with {elements} elements each touch more sectors of 32 bytes than other mappings of "
+        "threads to a line of {length} elements",
         names={"length": line, "elements": vector, "threads": columns},
     )

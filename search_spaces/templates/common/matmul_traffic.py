@@ -1,4 +1,4 @@
-"""Traffic of a matmul between DRAM and L2, the same for every template that cuts out into workgroup tiles."""
+"""Traffic of a matmul between DRAM and L2, the same for every template that divides ``out`` into workgroup tiles."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 
-L2_SHARE = 0.8  # share of L2 available to operands; the rest holds the output and other data
+L2_SHARE = 0.8  # share of L2 available to operands; the output and other data use the remaining L2
 
 HILBERT_SIDE = (
-    1.22  # counted: sides of consecutive tiles on a curve, relative to a square with the same number of tiles
+    1.22  # sides of a run of consecutive tiles on a Hilbert curve over the sides of a square of as many tiles (counted)
 )
 
 
@@ -21,16 +21,16 @@ def dram_bytes(
 ) -> float:
     """Return the traffic between DRAM and L2 of a launch in bytes.
 
-    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that its
-    tiles touch; a wave in bands touches fewer.
+    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the rows of a and columns of b
+    that its tiles need (panels). If tiles are ordered in bands, a wave needs fewer panels.
 
     Args:
         problem: Provides sizes and types.
         config: Provides tiles, raster and splits.
         device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: Share of the tiles whose blocks start at different positions along k, while other blocks advance
-            together. They read parts of panels larger than L2 again.
+        out_of_step: Share of the tiles whose blocks start at different positions along k, whereas all other blocks
+            advance together. Such blocks read panels that are larger than L2 several times.
 
     Returns:
         Bytes.
@@ -60,7 +60,7 @@ def dram_bytes(
 
 
 def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Return rows and columns of tiles that a wave of consecutive blocks covers, averaged over its start.
+    """Return the rows and columns of tiles that a wave of consecutive blocks covers, averaged over its first block.
 
     Args:
         raster: Order of the tiles.
@@ -68,11 +68,11 @@ def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[floa
         tiles_m: Rows of tiles.
         tiles_n: Columns of tiles.
     """
-    if raster == HILBERT:  # a piece may begin anywhere on the curve: its sides are longer than a square's
+    if raster == HILBERT:  # a wave may begin anywhere on the curve, so its sides are longer than those of a square
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
         return max(rows, wave / columns), max(columns, wave / rows)
-    # Bands of several rows, by columns: a wave begins and ends within a column, and likewise within a band.
+    # In bands of several rows, tiles are ordered by columns: a wave begins and ends within a column, and within a band.
     band = tiles_m if raster == "column" else min(RASTER_GROUPS[raster], tiles_m)
     bands = 1.0 + (wave - 1.0) / (band * tiles_n)
     columns = min((wave + band - 1.0) / band, float(tiles_n))

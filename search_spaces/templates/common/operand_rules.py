@@ -23,11 +23,11 @@ def operand_rules(
     """Return the validity constraints of an operand.
 
     Args:
-        side: Operand of its products, "a" or "b"; None for a tile that no intrinsic reads from shared memory.
+        side: Operand of the products, "a" or "b"; None for a tile that no intrinsic reads from shared memory.
         name: Name of the operand.
-        names: The columns of its layout, copy, vector, columns, rows, cols, major and minor.
-        axis: Axis of its tile along which memory lines run.
-        extent: Elements of such a line.
+        names: Names of the columns for the operand's layout, copy, vector, columns, rows, cols, major and minor.
+        axis: Axis of the operand's tile that is contiguous in memory.
+        extent: Elements of a contiguous line.
         element_bytes: Bytes per element.
     """
 

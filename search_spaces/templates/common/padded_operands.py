@@ -1,8 +1,8 @@
-"""Matmuls with operands that TMA cannot read: a first launch copies them to workspaces with a longer pitch.
+"""Matmuls with operands that TMA cannot read: a first launch copies these operands to workspaces with longer lines.
 
-TMA takes matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). For other
-operands, a first launch copies each misaligned operand to a workspace with longer lines. Its tensor maps have the true
-sizes, so the padding of the lines is never read.
+TMA copies only matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). A first
+launch copies each misaligned operand to a workspace with longer lines. The tensor maps of the workspaces have the true
+sizes of the operands, so the padding of the lines is never read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from search_spaces.templates.template import KernelTemplate
 HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a copying block
-BLOCKS_PER_SM = 8  # copying blocks that fill an SM
-_OF_A = "_of_a"  # end of the name of the function that copies a alone
+BLOCKS_PER_SM = 8  # copying blocks per SM: 2,048 threads, as many as can be resident
+_OF_A = "_of_a"  # suffix of the name of the function that copies only a
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
 
 
 class PaddedMatmul(Matmul):
-    """The same product with its misaligned operands in workspaces whose lines are a multiple of 16 bytes apart."""
+    """A product whose misaligned operands are in workspaces with lines that are a multiple of 16 bytes apart."""
 
     def operands(self) -> tuple[Operand, ...]:
         """Return the operands of the product; those in workspaces are called ``a_padded`` and ``b_padded``."""
@@ -45,12 +45,12 @@ class PaddedMatmul(Matmul):
 
 
 def padded_matmul(problem: Matmul) -> PaddedMatmul:
-    """Return the product with padded operands that computes ``problem``."""
+    """Return the product with padded operands that has the same result as ``problem``."""
     return PaddedMatmul(**_fields(problem))
 
 
 def plain_matmul(problem: Matmul) -> Matmul:
-    """Return the product with the user's operands."""
+    """Return the product whose operands are those of the user, not copies."""
     return Matmul(**_fields(problem))
 
 
@@ -120,7 +120,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
 
 def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operand, Operand], ...]:
-    """Return each operand that is copied, with its copy."""
+    """Return pairs of an operand that is copied and its copy."""
     pairs = zip(problem.operands()[:2], padded.operands()[:2], strict=True)
     return tuple((source, copy) for source, copy in pairs if source != copy)
 
@@ -177,13 +177,13 @@ def _function(entry: str, parameters: Sequence[str], calls: Sequence[str]) -> st
 
 
 def with_padded_b(launch: AnyLaunch) -> AnyLaunch | None:
-    """Return the launch for a ``b`` that was copied to longer lines before, with the functions of the same module.
+    """Return a launch whose input ``b`` is already a copy with longer lines; it uses functions of the same module.
 
     Args:
         launch: Launch of any kernel of a matmul.
 
     Returns:
-        The launch, whose input ``b`` has the shape of the copy; None unless ``launch`` copies ``b``.
+        The launch with an input ``b`` of the copy's shape; None if ``launch`` does not copy ``b``.
     """
     copy = next((o for o in launch.operands if (o.name, o.role) == ("b_padded", "workspace")), None)
     if copy is None or len(launch.then) != 1:

@@ -1,4 +1,4 @@
-"""Orders in which blocks compute the tiles of a matrix, see autosched/common/raster.cuh."""
+"""Orders in which blocks compute the tiles of a matrix (device code: autosched/common/raster.cuh)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from search_spaces.spaces.rules import Rule
 
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 HILBERT = "hilbert"
-RASTER_ARGUMENT = "raster"  # argument of kernels whose launches choose the order
-STRAIGHT = 4  # extent in tiles up to which a piece of a Hilbert curve is traversed line by line
+RASTER_ARGUMENT = "raster"  # name of the kernel argument that contains the order of tiles
+STRAIGHT = 4  # a section of a Hilbert curve with at most this extent (in tiles) is traversed line by line
 
 
 def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
-    """Return the parameter ``raster``: by rows, by columns, or by bands of some rows, each by columns.
+    """Return the parameter ``raster``: by rows, by columns, or in bands of several rows, each ordered by columns.
 
     Args:
         hilbert: True if the order may also be a Hilbert curve (see ``hilbert_rounds`` for its cost).
@@ -27,9 +27,10 @@ def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
 
 
 def raster_argument(value: str) -> ScalarArgument:
-    """Return the argument that carries the order in a launch (``LaunchRaster`` in autosched/common/raster.cuh).
+    """Return the kernel argument that contains the order of tiles (``LaunchRaster`` in autosched/common/raster.cuh).
 
-    It is log2 of the rows of a band, or -1 for columns. A Hilbert curve ignores it, because it has separate code.
+    The argument is log2 of the rows of a band, or -1 for columns. Kernels with a Hilbert curve ignore the argument,
+    because the curve has separate code.
     """
     return ScalarArgument(
         RASTER_ARGUMENT, I32, -1 if value == "column" else RASTER_GROUPS.get(value, 1).bit_length() - 1
@@ -39,15 +40,15 @@ def raster_argument(value: str) -> ScalarArgument:
 def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
     """Return the average number of rounds to find a tile on a Hilbert curve.
 
-    Each round halves a piece, down to about 45 tiles.
+    Each round halves a section of the curve, until the section has about 45 tiles.
     """
     return max(0.0, math.log2(tiles_m * tiles_n) - 5.5) if min(tiles_m, tiles_n) > STRAIGHT else 0.0
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
-    """Return the pruning rule that a raster is not equal to a simpler one.
+    """Return the pruning rule that no simpler raster gives the same order of tiles.
 
-    ``tile`` names the parameters that cut the matrix's ``extents``, rows and columns.
+    ``tile`` names the parameters that divide ``extents`` (rows and columns of the matrix) into tiles.
     """
 
     def why_not(rows: int, columns: int, raster: str) -> str | None:

@@ -1,10 +1,10 @@
-"""Shared-memory tiles with a layout that the schedule names; illegal layouts are possible."""
+"""Sizes of shared-memory tiles whose layout is a parameter of the schedule, and may be illegal."""
 
 from __future__ import annotations
 
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 
-STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
+STAGE_ALIGNMENT = 128  # bytes of one word in each of the 32 banks; each stage starts at a multiple of this
 
 
 def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int:
@@ -21,7 +21,7 @@ def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int
 
 
 def contiguity(layout: str, rows: int, columns: int, axis: Axis) -> int:
-    """Return the elements along an axis that a layout keeps contiguous; 0 for an illegal one.
+    """Return how many elements along an axis a layout keeps contiguous; 0 for an illegal layout.
 
     Args:
         layout: Text of the layout.

@@ -1,40 +1,41 @@
-"""Costs of stream-K (``autosched/common/stream_k.cuh``): the exchange of sums, and when stream-K saves time."""
+"""Costs of stream-K (``autosched/common/stream_k.cuh``): the exchange of sums, and whether stream-K saves more time."""
 
 from __future__ import annotations
 
-LEAST_IDLE = 0.01  # share of the blocks' time that exchanging sums takes, and stream-K must at least save
-# Round trips to L2 of a block that shares two tiles with its neighbours: for each tile a ticket, a flag, and the data
-# that are stored before them or read after them.
+LEAST_IDLE = 0.01  # share of the blocks' time: exchanging sums takes about as long, so stream-K must save at least this
+# Round trips to L2 of a block that shares two tiles with its neighbours. For each tile, these are a ticket, a flag, and
+# the stores before them or the loads after them.
 TRIPS_TO_EXCHANGE = 8
-BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads at a time
-# Round trips of a block with split-K: storing and counting its sums, and on average one to read the sums of a split,
-# which the last block of a tile adds (``autosched/common/last_block.cuh``).
+BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load
+# Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
+# read the sums of a split, which the last block of a tile adds (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
-ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte: a quarter of a store, of a load and of an addition
+ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte of exchanged sums: a quarter of a store, a load and an addition
 
 
 def exchanged_bytes(tile_m: int, tile_n: int) -> float:
-    """Return the bytes of f32 sums that a block stores, and reads.
+    """Return the bytes of f32 sums that a block stores, which equal the bytes that it reads.
 
-    A block has the end of one tile and the start of another. On average it stores the sums of one and reads those of
-    the other.
+    A block computes the end of one tile and the start of another tile. On average, it stores the sums of one tile and
+    reads the sums of another block for the other tile.
     """
     return 4.0 * tile_m * tile_n
 
 
 def trips_to_exchange(exchanged: float, threads: int) -> float:
-    """Return the round trips to L2 of a block whose ``threads`` read ``exchanged`` bytes of sums.
+    """Return the number of L2 round trips of a block with ``threads`` threads that reads ``exchanged`` bytes of sums.
 
-    Tickets and flags take TRIPS_TO_EXCHANGE round trips. Each load of BYTES_AT_A_TIME by a thread takes one more,
-    because it has no registers for several loads at a time.
+    Tickets and flags take TRIPS_TO_EXCHANGE round trips. Each load of BYTES_AT_A_TIME by a thread takes one more round
+    trip, because a thread has no registers for several loads at a time.
 
-    H100, 2026-11-27: stream-K takes 20 us longer than it saves if a thread reads 32 times, 60 us if it reads 48 times.
+    Measured on an H100, 2026-11-27: the exchange takes 20 us longer than the saved time if a thread reads 32 times, and
+    60 us longer if it reads 48 times.
     """
     return TRIPS_TO_EXCHANGE + exchanged / (BYTES_AT_A_TIME * threads)
 
 
 def dealt_share(tiles: int, workers: int) -> float:
-    """Return the share of tiles whose k is distributed: those of the last whole wave and the partial wave."""
+    """Return the share of tiles whose k is distributed: the tiles of the last full wave and the partial wave."""
     return (workers + tiles % workers) / tiles
 
 

@@ -19,10 +19,10 @@ from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 
 @dataclass(frozen=True)
 class Tiling:
-    """``matrices`` products of ``extents`` (m, n, k), cut by the parameters ``tiles``.
+    """``matrices`` products of ``extents`` (m, n, k), divided into tiles by the parameters ``tiles``.
 
-    The parameter ``split_k`` is the number of blocks that share the k of one tile of out, in whole k-tiles: every split
-    has ``tiles_of_split`` of them, the last one the remainder.
+    The parameter ``split_k`` is the number of blocks that share the k of one tile of out, in whole k-tiles: every block
+    has ``tiles_of_split`` k-tiles, except that the last block has the remaining k-tiles.
     """
 
     extents: tuple[int, int, int]
@@ -30,10 +30,10 @@ class Tiling:
     matrices: int = 1
 
     def tiles_of_split(self, tile_k: IntArray, split_k: IntArray) -> IntArray:
-        """Return the k-tiles of one block; the last split may have fewer.
+        """Return the number of k-tiles of one block; the last split may have fewer.
 
-        Rules use this function and not the attribute: the fewer and smaller the columns that connect rules, the faster
-        a space is counted.
+        Rules use this function and not the attribute, because a space is counted faster if rules share fewer and
+        smaller columns.
         """
         return ceil_div(ceil_div(self.extents[2], tile_k), split_k)
 
@@ -65,11 +65,11 @@ class Tiling:
 
     @property
     def names(self) -> dict[str, str]:
-        """The parameters that cut the extents, by the names ``tile_m``, ``tile_n`` and ``tile_k``."""
+        """The parameters that divide the extents, with the keys ``tile_m``, ``tile_n`` and ``tile_k``."""
         return dict(zip(("tile_m", "tile_n", "tile_k"), self.tiles, strict=True))
 
     def split_rule(self) -> Rule:
-        """Return the validity constraint that every split has a tile."""
+        """Return the validity constraint that every split has at least one k-tile."""
         k = self.extents[2]
         return Rule(
             "split_k",
@@ -81,14 +81,14 @@ class Tiling:
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return ``grid_rule`` if some tiles make the grid too large; unnecessary rules would couple parameters."""
+        """Return ``grid_rule`` if some tiles make the grid too large; a needless rule would slow down counting."""
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
         return (grid_rule(),) if most > MOST_BLOCKS else ()
 
     def stages_rule(self) -> Rule:
-        """Return the pruning rule that there are no more stages than k-tiles of a split; two are always allowed."""
+        """Return the pruning rule that a split has no fewer k-tiles than stages; two stages are always allowed."""
         return Rule(
             "stages",
             lambda stages, tile_k, split_k: (stages <= self.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
@@ -99,12 +99,12 @@ class Tiling:
     def split_waves_rule(
         self, device: Device, waves: int, blocks_of: Callable[[IntArray], IntArray] = np.ones_like
     ) -> Rule:
-        """Return the pruning rule that k is only split if SMs are idle otherwise, as adding partial sums costs time.
+        """Return the pruning rule that k is split only if SMs are idle otherwise; adding partial sums takes time.
 
         Args:
             device: Provides the number of SMs.
-            waves: Blocks per SM above which more add no parallelism.
-            blocks_of: Returns the number of blocks that compute a tile of so many rows together.
+            waves: Blocks per SM above which more blocks add no parallelism.
+            blocks_of: Function of the rows of a tile that returns the number of blocks which compute the tile together.
         """
 
         def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
@@ -119,10 +119,10 @@ class Tiling:
         )
 
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
-        """Return the pruning rule that tiles have at least ``balanced_n`` columns, if n has as many.
+        """Return the pruning rule that tiles have at least ``balanced_n`` columns, unless n is smaller.
 
-        With so many columns, shared memory keeps up with the tensor cores. The rule applies only if such tiles occupy
-        all SMs.
+        With this many columns, reading shared memory takes no longer than multiplying. The rule applies only if such
+        tiles occupy all SMs.
         """
         n = self.extents[1]
 
@@ -138,7 +138,7 @@ class Tiling:
         )
 
     def covering_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return the pruning rules that no tile is larger than the smallest that covers its axis."""
+        """Return the pruning rules that no tile is larger than the smallest tile that covers its axis."""
 
         def covering(axis: str, extent: int, name: str) -> Rule:
             sizes = [int(size) for size in next(p for p in parameters if p.name == name).values]
@@ -153,15 +153,16 @@ class Tiling:
         return tuple(covering(*one) for one in zip("mnk", self.extents, self.tiles, strict=True))
 
     def _tiles(self, tile_m: IntArray, tile_n: IntArray | int) -> IntArray:
-        """Return the number of tiles of out in all matrices."""
+        """Return the number of tiles of ``out``, for all matrices of the batch."""
         return self.matrices * ceil_div(self.extents[0], tile_m) * ceil_div(self.extents[1], tile_n)
 
     def proxy(self, schedule: Schedule, remaining: Callable[[int], int]) -> tuple[int, int, int]:
         """Return smaller extents with the same remainders.
 
-        Along m and n a full tile and the remainder are kept. If neither has a remainder, two full tiles along n are
-        kept, so that blocks still have neighbours. Along k, ``remaining`` of each split's tiles are kept, and a shorter
-        last split or partial last tile if the original has one.
+        Along m and n, the result has a full tile and the remainder. If neither axis has a remainder, it has two full
+        tiles along n, so that blocks still have neighbours. Along k, each split has ``remaining`` tiles; ``remaining``
+        is a function of the split's original number of tiles. The last split is shorter and the last tile is partial if
+        they are in the original.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

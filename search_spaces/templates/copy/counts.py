@@ -9,7 +9,7 @@ from search_spaces.spaces.config import Config
 
 
 def counts(problem: Copy, config: Config, device: Device) -> CostCounts:
-    """Return the cost counts of a valid config. An iteration is a round."""
+    """Return the cost counts of a valid config. Each round counts as one iteration of the main loop."""
     rounds, through_shared = config.integer("rounds"), config.integer("shared_bytes") > 0
     moved = float(min(config.integer("round_bytes") * rounds, problem.bytes))
     vectors = moved / config.integer("vector_x") / device.warp_size

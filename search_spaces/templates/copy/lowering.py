@@ -1,4 +1,4 @@
-"""Generate the kernel of ``autosched/kernels/copy.cuh`` from a config, and a problem to emulate."""
+"""Generate the kernel of ``autosched/kernels/copy.cuh`` from a config, and a smaller problem to emulate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lower(problem: Copy, config: Config, device: Device) -> GeneratedKernel:
 
 
 def proxy(problem: Copy, schedule: Schedule) -> Copy:
-    """Return ``problem`` reduced to one full block and one with the remainder of the original."""
+    """Return ``problem`` reduced to one full block and one block with the remainder of the original problem."""
     block = schedule.integer("rounds") * schedule.integer("unroll") * schedule.integer("threads")
     elements = block * schedule.integer("vector_x") // problem.element_bytes
     if problem.elements <= 2 * elements:

@@ -1,7 +1,7 @@
-"""Decisions of a copy schedule, values derived from them, and the rules that a schedule must satisfy.
+"""Parameters, attributes and rules of the space of copy schedules.
 
-The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads copy
-adjacent vectors, which is the only mapping that moves whole sectors. A *round* is ``unroll`` vectors per thread.
+The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Adjacent threads
+copy adjacent vectors, because only this mapping accesses whole sectors. A *round* is ``unroll`` vectors per thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, 
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 16  # registers for addresses and counters, the fewest seen in compiled kernels
+REGISTER_OVERHEAD = 16  # registers for addresses and counters: the smallest number in compiled kernels
 MOST_BLOCK_BYTES = 2**18
 
 
@@ -33,17 +33,20 @@ def space(problem: Copy, device: Device) -> Space:
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     return (
         ordinal("threads", (64, 128, 256, 512, 1024), "threads of a block", 256),
         ordinal("vector_x", (4, 8, 16), "bytes that a thread moves at a time", 16),
-        ordinal("unroll", (1, 2, 4, 8, 16), "vectors of a thread in flight"),
+        ordinal("unroll", (1, 2, 4, 8, 16), "vectors that a thread loads before it stores them"),
         ordinal("rounds", (1, 2, 4, 8, 16, 32), "rounds of a block"),
         categorical(
-            "order", ("block", "grid"), "whether the rounds of a block are adjacent in memory or a whole grid apart"
+            "order",
+            ("block", "grid"),
+            "block: the rounds of a block are adjacent in memory; grid: between two rounds of a block are rounds of "
+            "all other blocks",
         ),
         categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
-        ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
+        ordinal("stages", (1, 2, 3, 4), "number of rounds that shared memory holds at the same time"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"),
@@ -51,7 +54,7 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Copy) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     return (
         Attribute("round_bytes", lambda threads, vector_x, unroll: threads * vector_x * unroll, "bytes of a round"),
         Attribute(
@@ -66,22 +69,22 @@ def attributes(problem: Copy) -> tuple[Attribute, ...]:
             lambda vector_x, unroll: vector_x * unroll // 4,
             "registers of a thread that hold elements",
         ),
-        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, a lower estimate"),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, as a lower bound"),
         Attribute(
             "shared_bytes",
             lambda round_bytes, stages, copy_x: round_bytes * stages * (copy_x == "cp.async"),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
     )
 
 
 def validity_constraints(device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute a problem."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute a problem."""
     return (
         Rule(
             "stages",
             lambda copy_x, stages: (stages == 1) | (copy_x == "cp.async"),
-            "{stages} stages need cp.async: {copy_x} has no round in flight",
+            "{stages} stages need cp.async: with {copy_x}, no round is in flight",
         ),
         grid_rule(),
         *device_rules(device),
@@ -89,7 +92,7 @@ def validity_constraints(device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler schedule is at least as fast."""
     return (
         Rule(
             "block_bytes",

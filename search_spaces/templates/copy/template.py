@@ -9,7 +9,7 @@ from search_spaces.templates.template import KernelTemplate
 
 COPY = KernelTemplate(
     name="copy",
-    summary="every thread moves neighbouring vectors, through registers or shared memory",
+    summary="adjacent threads copy adjacent vectors, through registers or shared memory",
     operators=("copy",),
     source=SOURCE,
     space=space,

@@ -27,13 +27,12 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
-    columns = row.n if mma else 1  # columns of a fragment: rows of x that lanes read together
+    columns = row.n if mma else 1  # columns of a fragment, which are rows of x that lanes read at the same time
     x_vectors = rows_x * batches_k
 
-    # Warp instructions per step: an FMA per product and a conversion per element, or an mma.sync per
-    # 16 x 8 x 16 products; loads; addresses.
-    # Unaligned vectors of x in global memory take two loads, the second of which is the next lane's first,
-    # and are assembled in registers.
+    # Warp instructions per step are an FMA per product and a conversion per element, or an mma.sync per 16 x 8 x 16
+    # products, and also loads and address computations. An unaligned vector of x in global memory takes two loads and
+    # is assembled in registers; the second load of a lane reads the same address as the first load of the next lane.
     realign = _realign_instructions(access, aligned_elements(matvec), element)
     x_width = min(thread, 16 // element) if x_shared else access
     x_loads = x_vectors * -(-thread // x_width)
@@ -49,17 +48,19 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
         """Return the cycles of the 128-byte-wide L1 to load one vector per thread of a warp.
 
-        A load has ``width`` elements; each lane has ``parts`` adjacent loads. They come from ``rows`` rows, of which
-        ``rows_at_once`` may be served together.
+        A load has ``width`` elements, and each lane executes ``parts`` adjacent loads. The loads of a warp are from
+        ``rows`` rows; L1 may serve ``rows_at_once`` of these rows together.
         """
-        # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
+        # If a lane's parts are adjacent, the addresses of one load have gaps between lanes, so each load touches the
+        # lines of all parts.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
 
-    # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k share their reads of
-    # x, except for columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
-    # Parts of a vector in global memory are interleaved between lanes; those in shared memory are contiguous.
+    # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k read the same elements
+    # of x. Only the columns of a fragment are in different rows of x (and, in shared memory, in different banks). The
+    # parts of a lane's vector are interleaved with those of other lanes in global memory, and contiguous in shared
+    # memory.
     w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (
         loads_of_x
@@ -93,10 +94,10 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 
 
 def _realign_instructions(access: int, unit: int, element: int) -> int:
-    """Return the instructions that assemble an unaligned vector of ``access`` elements from two aligned ones.
+    """Return how many instructions assemble an unaligned vector of ``access`` elements from two aligned vectors.
 
-    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh): moves of words by powers of two, and a
-    funnel shift per word; none if it is aligned.
+    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh): The instructions are moves of words by
+    powers of two, and a funnel shift per word. An aligned vector needs none.
     """
     if access <= unit:
         return 0

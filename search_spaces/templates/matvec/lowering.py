@@ -40,7 +40,7 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Return the sums of the splits, and one arrival counter for every tile of out."""
+    """Return the workspaces: the sums of the splits, and one arrival counter for every tile of out."""
     split_k, blocks, tile_m, tile_n = config.integers("split_k", "blocks", "tile_m", "tile_n")
     if split_k == 1:
         return ()

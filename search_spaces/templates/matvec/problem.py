@@ -34,7 +34,7 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
 
 @lru_cache(maxsize=64)
 def as_matvec(problem: Matvec | Matmul) -> Matvec:
-    """Return the matvec of the same memory: x is the row-major a, and w the transposed column-major b."""
+    """Return the matvec on the same memory: x is the row-major a, and w is the transpose of the column-major b."""
     if isinstance(problem, Matvec):
         return problem
     return Matvec(problem.m, problem.n, problem.k, x=problem.a, out=problem.out)

@@ -14,9 +14,9 @@ from search_spaces.templates.matvec.space import most_shift, row_classes, tiling
 def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Each split keeps two iterations of the unrolled loop and the remaining steps. If rows are not aligned, up to two
-    steps at the ends of a row are outside of the loop, so iterations for these and a row of each class are kept as
-    well. If steps are shorter than a load, all of k is kept, because the alignment would change.
+    Each split has two iterations of the unrolled loop and the remaining steps. If rows are not aligned, up to two steps
+    at the ends of a row are outside of the loop, so the reduced problem also has these steps, and a row of each
+    alignment class. If steps are shorter than a load, k is not reduced, because the alignment would change.
     """
     matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))
     shift = most_shift(matvec)

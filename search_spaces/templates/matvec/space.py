@@ -28,11 +28,12 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-# Architectures where first choices above the limit have spilled (NVRTC 13.5, 2026-11-24).
+# Architectures on which first choices with more registers than SPILL_SHARE allows have spilled (NVRTC 13.5,
+# 2026-11-24).
 SPILLING = (75, 120, 121)
-FULL_REGISTERS = 0.8  # share of a thread's registers up to which ptxas does not spill there
-REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the fewest in compiled kernels
-BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
+FULL_REGISTERS = 0.8  # share of a thread's registers up to which ptxas does not spill on these architectures
+REGISTER_OVERHEAD = 18  # registers for addresses and counters: about the smallest number in compiled kernels
+BODY_LIMIT = 2048  # FMAs of the unrolled loop body; a longer body does not fit in the instruction cache
 
 FMA = "fma"
 # Distribution of mma.sync's operand A in a warp: 8 lanes with 2 rows each, and 4 lanes with 4 elements of k each.
@@ -60,7 +61,7 @@ def _space(problem: Matvec, device: Device) -> Space:
 
 
 def parameters(problem: Matvec) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     lanes = (1, 2, 4, 8, 16, 32)
     subgroups = (1, 2, 4, 8, 16, 32)
     return (
@@ -71,13 +72,17 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ordinal("lanes_k", lanes, "lanes along k"),
         ordinal("subgroups_n", subgroups, "subgroups along n"),
         ordinal("subgroups_k", subgroups, "subgroups along k"),
-        ordinal("tile_k", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
-        categorical("expand_dims", ("no", "yes"), "whether a thread's vector is added up inside the loop"),
+        ordinal("tile_k", tuple(2**i for i in range(15)), "elements along k in one step of the loop"),
+        categorical(
+            "expand_dims", ("no", "yes"), "whether a thread adds up the elements of its vector inside the loop"
+        ),
         categorical("intrinsic", (FMA, mma_row(problem).name), "instruction that multiplies the vectors of w and x"),
-        ordinal("unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
+        ordinal("unroll", (1, 2, 4, 8), "number of steps of the loop whose loads are in flight at the same time"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
         categorical(
-            "x_operand_source", ("global", "shared"), "memory from which the loop reads x: global through L1, or shared"
+            "x_operand_source",
+            ("global", "shared"),
+            "memory from which the loop reads x: global (through L1) or shared",
         ),
         load_hint("cache_hint_w", "w"),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM for which the compiler limits registers"),
@@ -97,7 +102,8 @@ def aligned_elements(problem: Matvec) -> int:
 def row_classes(problem: Matvec) -> int:
     """Return the number of rows of w (a power of two) after which their alignment repeats.
 
-    A block only computes rows of one class, with equal alignment, so that one shift of x is sufficient.
+    Rows with equal alignment form a class. A block computes only rows of one class, so that one shift of x is
+    sufficient.
     """
     return min(widest_access(problem) // aligned_elements(problem), 1 << (problem.n - 1).bit_length())
 
@@ -115,7 +121,7 @@ def mma_row(problem: Matvec) -> TensorIntrinsic:
 def tiling(problem: Matvec) -> Tiling:
     """Return the tiling of the rows of each class.
 
-    Along k, a row begins at the aligned address before its first element.
+    Along k, the tiling of a row begins at the last aligned address that is not after the row's first element.
     """
     classes = row_classes(problem)
     extents = (problem.m, -(-problem.n // classes), problem.k + most_shift(problem))
@@ -157,12 +163,12 @@ def lowering(
 
 
 def attributes(problem: Matvec) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins after
-        # the banks that lanes read of the preceding row.
+        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded so
+        # that each row begins at the bank after those that lanes read of the preceding row.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
@@ -185,7 +191,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
     def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment along k share its sums: each has some of the columns.
+        # The lanes of a fragment along k share the fragment's sums: each lane has the sums of some columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
         return rows_x(tile_m, intrinsic) * each
 
@@ -204,7 +210,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "access",
             lambda vector_w: vector_w.clip(max=widest_access(problem)),
-            "elements of a load: a thread's vector, or 16 bytes of it",
+            "elements of a load: a thread's vector, or 16 bytes of a longer vector",
         ),
         Attribute(
             "rows_n",
@@ -216,12 +222,14 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             lambda tile_k, subgroups_k, lanes_k, vector_w: tile_k // (subgroups_k * lanes_k * vector_w),
             "vectors of one row that a thread loads per step",
         ),
-        Attribute("rows_x", rows_x, "rows of x that a thread reads: all of the block, or one of each fragment"),
+        Attribute(
+            "rows_x", rows_x, "rows of x that a thread reads: all rows of the block, or one row of each fragment"
+        ),
         Attribute("vectors", lambda rows_n, batches_k: rows_n * batches_k, "vectors of w in a step"),
         Attribute(
             "carried",
             lambda vector_w, expand_dims: np.where(expand_dims == "yes", 1, vector_w),
-            "accumulators of one vector: each element's own, or one for all",
+            "accumulators of one vector: one per element, or one for all elements",
         ),
         Attribute(
             "accumulators",
@@ -239,7 +247,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "sums_bytes",
             sums_bytes,
-            "shared bytes of the sums of a tile, one for each subgroup along k; 0 if they need no exchange",
+            "shared-memory bytes of the sums of a tile, one for each subgroup along k; 0 if subgroups need not "
+            "exchange sums",
         ),
         Attribute(
             "shared_bytes",
@@ -247,20 +256,20 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
                 slab_bytes(tile_m, x_operand_source, split_elements, vector_w, intrinsic)
                 + sums_bytes(tile_m, tile_n, subgroups_k, split_k)
             ),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         Attribute(
             "registers",
             lambda accumulators, vectors, vector_w, unroll: (
                 accumulators + ceil_div(unroll * vectors * vector_w * element_bytes, 4) + REGISTER_OVERHEAD
             ),
-            "registers of a thread, estimated: sums, vectors in flight, addresses",
+            "estimated registers of a thread, for sums, vectors in flight and addresses",
         ),
     )
 
 
 def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         *_distribution_rules(),
         *_fragment_rules(problem, device),
@@ -271,7 +280,7 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     spills = (_spill_rule(device),) if device.architecture.sm in SPILLING else ()
     return (*_size_rules(problem), *_loop_rules(), *spills)
 
@@ -345,12 +354,12 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """Return the rules that no tile is larger than needed for the problem, or than the smallest possible one."""
+    """Return the rules that no tile is larger than the problem needs, except for the smallest possible tile."""
     m, n, k = problem.m, tiling(problem).extents[1], problem.k
     width = mma_row(problem).n
 
     def padded(intrinsic: str, tile_m: int) -> str | None:
-        # Fragments of x for tile_m rows, and for all rows.
+        # Number of fragments of x for tile_m rows, and for all rows.
         columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None
@@ -360,7 +369,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "tile_m",
             lambda tile_m: (tile_m == 1) | (ceil_div(m, tile_m) < ceil_div(m, np.maximum(tile_m - 1, 1))),
-            f"tile_m is {{tile_m}}, but fewer rows give the same number of tiles of m = {m}",
+            f"tile_m is {{tile_m}}, but tiles with fewer rows give the same number of tiles of m = {m}",
         ),
         Rule.refusing("fragments_m", padded),
         Rule(

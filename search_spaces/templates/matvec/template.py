@@ -1,4 +1,4 @@
-"""The kernel template of products of a matrix with few vectors."""
+"""The kernel template of products of a matrix with a few vectors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from search_spaces.templates.template import KernelTemplate
 
 
 def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
-    step = lowering_config(config, expand=False)  # the same tile with k in one dimension
-    return (Drawing("threads of a step of w, rows by k", step.to_nested(dims=(1, 2))),)
+    step = lowering_config(config, expand=False)  # the tile of a step with k as one dimension
+    return (Drawing("threads that hold the elements of w in one step (rows x k)", step.to_nested(dims=(1, 2))),)
 
 
 MATVEC = KernelTemplate(

@@ -10,9 +10,11 @@ from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 
-L2_SHARE = 0.5  # share of L2 available to rows that are read again; other rows and written data pass through it too
-REGISTER_SCALE = 1.6  # compiled over estimated: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
-INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
+L2_SHARE = 0.5  # share of L2 available to rows that are read again; other rows and written data use the remaining L2
+REGISTER_SCALE = (
+    1.6  # ratio of compiled to estimated registers: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
+)
+INSTRUCTIONS_PER_FLOP = 1.5  # the counted arithmetic includes conversions and rounding
 
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
@@ -23,8 +25,9 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # A split row is finished by its last block, or by all blocks in a second launch or as a cluster. The counts below
-    # are those of an average block; nothing overlaps the last block's finish of the last row.
+    # If several blocks share a row, the last of them finishes the row, or all of them do in a second launch or as a
+    # cluster. The counts below are for an average block; when the last block finishes the last row, no other work
+    # overlaps.
     writes = problem.normalizes
     second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"
     alone = split > 1 and writes and config["finish"] == "last_block"
@@ -41,7 +44,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * state_words[0] * tile if split > 1 and not in_cluster else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
-    # A peeled row's vectors are not aligned in weight and bias, which are then read element by element.
+    # The aligned vectors of a peeled row are not aligned in weight and bias, so these are read element by element.
     peeled = config["peel"] == "yes"
     by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
@@ -63,7 +66,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         cluster=split if in_cluster else 1,
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
-        # The states of the other blocks come from another SM's shared memory, with about the latency of L2.
+        # A block reads the states of the other blocks of its cluster from their SMs' shared memory, with about the
+        # latency of L2.
         round_trips=float(len(state_words)) if in_cluster else 0.0,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
         alone_trips=tile * problem.length / (threads * vector) if alone else 0.0,
@@ -72,10 +76,10 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
 
 
 def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
-    """Return the bytes fetched per byte used.
+    """Return how many bytes are fetched for each byte that is used.
 
-    A line that does not start at the boundary of a sector touches one more sector. A block with fewer columns than a
-    sector still fetches whole sectors.
+    If a line does not start at a sector boundary, it touches one more sector. A block with fewer columns than a sector
+    still fetches whole sectors.
     """
     line = problem.contiguous * element
     narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))
@@ -83,9 +87,9 @@ def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
 
 
 def _lines(problem: RowProblem, config: Config) -> int:
-    """Return the 128-byte lines that a warp's load touches, each a cycle of L1.
+    """Return the number of 128-byte lines that a warp's load touches; each line takes a cycle of L1.
 
-    Lanes along the contiguous axis share lines.
+    Lanes that are adjacent along the contiguous axis access the same lines.
     """
     lanes, vector = config.integers("lanes_k", "vector_x")
     together = lanes if problem.reduces_contiguous else WARP // lanes
@@ -93,7 +97,7 @@ def _lines(problem: RowProblem, config: Config) -> int:
 
 
 def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: float, device: Device) -> float:
-    """Return DRAM traffic: each operand once, and x again for every further read that L2 cannot serve."""
+    """Return the DRAM traffic: each operand once, and x once more for every further pass that L2 cannot serve."""
     x = float(problem.rows * problem.columns * problem.input_dtype.bytes)
     again = 0.0
     threads, registers, shared = config.integers("threads", "registers", "shared_bytes")
@@ -102,7 +106,7 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
     if (
         config["finish"] == "second_launch" and config.integer("split_k") > 1
-    ):  # a launch that begins when x has been read
+    ):  # the second launch begins after all of x has been read
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

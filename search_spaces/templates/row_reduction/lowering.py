@@ -16,10 +16,10 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 
 
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
-    """Return the schedule's distribution over (parallel, reduced), as in the kernel's index arithmetic.
+    """Return the schedule's distribution over the axes (parallel, reduced), as the kernel computes its indices.
 
-    Vectors and the fastest lanes run along the contiguous axis. ``workgroup`` tiles the parallel axis, and the loop
-    advances along the reduced axis by ``partial_reduction``.
+    Vectors and the fastest-varying lanes are along the contiguous axis. ``workgroup`` tiles the parallel axis, and the
+    loop advances along the reduced axis by ``partial_reduction``.
     """
     lanes, subgroups, subgroups_m, batch, vector, unroll = (
         schedule.integer(name) for name in ("lanes_k", "subgroups_k", "subgroups_m", "batch", "vector_x", "unroll")
@@ -40,9 +40,9 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
 
 
 def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
-    """Return partial states and arrival counters of split rows, with one counter per tile before the split.
+    """Return the workspaces of split rows: partial states, and one arrival counter per tile of whole rows.
 
-    Blocks of a cluster need none.
+    Blocks of a cluster exchange states through shared memory, so they need no workspaces.
     """
     split, tiles, tile = config.integers("split_k", "tiles", "parallel_tile")
     if split == 1 or config["finish"] == "cluster":

@@ -9,14 +9,14 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.row_reduction.lowering import lowering_config
 from search_spaces.templates.row_reduction.space import chunk_length, positions_before
 
-CUT_STEPS = 3  # steps of the loop that are kept, enough to reuse every buffer
+CUT_STEPS = 3  # steps of the loop in the reduced problem, which are enough to reuse every buffer
 
 
 def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
 
-    Along the parallel axis a full tile and the remainder are kept, and two outer indices if there are several. Along
-    the reduced axis up to three steps of each part and the remainder are kept.
+    Along the parallel axis, the result has a full tile and the remainder, and two outer indices if there are several.
+    Along the reduced axis, it has up to three steps of each block's part, and the remainder.
     """
     tile, step = lowering_config(problem, schedule).tile()
     split, contiguous = schedule.integer("split_k"), problem.reduces_contiguous
@@ -24,13 +24,14 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     length = problem.length % period + CUT_STEPS * period
     before = int(positions_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
     while length < problem.length and (split - 1) * int(chunk_length(length + before, contiguous, split)) >= length:
-        length += period  # parts consist of whole vectors, and none may be empty
+        length += period  # parts consist of whole vectors, and no part may be empty
     length = min(length, problem.length)
     extent = min(problem.parallel_extent, tile + problem.parallel_extent % tile)
     if not isinstance(problem, Reduce):
         return replace(problem, rows=extent, columns=length)
     size = length if problem.reduction_size else 0
     if contiguous:
-        # Each row has one reduction, even if rows of the original have several, which is equivalent for the kernel.
+        # Each row has one reduction, even if rows of the original problem have several. The kernel treats both in the
+        # same way.
         return replace(problem, rows=extent, columns=length, reduction_size=size)
     return replace(problem, rows=length * min(problem.outer, 2), columns=extent, reduction_size=size)

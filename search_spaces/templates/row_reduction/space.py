@@ -2,7 +2,7 @@
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
 first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
-which has one reduction per element, and the reduced axis.
+which has one result per position, and the reduced axis.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, 
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 20  # registers for addresses and counters, the fewest seen in compiled kernels
-BODY_LIMIT = 256  # elements per thread and step of the loop; more overflow the instruction cache
-REGISTER_BODY_LIMIT = 512  # the same if rows stay in registers and the loop is fully unrolled
-STEP_LIMIT = 1024  # steps of the loop over a row if more threads are available
-FULL_WAVES = 2  # blocks per SM above which splitting rows gains nothing
-SPLIT_FLAG_BYTES = 16  # bytes of a split row's flag, or of the mbarriers of a cluster's two passes
-CLUSTER_LIMIT = 8  # blocks of a cluster on every GPU that has clusters
+REGISTER_OVERHEAD = 20  # registers for addresses and counters: the smallest number in compiled kernels
+BODY_LIMIT = 256  # elements per thread and step of the loop; a longer loop body does not fit in the instruction cache
+REGISTER_BODY_LIMIT = 512  # elements per thread, if rows stay in registers and the loop is fully unrolled
+STEP_LIMIT = 1024  # largest number of steps of the loop over a row, unless no more threads can share the row
+FULL_WAVES = 2  # blocks per SM above which splitting rows adds no parallelism
+SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
+CLUSTER_LIMIT = 8  # blocks of a cluster that every GPU with clusters supports
 CLUSTER_THREADS = (
-    4096  # threads of a cluster: with 16 bytes each, they read a row of 64 KiB in one step; limit of the emulator
+    4096  # threads of a cluster: they read a row of 64 KiB in one step, 16 bytes each; limit of the emulator
 )
-CLUSTER_PART_BYTES = 8192  # bytes of a row below which a block of a cluster has too little to read
+CLUSTER_PART_BYTES = 8192  # smallest number of bytes of a row that a block of a cluster should read
 STAGING_ALIGNMENT = 128
 
 _NEEDS = {("row_staging", "shared"): "cp_async", ("finish", "cluster"): "clusters"}
@@ -49,12 +49,12 @@ def space(problem: RowProblem, device: Device) -> Space:
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
-        stratified_by="row_staging",  # because only a few schedules keep a row on the chip
+        stratified_by="row_staging",  # needed because only a few schedules keep a row on the chip
     )
 
 
 def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     peels = ("no", "yes") if problem.reduces_contiguous and problem.length % vectors[-1] else ("no",)
@@ -67,17 +67,21 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("batch", (1, 2, 4, 8), "rows, or vectors of columns, that a thread reduces at a time"),
         ordinal("vector_x", vectors, "elements of contiguous memory that a thread loads at a time"),
         categorical(
-            "peel", peels, "whether rows of odd lengths are read in aligned vectors, and their ends element by element"
+            "peel",
+            peels,
+            "whether rows of odd lengths are read as aligned vectors, except for their ends, which are read element "
+            "by element",
         ),
-        ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step"),
+        ordinal("unroll", (1, 2, 4, 8), "number of loads of a thread along the reduced axis in one step"),
         ordinal("split_k", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
             "finish",
             finishes,
-            "blocks that finish a split row: the last one, or all in a second launch or as a cluster",
+            "which blocks finish a row that several blocks share: the last one, or all blocks, in a second launch or "
+            "as a cluster",
         ),
-        categorical("row_staging", stagings, "memory of a row between two passes over it"),
-        categorical("passes", problem.passes, "passes over a row before it is written"),
+        categorical("row_staging", stagings, "memory in which a row is kept between two passes over the row"),
+        categorical("passes", problem.passes, "number of passes over a row before it is written"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out", offered=problem.normalizes),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM for which the compiler limits registers"),
@@ -85,23 +89,24 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the positions before a row's elements: for peeled rows, the largest distance to an aligned vector."""
+    """Return the positions before a row's elements: for peeled rows, the largest distance from an aligned address."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
-    """Return the positions of a row of ``span`` that each of ``split_k`` blocks reduces; the last one may have fewer.
+    """Return how many of ``span`` positions each of ``split_k`` blocks reduces; the last block may have fewer.
 
-    In ``contiguous`` memory every part begins at a position that is aligned for all vectors that divide the row.
+    If rows are ``contiguous``, the part of each block begins at a position that is aligned for all vectors that divide
+    the row.
     """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
 
 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
-    words = each(lambda passes: sum(problem.state_words(passes)))  # words of a state
+    words = each(lambda passes: sum(problem.state_words(passes)))  # 4-byte words of a state
     return (
         Attribute("threads", lambda subgroups_k, subgroups_m: subgroups_k * subgroups_m * 32, "threads of a block"),
         Attribute(
@@ -109,7 +114,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             lambda lanes_k, subgroups_m, batch, vector_x: (
                 32 // lanes_k * subgroups_m * batch * (1 if contiguous else vector_x)
             ),
-            "rows, or columns, of a block",
+            "rows (or columns) that a block reduces",
         ),
         Attribute(
             "step",
@@ -121,7 +126,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "span",
             lambda vector_x, peel: problem.length + positions_before(vector_x, peel == "yes"),
-            "positions of a row: its elements, and those before the elements of a peeled row",
+            "positions of a row: its elements, and for a peeled row also the positions before them",
         ),
         Attribute(
             "chunk",
@@ -133,7 +138,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "states",
             lambda batch, vector_x: batch * (1 if contiguous else vector_x),
-            "rows, or columns, of a thread, each with a state (accumulators)",
+            "rows (or columns) of a thread; each has a state (accumulators)",
         ),
         Attribute(
             "combine_bytes",
@@ -145,7 +150,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "combine_at",
             lambda split_k: np.where(split_k > 1, SPLIT_FLAG_BYTES, 0),
-            "offset of the subgroups' states in shared memory: after the flag or mbarriers of a split",
+            "offset of the subgroups' states in shared memory, after the flag or the mbarriers of split rows",
         ),
         Attribute(
             "cluster_at",
@@ -176,7 +181,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "shared_bytes",
             lambda staging_at, staging_bytes: staging_at + staging_bytes,
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         Attribute(
             "registers",
@@ -184,27 +189,27 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
                 REGISTER_OVERHEAD
                 + states * words(passes)
                 + 2 * batch
-                # Vectors in registers at one time: all of them, or those of one step.
+                # Vectors in registers at the same time: all vectors of a row, or the vectors of one step.
                 + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector_x * element_bytes, 4)
             ),
-            "registers of a thread, a lower estimate: states, addresses of rows, vectors",
+            "registers of a thread, as a lower bound, for states, addresses of rows and vectors",
         ),
         Attribute(
             "tiles",
             lambda parallel_tile: ceil_div(problem.parallel_extent, parallel_tile),
-            "tiles of one outer index, before rows are split",
+            "number of tiles for one outer index, before rows are split",
         ),
         Attribute("blocks", lambda tiles, split_k: tiles * problem.outer * split_k, "blocks of the launch"),
     )
 
 
 def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (*_memory_rules(problem), *_split_rules(problem), *device_rules(device))
 
 
 def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     return (
         *_size_rules(problem),
         *_loop_rules(problem),
@@ -257,7 +262,7 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 (split_k == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
             ),
             "split_k is {split_k} with row_staging {row_staging} and {passes} passes, but the last block of a split "
-            "row has only read a part of it: use row_staging reload and one pass, or finish cluster",
+            "row has read only a part of the row: use row_staging reload and one pass, or finish cluster",
         ),
         grid_rule(),
     )
@@ -275,7 +280,7 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row must have separate rows, so only other causes of a large tile are excluded.
+            # Lanes that do not share a row have different rows. This also makes tiles large, but is not excluded.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))
@@ -297,7 +302,7 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
         Rule(
             "loop_steps",
             lambda steps: steps <= longest,
-            "{steps} steps for a row are too many: let more lanes, subgroups or blocks share it",
+            "{steps} steps for a row are too many: let more lanes, subgroups or blocks share the row",
         ),
         Rule(
             "staging_unroll",
@@ -313,7 +318,7 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
             ),
             lambda vectors, vector_x, unroll, batch: (
                 f"a thread's {vectors} vectors of {vector_x} elements in registers ({REGISTER_BODY_LIMIT} at most) or "
-                f"{unroll * batch} a step ({BODY_LIMIT} at most) make too long a loop body"
+                f"{unroll * batch} a step ({BODY_LIMIT} at most) make the loop body too long"
             ),
         ),
     )
@@ -335,7 +340,7 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
         Rule(
             "cluster_staging",
             lambda finish, row_staging: (finish != "cluster") | (row_staging != "reload"),
-            "the blocks of a cluster keep their parts on chip: use row_staging registers or shared",
+            "the blocks of a cluster can keep their parts of a row on the chip: use row_staging registers or shared",
         ),
         Rule(
             "cluster_threads",

@@ -15,12 +15,12 @@ from search_spaces.templates.template import KernelTemplate
 
 def _drawings(problem: RowProblem, config: Config, device: Device) -> tuple[Drawing, ...]:
     step = lowering_config(problem, config.schedule).to_nested()
-    return (Drawing("threads of a step, parallel by reduced axis", step),)
+    return (Drawing("threads that read the elements of one step (parallel x reduced axis)", step),)
 
 
 ROW_REDUCTION = KernelTemplate(
     name="row_reduction",
-    summary="lanes, subgroups and blocks share a row, or each processes different rows",
+    summary="lanes, subgroups and blocks share a row, or process different rows",
     operators=("reduce", "softmax", "rmsnorm", "layernorm"),
     source=SOURCE,
     space=space,

@@ -11,11 +11,11 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.transpose.lowering import shared_layout
 
-REGISTER_SCALE = 2.1  # compiled over estimated: 14 sampled kernels for sm_90a, NVRTC 13.5, 2026-11-22
+REGISTER_SCALE = 2.1  # ratio of compiled to estimated registers: 14 sampled kernels for sm_90a, NVRTC 13.5, 2026-11-22
 
 
 def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
-    """Return the cost counts of a valid config. An iteration is a tile."""
+    """Return the cost counts of a valid config. Each tile counts as one iteration of the main loop."""
     rows, columns, threads, tiles = config.integers("tile_m", "tile_n", "threads", "tiles_per_block")
     vector_x, copy_columns_x, block_rows = config.integers("vector_x", "copy_columns_x", "block_rows")
     vector_out, copy_columns_out = config.integers("vector_out", "copy_columns_out")
@@ -23,7 +23,8 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     elements = rows * columns
     loads, stores = elements / vector_x / warp, elements / vector_out / warp
     wavefronts = 0.0
-    # A vector costs its access, and for partial tiles a bounds check and an address; a transposed element costs a move.
+    # Instructions are an access per vector, for partial tiles also a bounds check and an address computation, and a
+    # move per transposed element.
     instructions = 3.0 * (loads + stores) + (elements / warp if block_rows > 1 and element < 4 else 0.0)
     layout = shared_layout(config)
     if layout is not None:
@@ -31,8 +32,9 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
         into, out_of = elements / load_piece / warp, elements / store_piece / warp
         instructions += out_of + (into if config["copy_x"] == "ld.global" else 0.0)
         if store_piece < vector_out and element < 4:
-            instructions += elements / warp  # pieces are assembled
-        # Without conflicts, accesses of up to 4 bytes take one cycle of shared memory, wider ones more.
+            instructions += elements / warp  # elements narrower than a register are assembled
+        # Without conflicts, an access of up to 4 bytes per lane takes one cycle of shared memory; wider accesses take
+        # more.
         conflicts_in = conflict_percent(layout, element, "cols", vector_x, copy_columns_x, block_rows) / 100
         conflicts_out = conflict_percent(layout, element, "rows", vector_out, copy_columns_out) / 100
         wavefronts = into * max(1, load_piece * element // 4) * conflicts_in

@@ -25,15 +25,15 @@ def shared_layout(config: Config) -> SharedLayout | None:
 
 
 def load_map(config: Config) -> WgMap:
-    """Return the distribution of x's tile over the threads, which act as subgroups."""
+    """Return the wg_map that assigns the elements of x's tile to threads (each thread is a subgroup of the map)."""
     threads, columns, rows, vector = config.integers("threads", "copy_columns_x", "block_rows", "vector_x")
     return WgMap((threads // columns, columns), (rows, vector))
 
 
 def store_map(config: Config) -> WgMap:
-    """Return the distribution of out's tile over the threads.
+    """Return the wg_map that assigns the elements of out's tile to threads.
 
-    Without shared memory it is the transposed load map with the same thread numbers.
+    Without shared memory, this is the transposed load map, in which each thread stores the elements that it loaded.
     """
     if config["layout_x"] == NONE:
         return load_map(config).transpose_input()

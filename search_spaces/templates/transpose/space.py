@@ -1,7 +1,7 @@
 """Parameters, attributes and rules of the space of transpose schedules.
 
 The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Rows and
-columns are those of x. The load side moves lines of x, the store side lines of out, which are columns of x.
+columns are those of x. Loads access lines of x; stores access lines of out, which are columns of x.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from search_spaces.templates.common.line_access import alignment_rule, sectors_r
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 
-REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
-DRAINED = 32  # registers of elements in flight from shared memory to out
-MOST_STAGED = 96  # registers of a thread that hold elements; with twice as many, they and their addresses spill
+REGISTER_OVERHEAD = 24  # registers for addresses and counters: the smallest number in compiled kernels
+DRAINED = 32  # registers for elements that are loaded from shared memory and not yet stored to out
+MOST_STAGED = 96  # most registers of a thread for elements; with twice as many, elements and addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
-NONE = "none"  # layout of a tile that is never in shared memory
+NONE = "none"  # value of layout_x for tiles that are transposed only in registers
 
 
 @lru_cache(maxsize=64)
@@ -55,9 +55,9 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """Return the ``sampled_layouts`` that make a difference for transposes.
+    """Return those of the ``sampled_layouts`` that can differ in speed for transposes.
 
-    They are pads after each line, swizzles of all eight 16-byte chunks of 128 bytes, and xor.
+    These are padding after each line, swizzles of all eight 16-byte chunks of 128 bytes, and xor.
     """
 
     def kept(text: str) -> bool:
@@ -70,7 +70,7 @@ def layouts(problem: Transpose) -> tuple[str, ...]:
 
 
 def parameters(problem: Transpose) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     tiles = (8, 16, 32, 64, 128, 256)
     columns = (4, 8, 16, 32)
     return (
@@ -80,14 +80,18 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         categorical("copy_x", ("ld.global", "cp.async"), "how x is loaded"),
         ordinal("vector_x", vectors(problem), "elements of a row of x that a thread loads at a time"),
         ordinal("copy_columns_x", columns, "adjacent threads along a row of x in loads"),
-        ordinal("block_rows", vectors(problem), "rows of the block that a thread transposes in registers"),
+        ordinal(
+            "block_rows", vectors(problem), "rows of x in the block of elements that a thread transposes in registers"
+        ),
         ordinal("vector_out", vectors(problem), "elements of a row of out that a thread stores at a time"),
         ordinal("copy_columns_out", columns, "adjacent threads along a row of out in stores"),
         categorical(
-            "layout_x", (NONE, *layouts(problem)), "shared-memory layout of the tile of x; none: it stays in registers"
+            "layout_x",
+            (NONE, *layouts(problem)),
+            "shared-memory layout of the tile of x; none: the tile stays in registers",
         ),
-        ordinal("tiles_per_block", (1, 2, 4, 8), "tiles that a block moves one after another"),
-        ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
+        ordinal("tiles_per_block", (1, 2, 4, 8), "tiles that a block transposes one after another"),
+        ordinal("stages", (1, 2, 3), "number of tiles that shared memory holds at the same time"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out"),
         ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"),
@@ -96,15 +100,16 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Transpose) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes = problem.element_bytes
 
     def staged(
         tile_bytes: IntArray, threads: IntArray, vector_x: IntArray, block_rows: IntArray, copy_x: TextColumn
     ) -> IntArray:
         vectors_of_thread = ceil_div(tile_bytes, vector_x * element_bytes * threads)
-        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # at least one register per vector
-        # Blocks are transposed into pieces smaller than a register, which are live together with their sources.
+        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # at least one register for each vector
+        # While a block of elements is transposed, elements narrower than a register occupy a register each, in addition
+        # to the source registers.
         piece_bytes = block_rows * element_bytes
         pieces: IntArray = tile_bytes // (threads * piece_bytes) * ((block_rows > 1) & (piece_bytes < 4))
         return np.where(copy_x == "ld.global", held + pieces, np.minimum(held, DRAINED))
@@ -126,23 +131,33 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         Attribute(
             "tile_bytes",
             lambda tile_m, tile_n: tile_m * tile_n * element_bytes,
-            "bytes of the elements of a tile",
+            "bytes of a tile without padding",
         ),
         Attribute("staged", staged, "registers of a thread that hold elements"),
-        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, a lower estimate"),
-        Attribute("load_piece", each(load_piece), "elements that one access moves to shared memory; 0 without"),
-        Attribute("store_piece", each(store_piece), "elements that one access moves out of shared memory; 0 without"),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, as a lower bound"),
+        Attribute(
+            "load_piece", each(load_piece), "elements that one access writes to shared memory; 0 without shared memory"
+        ),
+        Attribute(
+            "store_piece",
+            each(store_piece),
+            "elements that one access reads from shared memory; 0 without shared memory",
+        ),
         Attribute(
             "stage_bytes",
             each(lambda layout_x, tile_m, tile_n: stage_bytes(layout_x, tile_m, tile_n, element_bytes)),
-            "shared bytes of one tile",
+            "shared-memory bytes of one tile",
         ),
-        Attribute("shared_bytes", lambda stage_bytes, stages: stage_bytes * stages, "dynamic shared memory of a block"),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages: stage_bytes * stages,
+            "dynamic shared memory of a block, in bytes",
+        ),
     )
 
 
 def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         *_map_constraints(),
         *_route_constraints(),
@@ -154,7 +169,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
 
 
 def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude poor thread mappings, and schedules for which a simpler one is at least as fast."""
+    """Return the rules that exclude slow thread mappings, and schedules if a simpler schedule is at least as fast."""
     return (
         *_tile_pruning(problem),
         *_binding_pruning(problem),
@@ -191,12 +206,12 @@ def _route_constraints() -> tuple[Rule, ...]:
         Rule(
             "block_rows",
             lambda copy_x, block_rows: (block_rows == 1) | (copy_x == "ld.global"),
-            "block_rows is {block_rows}, but cp.async copies bypass registers, where blocks are transposed",
+            "block_rows is {block_rows}, but cp.async bypasses registers, in which blocks are transposed",
         ),
         Rule(
             "stages",
             lambda copy_x, stages: (stages == 1) | (copy_x == "cp.async"),
-            "{stages} stages need cp.async: {copy_x} has no tile in flight",
+            "{stages} stages need cp.async: with {copy_x}, no tile is in flight",
         ),
         Rule(
             "in_register",
@@ -219,12 +234,15 @@ def _layout_constraint() -> Rule:
         if block_rows == 1 or together >= block_rows:
             return None
         return (
-            f"blocks of {block_rows} rows are transposed to be stored together, but layout {layout_x} keeps {together} "
+            f"transposed blocks of {block_rows} rows are stored with one access, but layout {layout_x} keeps "
+            f"{together} "
             "elements of a column together"
         )
 
     return Rule.refusing(
-        "layout_x", why_not, "the layout is injective, stays inside its tile and keeps transposed blocks contiguous"
+        "layout_x",
+        why_not,
+        "the layout is injective, stays inside the tile's memory and keeps transposed blocks contiguous",
     )
 
 
@@ -288,7 +306,7 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Return rules of automatic data movement: only thread mappings with few sectors and wide vectors."""
+    """Return rules that a search only tries thread mappings with few sectors and wide vectors."""
 
     def side(name: str, operand: str, line: str, extent: int) -> tuple[Rule, ...]:
         vector = f"vector_{operand}"
@@ -301,13 +319,13 @@ def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Return rules of automatic data movement: only thread mappings with few bank conflicts."""
+    """Return rules that a search only tries thread mappings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
     def loads(layout_x: str, tile_m: int, tile_n: int, vector_x: int, copy_columns_x: int, block_rows: int) -> bool:
         parsed = parse_layout(layout_x, tile_m, tile_n)
         if isinstance(parsed, str) or tile_n % (copy_columns_x * vector_x):
-            return True  # a validity constraint refuses it
+            return True  # a validity constraint rejects such a layout
         if block_rows > 1 and parsed.contiguity("rows") < block_rows:
             return True
         percent = conflict_percent(parsed, element_bytes, "cols", vector_x, copy_columns_x, block_rows)

@@ -15,13 +15,13 @@ from search_spaces.templates.transpose.space import space
 
 def _drawings(problem: Transpose, config: Config, device: Device) -> tuple[Drawing, ...]:
     rows, columns = config.integers("tile_m", "tile_n")
-    maps = (Drawing("threads that load the tile of x", load_map(config), (rows, columns)),)
+    maps = (Drawing("threads that load the elements of the tile of x", load_map(config), (rows, columns)),)
     layout = shared_layout(config)
     if layout is None:
         return maps
     return (
         *maps,
-        Drawing("threads that store the tile of out", store_map(config), (columns, rows)),
+        Drawing("threads that store the elements of the tile of out", store_map(config), (columns, rows)),
         Drawing("the tile of x in shared memory", layout, element_bytes=problem.element_bytes),
     )
 

@@ -24,8 +24,8 @@ from search_spaces.templates.common.stream_k import (
 from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
-# Registers in addition to the lower bound: 24 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22) needed 22 more in the
-# median, and 46 at the 90th percentile; none spilled.
+# Registers in addition to the lower bound. 24 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22) needed 22 registers more
+# in the median, and 46 more at the 90th percentile; none of these kernels spilled.
 MORE_REGISTERS = 22
 
 
@@ -43,12 +43,13 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     reads = [
         fragment_traffic(row, side, c.layout, c.region.element_bytes) for side, c in zip(SIDES, copies, strict=True)
     ]
-    # Subgroups that own the same part of an operand each read its fragments.
+    # If several subgroups need the same part of an operand, each of them reads the fragments of this part.
     sharers = [math.prod(m.sharers(c.region.shape)) for m, c in zip(wg_maps(config)[:2], copies, strict=True)]
     loop_wavefronts = sum(r.wavefronts * s for r, s in zip(reads, sharers, strict=True)) + sum(map(_copied, copies))
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
     loads = sum(r.instructions * s for r, s in zip(reads, sharers, strict=True))
-    # A copied vector costs its global load, its shared store, and the bounds check and address of a partial tile.
+    # For each vector, a copy executes a global load and a shared store, and for partial tiles a bounds check and an
+    # address computation.
     moves = sum(c.requests * (3 if c.method == "ld.global" else 2) for c in copies)
     iterations = -(-tile_k // (row.k * config.integer("unroll")))
     loop_instructions = multiplies + 2 * loads + moves + (12 + 4 * iterations) * warps
@@ -57,22 +58,25 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     out_bytes = results * problem.out_dtype.bytes
     stored_bytes, epilogue_wavefronts = float(out_bytes), 0.0
     if config["epilogue"] == "registers":
-        # A store from registers covers one row of a fragment at a time: part of a sector, and a separate line of L1.
+        # A store from registers writes one row of a fragment at a time, which is part of a sector and a separate line
+        # of L1.
         piece = row.n * problem.out_dtype.bytes
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
     elif whole_tile(problem, row):
-        passes = 2 if problem.reduced_axis is None else 4  # written and read; twice for a reduction
+        passes = (
+            2 if problem.reduced_axis is None else 4
+        )  # bytes written to and read from shared memory; twice as many for a reduction
         epilogue_wavefronts = (passes * 4 * results + out_bytes) / device.shared_bytes_per_cycle
     else:
         epilogue_wavefronts = (
             3 * out_bytes / device.shared_bytes_per_cycle
-        )  # written to shared memory, read, and stored to global memory
+        )  # results are written to shared memory, read, and stored to global memory
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0
     finishing = (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size
-    # With stream-K nothing overlaps the end of a tile and the exchange of sums.
+    # With stream-K, no other work overlaps with the end of a tile and the exchange of sums.
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     ends = math.ceil(tiles) if stream_k else 0
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
@@ -82,7 +86,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit=row.unit,
-        operand_dtype="i8" if problem.a == "i8" else row.rated_as,  # CUDA cores multiply floats as f32
+        operand_dtype="i8" if problem.a == "i8" else row.rated_as,  # CUDA cores multiply all float types in f32
         flops=2.0 * tile_m * tile_n * tile_k * problem.input_dtype.values * steps * tiles,
         instructions=(loop_instructions * steps + finishing) * tiles + ADDITIONS * exchanged,
         shared_wavefronts=(loop_wavefronts * steps + epilogue_wavefronts) * tiles,
@@ -104,8 +108,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 def _copied(plan: CopyPlan) -> int:
     """Return the cycles of L1 and shared memory for copying a tile.
 
-    Only 16-byte cp.async bypasses L1 (PTX ISA, "cp.async", .cg), so that its tag lookups overlap with its stores. All
-    other copies first load, then store.
+    Only a 16-byte cp.async bypasses L1 (PTX ISA, "cp.async", .cg), so its tag lookups overlap with its stores. For all
+    other copies, the cycles of loads and stores add up.
     """
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)

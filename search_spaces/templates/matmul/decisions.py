@@ -24,16 +24,16 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matmul.stream_k import KEPT_BYTES, early_copies, launched_blocks, stream_k
 
-# Elements of padding per row of the epilogue's tile. With them, rows of f32 remain multiples of 32 bytes, as wmma.store
-# requires, and rows of 16-bit types multiples of 16 bytes.
+# Elements of padding per row of the epilogue's tile. With this padding, rows of f32 are still multiples of 32 bytes, as
+# wmma.store requires, and rows of 16-bit types are multiples of 16 bytes.
 EPILOGUE_PAD = 8
 MIN_BLOCKS = (1, 2, 3, 4)
-COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
-REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
+COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # number of adjacent threads that copy along contiguous memory
+REGISTER_OVERHEAD = 24  # registers for addresses and counters: the smallest number in compiled kernels
 
 
 def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     element_bytes = problem.input_dtype.bytes
     tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
@@ -42,7 +42,11 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
     return (
         ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
         ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
-        ordinal("tile_k", tuple(d * 32 // element_bytes for d in (1, 2, 4, 8)), "depth of one pipeline stage"),
+        ordinal(
+            "tile_k",
+            tuple(d * 32 // element_bytes for d in (1, 2, 4, 8)),
+            "extent along k of the tiles in one pipeline stage",
+        ),
         categorical(
             "intrinsic",
             tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)),
@@ -60,23 +64,26 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("vector_b", vectors, "elements of b that a thread copies at a time"),
         ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory in copies of a"),
         ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory in copies of b"),
-        ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time", deeper=True),
-        ordinal("unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
+        ordinal("stages", (1, 2, 3, 4, 5), "number of k-tiles that shared memory holds at the same time", deeper=True),
+        ordinal("unroll", (1, 2, 4, 8), "steps of the intrinsic along k that are unrolled"),
         ordinal(
             "fragment_buffers",
             (1, 2),
-            "steps of k whose fragments a warp holds: with 2, the next are loaded early",
+            "number of steps along k whose fragments a warp holds; with 2, the fragments of the next step are loaded "
+            "during the current step",
             before=1,
         ),
-        categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
+        categorical(
+            "epilogue", ("registers", "shared"), "how accumulators are stored: from registers or through shared memory"
+        ),
         ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
         stream_k(problem),
         raster(at_launch=True),
         categorical(
             "batch_mapping",
             ("outer", "inner") if problem.batch > 1 else ("outer",),
-            "whether the batch is the slowest or the fastest block index",
+            "whether the batch index changes slowest or fastest with the block index",
         ),
     )
 
@@ -111,7 +118,7 @@ def row_major(problem: Matmul, operand: str) -> bool:
 
 
 def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
-    """Return the parameters of one operand by the names that attributes and rules for either operand use."""
+    """Return a mapping of general names (``layout``, ``rows``, ...) to the parameters of one operand."""
     rows, cols = ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
     major, minor = (rows, cols) if row_major(problem, operand) else (cols, rows)
     own = {name: f"{name}_{operand}" for name in ("layout", "copy", "vector")}
@@ -119,21 +126,21 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 
 def axis_names(axis: str) -> dict[str, str]:
-    """Return the parameters of the wg_map of out along m or n, by their names without the axis."""
+    """Return a mapping of names without an axis to the parameters of the wg_map of out along m or n."""
     return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
 def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
-    """Return True if the epilogue in shared memory needs a whole tile of out in f32.
+    """Return True if the epilogue needs a whole f32 tile of out in shared memory.
 
-    It does if a reduction reads the tile, or if the accumulators have the opaque layout of wmma.store. Otherwise each
-    subgroup stores one row of fragments at a time, in the type of out.
+    This is the case if a reduction reads the tile, or if the accumulators have the unspecified layout of wmma.
+    Otherwise each subgroup stores one row of fragments at a time, in the type of out.
     """
     return problem.reduced_axis is not None or row.c.layout is None
 
 
 def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
-    """Return the attributes on the shared memory of results before they are stored."""
+    """Return the attributes for the shared memory through which results are stored."""
 
     def epilogue_line(tile_n: int, subgroups_n: int, intrinsic: str) -> int:
         whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
@@ -149,19 +156,19 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "epilogue_line",
             each(epilogue_line),
-            "elements from one row to the next of results in shared memory: f32 where they are a whole tile of out, "
-            "else of out's type, of one subgroup",
+            "distance in elements between rows of results in shared memory: of a whole f32 tile, or of one subgroup's "
+            "results in out's type",
         ),
         Attribute(
             "epilogue_bytes",
             each(epilogue_bytes),
-            "shared memory that results pass through: a whole tile, or a row of fragments of each subgroup",
+            "shared memory through which results are stored: a whole tile, or a row of fragments of each subgroup",
         ),
     )
 
 
 def fragment_attributes() -> tuple[Attribute, ...]:
-    """Return the attributes on fragments of out per subgroup, and on fragment registers of a and b per step of k."""
+    """Return the attributes for fragments of out per subgroup, and for fragment registers of a and b per step of k."""
     operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
 
     def fragments(axis: str) -> Callable[..., Any]:
@@ -195,7 +202,7 @@ def fragment_attributes() -> tuple[Attribute, ...]:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes = problem.input_dtype.bytes
     names = {operand: operand_names(problem, operand) for operand in "ab"}
 
@@ -222,7 +229,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "stage_bytes",
             lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
-            "shared bytes of one stage",
+            "shared-memory bytes of one stage",
         ),
         Attribute(
             "staging",
@@ -235,13 +242,13 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda stage_bytes, stages, epilogue, epilogue_bytes, stream_k: (
                 np.maximum(stage_bytes * stages, epilogue_bytes * (epilogue == "shared")) + KEPT_BYTES * stream_k
             ),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         early_copies(),
         Attribute(
             "accumulators",
             lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, problem.sums_of_register * threads),
-            "accumulators of a thread, in registers: two of f16 share one",
+            "registers of a thread for accumulators; two f16 accumulators share a register",
         ),
         *fragment_attributes(),
         Attribute(
@@ -252,6 +259,6 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 + staging
                 + REGISTER_OVERHEAD
             ),
-            "registers of a thread, a lower estimate",
+            "registers of a thread, as a lower bound",
         ),
     )

@@ -44,7 +44,7 @@ def tile(config: Config) -> tuple[int, int, int]:
 
 
 def wg_maps(config: Config) -> tuple[WgMap, WgMap, WgMap]:
-    """Return the wg_maps of the tiles of a, b and out; those of the operands follow from that of out."""
+    """Return the wg_maps of the tiles of a, b and out; the maps of the operands follow from the map of out."""
     return _wg_maps(*config.integers("subgroups_m", "subgroups_n", "sg_data_m", "sg_data_n", "tile_k"))
 
 
@@ -79,14 +79,14 @@ def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """Return ``answer``. Raises ValueError if it is a refusal, which the rules of the space exclude."""
+    """Return ``answer``. Raises ValueError for a refusal, which cannot occur for schedules that satisfy the rules."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
 
 
 def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
-    """Return the number of tiles that share results of a reduction, and of bands of such tiles; (1, 0) without one."""
+    """Return how many tiles share results of a reduction, and the number of bands of such tiles; else (1, 0)."""
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
     if problem.reduced_axis is None:
         return 1, 0
@@ -118,8 +118,8 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of sums that blocks exchange.
 
-    For a reduction across tiles, also those of its parts, and of one arrival counter per band of tiles that share
-    results.
+    A reduction across tiles also needs workspaces for its partial results, and for one arrival counter per band of
+    tiles that share results.
     """
     exchanged = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)
@@ -133,7 +133,7 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
 
 
 def _window(problem: Matmul, config: Config) -> int:
-    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; 1 without one."""
+    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; else 1."""
     if problem.reduced_axis is None:
         return 1
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")

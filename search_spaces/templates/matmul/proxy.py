@@ -11,15 +11,15 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-LEAST_TILES = 5  # minimum tiles with stream-K, for two blocks: three tiles whose k is distributed, and two whole ones
-MOST_TILES = 8  # largest number of tiles along m or n, or of matrices
+LEAST_TILES = 5  # fewest tiles with stream-K, for two blocks: the k of three is distributed, two are computed whole
+MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the batch
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Enough k-tiles of a split remain to reuse each pipeline stage, two tiles along the axis that a reduction removes,
-    two matrices of the batch, and with stream-K whole waves followed by a partial one.
+    The reduced problem has enough k-tiles per split to reuse each pipeline stage, two tiles along the axis of a
+    reduction, and two matrices of the batch. With stream-K, it has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:
@@ -31,11 +31,11 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 
 
 def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
-    """Return ``small``, or with stream-K the problem with the fewest tiles that can be distributed.
+    """Return ``small``, or with stream-K the smallest problem whose tiles can be distributed.
 
-    It has at least the tiles of ``small``, and whole tiles in addition to the distributed ones.
+    With stream-K, the problem has at least the tiles of ``small``, and some tiles that are not distributed.
     """
-    if not schedule.values.get("stream_k"):  # older schedules lack this decision
+    if not schedule.values.get("stream_k"):  # schedules of older versions do not have this parameter
         return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (

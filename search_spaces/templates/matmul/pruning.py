@@ -32,24 +32,27 @@ from search_spaces.templates.matmul.decisions import (
 )
 from search_spaces.templates.matmul.stream_k import stream_k_pruning
 
-BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
+BODY_LIMIT = (
+    1024  # arithmetic instructions of the unrolled loop body; a longer body does not fit in the instruction cache
+)
 NARROW = 16  # rows or columns of out below which tensor-core fragments, at least 16 x 8, are mostly padding
 FULL_WAVES = 2  # blocks per SM above which more blocks add no parallelism
-WIDE_TILE = 64  # side of a tile from which loads cost less than arithmetic
+WIDE_TILE = 64  # side of a tile at which loads take no longer than arithmetic
 FEW_THREADS = 128  # one warp per scheduler of an SM
-# Registers per fragment register of a step, if two buffers of f32 are rounded to tf32 (cvt.rna) while others are
-# loaded. Of 37 sampled schedules near the limit, 20 of the 25 with fewer registers spill 8 to 296 bytes, and 2 of the
-# other 12 (NVRTC 13.5, sm_90a, 2026-11-22). f16, which is not rounded, does not spill there.
+# Additional registers per fragment register of a step, if one buffer of f32 fragments is rounded to tf32 (cvt.rna)
+# while the other is loaded. Of 37 sampled schedules near the limit, 25 have fewer registers than this rule requires; 20
+# of these spill 8 to 296 bytes. Of the other 12, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded, and does
+# not spill near the limit.
 ROUNDING_REGISTERS = 2
-# Registers in addition to the lower bound, without which first choices for sm_75, sm_100 and sm_120 spilled (NVRTC
-# 13.5, 2026-11-24): for copies through registers, for copies of less than a register at a time, and for two fragment
-# buffers.
+# Registers in addition to the lower bound: for copies through registers, for copies of less than a register at a time,
+# and for two fragment buffers. Without them, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
+# 2026-11-24).
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
-LEAST_RESULTS = 32  # results per thread: with 32 x 32 results of a warp, reading fragments keeps up with mma.sync
+LEAST_RESULTS = 32  # results per thread; with 32 x 32 results per warp, reading fragments takes no longer than mma.sync
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller schedule is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     return (
         *tile_size_rules(problem),
         _code_size_rule(),
@@ -90,8 +93,8 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that prefer tensor cores to CUDA cores, and mma.sync to wmma.
 
     Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding. mma.sync
-    has a known register layout. Unlike wmma it needs no f32 tile in shared memory and no row stride, and half the
-    shared-memory loads.
+    has a known register layout. So, unlike wmma, it needs no f32 tile in shared memory, no constant row stride, and
+    only half of the shared-memory loads.
     """
     rows = [
         row
@@ -103,7 +106,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     if not rows or min(problem.m, problem.n) < NARROW:
         return ()
     serving = [row for row in rows if row.unit == "mma" and _reads_both(problem)] or rows
-    deepest = max(row.k for row in serving)  # an m16n8k8 does half the work of an m16n8k16
+    deepest = max(row.k for row in serving)  # excluded because an m16n8k8 does half the work of an m16n8k16
     names = [row.name for row in serving if row.k == deepest]
     return (
         Rule(
@@ -117,7 +120,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return the rule that CUDA-core threads have several results each, if there are enough results for all threads.
 
-    They then load fewer operands per product.
+    Threads with several results load fewer operands per product.
     """
     known = intrinsics.intrinsics_for(problem.a, tf32=False, acc=problem.acc, device=device)
     rows = [row for row in known if row.unit == "fma"]
@@ -142,7 +145,7 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _reads_both(problem: Matmul) -> bool:
-    """Return True if ldmatrix can read both operands in their storage orders; it only transposes 16-bit elements."""
+    """Return True if ldmatrix can read both operands in their storage orders (it only transposes 16-bit types)."""
     return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
 
 
@@ -166,8 +169,8 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
         return Rule(
             f"tile_waves_{axis}",
             few_blocks,
-            f"a tile of {{tile_m}}x{{tile_n}} is narrow along {axis}: twice as wide it loads less for its arithmetic, "
-            f"and still gives each of the {device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
+            f"a tile of {{tile_m}}x{{tile_n}} is narrow along {axis}: a tile of twice the width needs fewer loads, "
+            f"and each of the {device.sm_count} SMs of {device.name} still gets {FULL_WAVES} blocks or more",
         )
 
     return (
@@ -178,8 +181,8 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
                 | (threads <= FEW_THREADS)
                 | (accumulators >= LEAST_RESULTS // problem.sums_of_register)
             ),
-            "{threads} threads with {accumulators} accumulators each: parts of a subgroup under 32 x 32 read more of "
-            "shared memory than they multiply, and fewer subgroups would do",
+            "{threads} threads with {accumulators} accumulators each: for subgroups with less than 32 x 32 results, "
+            "reading shared memory takes longer than multiplying: use fewer subgroups",
             names={"threads": threads},
         ),
         Rule(
@@ -195,7 +198,7 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
 
 
 def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return rules against poor choices for mma.sync."""
+    """Return rules that exclude slow schedules of mma.sync."""
     element_bytes = problem.input_dtype.bytes
     split = tiling(problem)
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
@@ -212,7 +215,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if row.unit != "mma" or isinstance(parsed, str):
             return True
         if isinstance(row.requirement(operand, parsed, element_bytes), Refusal):
-            return True  # a validity constraint rejects it
+            return True  # a validity constraint rejects such a layout
         read = fragment_traffic(row, operand, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
@@ -229,7 +232,8 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "unroll_whole",
             whole,
-            "unroll is {unroll}, but all steps of tile_k = {tile_k} fit: their addresses become constants",
+            "unroll is {unroll}, but all steps of tile_k = {tile_k} can be unrolled, so that their addresses are "
+            "constants",
         ),
         *part_rules(problem, device),
         Rule(
@@ -240,7 +244,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 | (copy_b == "ld.global")
                 | (split.tiles_of_split(tile_k, split_k) < 2)
             ),
-            "with one stage, cp.async waits for the whole memory latency in every k-tile",
+            "with one stage, cp.async does not overlap with arithmetic, so every k-tile takes the whole memory latency",
         ),
         reads("a"),
         reads("b"),
@@ -248,7 +252,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tuple[Rule, ...]:
-    """Return rules that copies for tensor cores are 16-byte cp.async, which need no registers and bypass L1."""
+    """Return the rule that copies for tensor cores use 16-byte cp.async, which needs no registers and bypasses L1."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc, device=device)
@@ -282,7 +286,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
 
 
 def rounding_rule(device: Device) -> Rule:
-    """Return the rule that two buffers of rounded fragments are used only if ptxas compiles them without spills."""
+    """Return the rule that two buffers of rounded fragments are used only if ptxas does not spill registers."""
     rounds = each(lambda name: intrinsics.intrinsic(name).rounds)
 
     def fits(
@@ -303,9 +307,10 @@ def rounding_rule(device: Device) -> Rule:
 
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule on registers that ptxas needs in addition to those counted, and without which it would spill."""
+    """Return the rule that there are enough registers, including those that ptxas needs beyond the counted ones."""
     aligned = min(aligned_bytes(problem, side) for side in SIDES)
-    # Parts of a register occupy one register each until they are stored, and each needs an address.
+    # If copies are narrower than a register, each copied part occupies a register until it is stored, and needs an
+    # address.
     parts = max(4 // aligned, 1)
     staged = STAGED_REGISTERS if parts == 1 else ELEMENT_REGISTERS
 
@@ -338,15 +343,17 @@ def _code_size_rule() -> Rule:
 
 
 def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
-    """Return rules of automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
+    """Return rules that a search only tries copies with wide vectors, few sectors and few bank conflicts."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    good: list[frozenset[tuple[int, int]] | None] = []  # allowed (vector, columns) of each layout; None for all
+    good: list[
+        frozenset[tuple[int, int]] | None
+    ] = []  # for each kind of layout, the allowed pairs (vector, columns), or None if all are allowed
 
     def which(layout: str, rows: int, cols: int) -> int:
-        """Return the index in ``good`` for a layout. Hundreds of layouts share a few dozen entries."""
+        """Return the index of a layout's entry in ``good``. Hundreds of layouts share a few dozen entries."""
         parsed = parse_layout(layout, rows, cols)
         good_copies = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
         if good_copies not in good:
@@ -358,7 +365,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """Return a mask of copies with few conflicts. Validity rules reject illegal layouts and copies."""
+        """Return a mask of copies with few conflicts. Validity constraints reject illegal layouts and copies."""
         torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
         free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
         return torn | free
@@ -390,6 +397,7 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
         Rule(
             "stages_async",
             lambda stages, copy_a, copy_b: (stages <= 2) | (copy_a == "cp.async") | (copy_b == "cp.async"),
-            "{stages} stages need cp.async copies: loads through registers are only one k-tile ahead",
+            "{stages} stages need cp.async copies: loads through registers run only one k-tile ahead of the "
+            "multiplications",
         ),
     )

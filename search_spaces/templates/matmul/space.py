@@ -47,7 +47,7 @@ def space(problem: Matmul, device: Device) -> Space:
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         *map_rules(),
         *intrinsic_rules(problem, device),
@@ -67,17 +67,17 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=2**12)
 def _why_not_distributed(tile: int, subgroups: int, sg_data: int) -> str | None:
-    """Return the reason why a dimension of a tile cannot be distributed to subgroups with separate parts."""
+    """Return the reason why a dimension of a tile cannot be divided among subgroups, or None if it can."""
     wg_map = WgMap((subgroups, 1), (sg_data, 1))
     try:
         wg_map.verify((tile, 1))
     except ValueError:
-        return "they do not divide it"
-    return "subgroups would share its parts" if wg_map.wraps((tile, 1))[0] else None
+        return "the sub-tiles do not divide the tile"
+    return "several subgroups would compute the same part" if wg_map.wraps((tile, 1))[0] else None
 
 
 def map_rules() -> tuple[Rule, ...]:
-    """Return the rules that keep the wg_map of out covering the whole tile."""
+    """Return the rules that the wg_map of out covers the tile, so that each element has exactly one subgroup."""
 
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
@@ -93,7 +93,7 @@ def map_rules() -> tuple[Rule, ...]:
 
 
 def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that fragments divide a tile, and that device, precision and epilogue allow the intrinsic."""
+    """Return the rules that fragments divide a tile, and that device, precision and epilogue support the intrinsic."""
 
     def fragment_rule(column: str, axis: str) -> Rule:
         return Rule(
@@ -106,17 +106,15 @@ def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     def inexact(intrinsic: str) -> str | None:
         if not intrinsics.intrinsic(intrinsic).rounds or problem.precision == "tf32":
             return None
-        return f"{intrinsic} rounds its operands to tf32, but the problem asks for ieee precision"
+        return f"{intrinsic} rounds its operands to tf32, but the problem requires ieee precision"
 
     def no_route(intrinsic: str, epilogue: str) -> str | None:
         if epilogue == "shared":
             return None
         if problem.reduced_axis is not None:
-            return (
-                f"the {problem.reduction} reads the tile of out from shared memory, so the epilogue must go through it"
-            )
+            return f"the {problem.reduction} reads out from shared memory, so the epilogue must write it there"
         if intrinsics.intrinsic(intrinsic).c.layout is None:
-            return f"{intrinsic} leaves the layout of accumulators open, so the epilogue must go through shared memory"
+            return f"{intrinsic} has an unspecified layout of accumulators, so the epilogue must use shared memory"
         return None
 
     return (
@@ -150,7 +148,7 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
 
 
 def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
-    """Return the rule that a k-tile has whole words of four scales."""
+    """Return the rule that the block scales of a k-tile fill whole words of four scales."""
     if not problem.blocks:
         return ()
     word = problem.blocks.word_elements
@@ -164,7 +162,7 @@ def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
-    """Return the rule that scales in registers are indexed by steps known to the compiler."""
+    """Return the rule that all steps of a k-tile are unrolled if block scales are in registers."""
     if not problem.blocks:
         return ()
 
@@ -180,7 +178,8 @@ def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
 def _fragment_rules() -> tuple[Rule, ...]:
     """Return the requirements of two buffers of fragments.
 
-    They are the next k-tile in shared memory, and steps that alternate between the buffers.
+    The next k-tile must already be in shared memory, and the number of steps must be even, because steps alternate
+    between the buffers.
     """
 
     def steps(fragment_buffers: int, intrinsic: str, tile_k: int, unroll: int) -> str | None:
@@ -198,8 +197,8 @@ def _fragment_rules() -> tuple[Rule, ...]:
             lambda fragment_buffers, copy_a, copy_b: (
                 (fragment_buffers == 1) | ((copy_a == "cp.async") & (copy_b == "cp.async"))
             ),
-            "two buffers of fragments need cp.async copies of a and b, but they are {copy_a} and {copy_b}: loads "
-            "through registers arrive too late",
+            "two buffers of fragments need cp.async copies of a and b, but they are {copy_a} and {copy_b}: copies "
+            "through registers reach shared memory too late",
         ),
         Rule(
             "fragment_stages",

@@ -1,7 +1,7 @@
 """Stream-K of mma.sync matmuls: the number of launched blocks, and the rules of legality and pruning.
 
-All resident blocks are launched. Each computes whole tiles, and an even share of the k-tiles of the last whole wave and
-the partial wave after it (``autosched/common/stream_k.cuh``).
+All resident blocks are launched. Each block computes whole tiles, and an equal share of the k-tiles of the last full
+wave and the partial wave after it (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
-ACCUMULATING = 2  # registers of a block relative to its accumulators: fragments and addresses need about as many
-KEPT_BYTES = 48  # bytes of shared memory for a block's current part, next part and position
+ACCUMULATING = (
+    2  # registers of a block / accumulators: fragments and addresses need about as many registers as accumulators
+)
+KEPT_BYTES = 48  # bytes of shared memory for a block's current part of a tile, its next part and its position
 
 
 def stream_k(problem: Matmul) -> Parameter:
-    """Return the decision on stream-K."""
+    """Return the parameter ``stream_k``."""
     return ordinal(
         "stream_k",
         (0, 1) if problem.reduced_axis is None else (0,),
-        "whether the k of the last tiles is distributed among all blocks, which then finish together",
+        "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
         before=0,
     )
 
@@ -34,8 +36,8 @@ def stream_k(problem: Matmul) -> Parameter:
 def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
     """Return the number of stream-K blocks for ``tiles``.
 
-    These are the ``resident`` blocks, or half as many as there are tiles if those do not fill a wave. A small problem
-    (a proxy) thus has whole waves and a partial one, too.
+    This is ``resident``, or half of the number of tiles if the tiles do not fill a wave. So even a small problem, such
+    as a proxy, has full waves and a partial wave.
     """
     few = np.maximum((np.asarray(tiles) - 1) // 2, 1)
     count: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
@@ -43,12 +45,12 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
 
 
 def streams(tiles: int) -> bool:
-    """Return True if stream-K can distribute ``tiles``, fewer than run at a time."""
+    """Return True if stream-K can distribute ``tiles`` that do not fill a wave."""
     return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Return the blocks of the launch: all resident ones with stream-K, else one per tile and split."""
+    """Return the number of launched blocks: all resident blocks with stream-K, else one per tile and split."""
 
     def blocks_of_launch(blocks: IntArray, min_blocks: IntArray, stream_k: IntArray) -> IntArray:
         launched: IntArray = np.where(stream_k > 0, workers(device.sm_count * min_blocks, blocks), blocks)
@@ -60,7 +62,8 @@ def launched_blocks(device: Device) -> Attribute:
 def early_copies() -> Attribute:
     """Return the attribute that is 1 if stream-K copies a block's next k-tiles while it stores the current results.
 
-    This costs no shared memory: results use the last stage, the only one that these copies do not use.
+    Such early copies need no additional shared memory, because results use the last stage, which these copies do not
+    use.
     """
     return Attribute(
         "early_copies",
@@ -72,7 +75,7 @@ def early_copies() -> Attribute:
 
 
 def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude stream-K together with split-K, and where it has no k-tiles to distribute."""
+    """Return the rules that exclude stream-K together with split-K, or without k-tiles that it could distribute."""
 
     def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
         if stream_k == 0:
@@ -81,9 +84,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, tiles))
         if tiles > launched and tiles % launched:
             return None
-        return (
-            f"{tiles} tiles for {launched} blocks have no partial wave after whole waves, whose k it would distribute"
-        )
+        return f"{tiles} tiles for {launched} blocks have no partial wave after full waves for stream-K to distribute"
 
     return (
         Rule(
@@ -110,10 +111,11 @@ def exchanged_rule() -> Rule:
 
 
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
-    """Return the rules that stream-K needs a whole wave and as many blocks as an SM holds.
+    """Return the rules that stream-K needs a full wave, and as many blocks per SM as fit.
 
-    Without a whole wave, ``split_k`` has the same effect without a loop over tiles. Stream-K launches ``min_blocks``
-    blocks per SM, whereas without it as many blocks run as fit. ``most`` is the largest value of ``min_blocks``.
+    Without a full wave, ``split_k`` has the same effect without a loop over tiles. Stream-K launches ``min_blocks``
+    blocks per SM. Without stream-K, as many blocks run on an SM as fit. ``most`` is the largest value of
+    ``min_blocks``.
     """
     room = device.registers_per_sm // ACCUMULATING
 
@@ -122,7 +124,7 @@ def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, 
             return None
         tiles, resident = _tiles(problem, tile_m, tile_n), device.sm_count * min_blocks
         if tiles <= resident:
-            return f"{tiles} tiles do not fill the {resident} blocks that run at a time: split_k shares their k"
+            return f"{tiles} tiles do not fill the {resident} resident blocks: use split_k to share their k"
         return too_little_idle(tiles, resident)
 
     def too_few(tile_m: int, tile_n: int, tile_k: int, stages: int, min_blocks: int, stream_k: int) -> str | None:

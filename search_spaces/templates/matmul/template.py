@@ -34,7 +34,7 @@ def _supports(problem: Matmul, device: Device) -> str | None:
 
 MATMUL = KernelTemplate(
     name="matmul",
-    summary="tiles are staged through shared memory and multiplied by CUDA cores, wmma or mma.sync",
+    summary="tiles are copied to shared memory and multiplied by CUDA cores, wmma or mma.sync",
     operators=("matmul",),
     source=SOURCE,
     space=space,

@@ -17,11 +17,11 @@ from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
 from search_spaces.templates.tcgen05_matmul.space import LAUNCH_CONTROL
 
-SCALING = 1.25  # instructions per sum of a thread: an addition, and part of a load of 32 columns
+SCALING = 1.25  # instructions of a thread per sum: an addition, and 1/32 of a load of 32 columns
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
-    """Return the cost counts of a valid config, of one block."""
+    """Return the cost counts of a valid config for one block."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
     steps, stages, sum_buffers, split_k = config.integers("tiles_of_split", "stages", "sum_buffers", "split_k")
     launched, store_buffers = config.integers("launched_blocks", "store_buffers")
@@ -40,16 +40,19 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     read_bytes = multiplications * element * row.k * (ROWS + tile_n // pair)
     wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
     boxes = sum(config.integer(f"stage_bytes_{side}") / (box(problem, config, side).size * element) for side in SIDES)
-    # One thread issues multiplications, and one issues copies; each also waits and advances the ring.
+    # One thread issues multiplications, and another issues copies; each also waits for barriers and advances to the
+    # next stage.
     issued = 4 * multiplications + 4 * boxes + 40
-    if in_blocks:  # each k-tile's sums are loaded, scaled and accumulated
+    if in_blocks:  # the sums of each k-tile are loaded, scaled and accumulated
         issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes
-    # A thread loads, converts and stores a row, so a store of 16 bytes per lane only fills a part of its sectors.
+    # Each thread loads, converts and stores a row, so a store of 16 bytes per lane writes only a part of each sector.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
-    partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile
+    partial_bytes = (
+        4.0 * results if split_k > 1 else 0.0
+    )  # bytes that are written, and then read by the last block of a tile
     stored = stored / split_k + partial_bytes
     exchanged = exchanged_bytes(ROWS, tile_n) if stream_k else 0.0
     overlapped = (tiles - 1) * stored if sum_buffers > 1 else 0.0

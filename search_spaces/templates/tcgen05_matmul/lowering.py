@@ -80,7 +80,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
     """Return the TMA copy of a k-tile's block scales, for 128 lines of a or all columns of b.
 
-    They are copied as halves of tiles, whose bytes are contiguous in both memories.
+    Each copy is half of a tile of scales, whose bytes are contiguous in global and in shared memory.
     """
     batch, tiles, across, *_ = operand.shape
     half, words = SCALE_BYTES // 2, scale_words(problem, config.integer("tile_k"))
@@ -99,9 +99,9 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
-    With split-K: partial sums, as columns of a block's rows, and an arrival counter for these rows of every tile of
-    out. With stream-K: the same for each pair of neighbours that share a tile, with two counters for tickets and stored
-    sums.
+    With split-K, these are the partial sums of each block, column by column, and an arrival counter for the block's
+    rows of every tile of out. With stream-K, these are the sums of each pair of neighbouring workers that share a tile,
+    and two counters for tickets and stored sums.
     """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)
@@ -132,7 +132,7 @@ def lower_sides(
 
     Args:
         problem: The problem to compute.
-        operands: Its a, b, scales and bias (if any) and out.
+        operands: Operands of the problem: a, b, scales and bias (if any) and out.
         config: The schedule with all derived values.
         transposed: True if the sides are exchanged, so that out is written transposed.
     """

@@ -48,12 +48,12 @@ def supports(problem: Matmul, device: Device) -> str | None:
 
 
 def scale_words(problem: Matmul, tile_k: int) -> int:
-    """Return the words of four block scales per line of a k-tile; 0 without scales."""
+    """Return how many words of four block scales a line of a k-tile has; 0 without scales."""
     return tile_k // problem.blocks.word_elements if problem.blocks else 0
 
 
 def scale_tiles(tile_n: int) -> int:
-    """Return the tiles of 128 lines of scales of a k-tile: of a block's rows of a, and of the tile's columns of b."""
+    """Return the number of 128-line tiles of scales per k-tile, for a block's rows of a and the tile's columns of b."""
     return 1 + -(-tile_n // SCALE_LINES)
 
 

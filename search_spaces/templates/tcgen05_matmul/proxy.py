@@ -10,14 +10,14 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
-TILES_PER_BLOCK = 3  # tiles of a persistent block: they use both buffers of sums, and the first one again
+TILES_PER_BLOCK = 3  # tiles of a persistent block, which use both buffers of sums, and then the first buffer again
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Enough k-tiles remain to reuse each stage, several tiles of a persistent block, with stream-K whole waves followed
-    by a partial one, and two matrices of the batch.
+    The reduced problem has enough k-tiles to reuse each stage, several tiles per persistent block, and two matrices of
+    the batch. With stream-K, it has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)
@@ -26,7 +26,9 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
     several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
-    if several > 1 and not schedule.integer("stream_k"):  # also exercises a launch with fewer blocks than planned
+    if several > 1 and not schedule.integer(
+        "stream_k"
+    ):  # enough tiles to also test a launch with fewer blocks than planned
         several = max(several, schedule.integer("sum_buffers") + 1)
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(

@@ -36,18 +36,18 @@ from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
 FINISHING_WARPS = 4  # epilogue warps of a block: each can access a quarter of the lanes of tensor memory
-THREADS = (2 + FINISHING_WARPS) * WARP  # one warp copies, and one multiplies
+THREADS = (2 + FINISHING_WARPS) * WARP  # in addition to the epilogue warps, one warp copies and one multiplies
 BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
 ADDRESS_BYTES = (
-    16  # bytes of shared memory: the tensor-memory address of the sums, and the flag of a split's last block
+    16  # bytes of shared memory: tensor-memory address of the sums, and flag that marks the last block of a split
 )
-ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory: answers of launch control
+ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory for the responses of launch control
 LAUNCH_CONTROL = "launch_control"
 REGISTERS = 96  # registers per thread: an epilogue warp holds 32 sums at a time
-BALANCED_N = 128  # columns from which shared memory keeps up with the multiplications
-ALIGNMENT = 1024  # bytes of shared memory after which a swizzle repeats
-FEW_STAGES = 3  # one is multiplied, and two are in flight
-FULL_WAVES = 1  # blocks per SM above which splitting k adds no parallelism: one runs at a time
+BALANCED_N = 128  # fewest columns for which reading shared memory takes no longer than multiplying
+ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
+FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
+FULL_WAVES = 1  # blocks per SM above which splitting k adds no parallelism, because only one block is resident
 
 
 @lru_cache(maxsize=64)
@@ -71,70 +71,88 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
 
 
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
-    if problem.blocks:  # scales are loaded for this many columns at a time
+    if problem.blocks:  # scales are loaded for SCALE_LINES columns at a time
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
-    in_blocks = problem.scale == "block"  # tensor memory has the sums of one k-tile, which are accumulated in registers
+    in_blocks = problem.scale == "block"  # tensor memory holds the sums of one k-tile, and registers accumulate them
     if in_blocks:
         columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
-        ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out: of one block, or of a pair"),
+        ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out of one block, or of a pair of blocks"),
         ordinal("tile_n", columns, "columns of the tile of out, the n of one multiplication"),
-        ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
-        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
-        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
-        ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time"),
+        ordinal(
+            "tile_k",
+            (SCALE_BLOCK,) if in_blocks else (span, 2 * span),
+            "extent along k of the tiles in one pipeline stage",
+        ),
+        ordinal("swizzle_a", SWIZZLES, "width in bytes of the swizzle of a's boxes; 0: no swizzle"),
+        ordinal("swizzle_b", SWIZZLES, "width in bytes of the swizzle of b's boxes; 0: no swizzle"),
+        ordinal(
+            "stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "number of k-tiles that shared memory holds at the same time"
+        ),
         ordinal(
             "sum_buffers",
             (1, 2),
-            "tiles of out in tensor memory at a time: one is finished while the next is multiplied",
+            "number of tiles of out that tensor memory holds; with 2, one tile is stored while the next is multiplied",
         ),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks, or pairs, that share the k of one tile"),
+        ordinal(
+            "split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks (or pairs of blocks) that share the k of one tile"
+        ),
         raster(hilbert=True, at_launch=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4),
-            "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: it stores registers",
+            "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: the warp stores from "
+            "registers",
         ),
-        ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
+        ordinal(
+            "tiles_per_block",
+            TILES_PER_BLOCK,
+            "tiles of out that a block (or a pair of blocks) computes one after another",
+        ),
         ordinal(
             "stream_k",
             (0, 1),
-            "whether the k of the last tiles is distributed among all blocks, which then finish together",
+            "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
         ),
         categorical(
             "tile_scheduler",
             ("static", LAUNCH_CONTROL),
-            "whether blocks have fixed tiles, or take over those of blocks that have not begun",
+            "static: the tiles of a block are fixed; launch_control: a block takes over tiles of blocks that have not "
+            "started",
         ),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
+        ordinal("l2_promotion", (128, 256), "bytes that L2 fetches from DRAM at a time for TMA", at_launch=True),
         l2_evict_last(),
     )
 
 
 def _blocks_of(tile_m: IntArray) -> IntArray:
-    """Return the number of blocks that compute a tile together."""
+    """Return the number of blocks that compute one tile together."""
     return tile_m // ROWS
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
         Attribute("threads", lambda tile_m: np.full_like(np.asarray(tile_m), THREADS), "threads of a block"),
         Attribute(
-            "min_blocks", lambda tile_m: np.ones_like(np.asarray(tile_m)), "blocks per SM: one has its tensor memory"
+            "min_blocks",
+            lambda tile_m: np.ones_like(np.asarray(tile_m)),
+            "blocks per SM; one block allocates the tensor memory of an SM",
         ),
         Attribute(
-            "stage_bytes_a", lambda tile_k: ROWS * tile_k * element_bytes, "shared bytes of a's stage, of a block"
+            "stage_bytes_a",
+            lambda tile_k: ROWS * tile_k * element_bytes,
+            "shared-memory bytes of a block for the tile of a in one stage",
         ),
         Attribute(
             "stage_bytes_b",
             lambda tile_m, tile_n, tile_k: tile_n // _blocks_of(tile_m) * tile_k * element_bytes,
-            "shared bytes of b's stage, of a block",
+            "shared-memory bytes of a block for the tile of b in one stage",
         ),
         Attribute(
             "stage_bytes",
@@ -143,7 +161,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                     stage_bytes_a + stage_bytes_b + _scale_bytes(problem, tile_n, tile_k)
                 )
             ),
-            "shared bytes of one stage, scales of blocks included",
+            "shared-memory bytes of one stage, including block scales",
         ),
         Attribute(
             "store_line",
@@ -153,7 +171,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "store_bytes",
             lambda store_buffers, store_line: FINISHING_WARPS * store_buffers * WARP * store_line,
-            "shared bytes of the boxes of out",
+            "shared-memory bytes of the boxes of out",
         ),
         Attribute(
             "shared_bytes",
@@ -164,7 +182,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 + ADDRESS_BYTES
                 + ANSWER_BYTES * (tile_scheduler == LAUNCH_CONTROL)
             ),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         Attribute(
             "tensor_columns",
@@ -179,7 +197,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "registers",
             lambda tile_n: REGISTERS + (tile_n if problem.scale == "block" else np.zeros_like(tile_n)),
-            "registers of a thread, roughly",
+            "approximate registers of a thread",
         ),
     )
 
@@ -189,8 +207,8 @@ def _launched_blocks(
 ) -> int:
     """Return the number of blocks to launch.
 
-    It is the smallest number with at most ``tiles_per_block`` tiles each, the number of tiles with launch control, or
-    the number of resident blocks with stream-K.
+    With launch control, this is the number of tiles; with stream-K, the number of resident blocks. Otherwise it is the
+    smallest number for which no block has more than ``tiles_per_block`` tiles.
     """
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
@@ -201,19 +219,19 @@ def _launched_blocks(
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         Rule(
             "columns",
             each(lambda tile_m, tile_n: tile_n in n_of(problem.multiplied_as, tile_m // ROWS)),
             "the pair of blocks of a tile of {tile_m} rows cannot multiply n = {tile_n} columns of "
-            f"{problem.multiplied_as}: they are multiples of 32",
+            f"{problem.multiplied_as}: with two blocks, n is a multiple of 32",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
         Rule(
             "tensor_memory",
             lambda tile_n, sum_buffers: tile_n * sum_buffers <= COLUMNS,
-            f"{{sum_buffers}} tiles of {{tile_n}} columns are more than the {COLUMNS} of tensor memory",
+            f"{{sum_buffers}} tiles of {{tile_n}} columns exceed the {COLUMNS} columns of tensor memory",
         ),
         *_block_scale_rules(problem),
         Rule(
@@ -243,21 +261,21 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tiles_per_block",
             lambda tiles_per_block, split_k: (tiles_per_block == 1) | (split_k == 1),
-            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one: only "
-            "one of the two is possible",
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one "
+            "tile: use either tiles_per_block or split_k",
         ),
         Rule.refusing("stream_k", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: (stream_k == 0) | (tile_k < problem.depth),
-            f"stream-K distributes k-tiles, but k = {problem.depth} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.depth} has only one k-tile of {{tile_k}}",
         ),
         Rule.refusing(
             "tile_scheduler",
             lambda tile_scheduler, tiles_per_block, stream_k: (
                 None
                 if tile_scheduler == "static" or (tiles_per_block > 1 and not stream_k)
-                else "with launch control a block computes several whole tiles, those of blocks that have not begun"
+                else "launch control needs tiles_per_block above 1, and excludes stream-K"
             ),
         ),
     )
@@ -270,7 +288,7 @@ def _scale_bytes(problem: Matmul, tile_n: int, tile_k: int) -> int:
 
 
 def _columns(problem: Matmul, tile_n: int, tile_k: int, stages: int, sum_buffers: int) -> int:
-    """Return the columns of tensor memory: sums, and the scales of each stage."""
+    """Return the number of tensor-memory columns for the sums and for the scales of all stages."""
     return tile_n * sum_buffers + stages * scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_COLUMNS
 
 
@@ -298,7 +316,7 @@ def _store_rule(problem: Matmul) -> Rule:
 
 
 def _extents(side: OperandSide, tile_m: int, tile_n: int) -> int:
-    """Return the rows of a, or columns of b, in the shared memory of one block."""
+    """Return how many rows of a, or columns of b, are in the shared memory of one block."""
     return ROWS if side == "a" else tile_n // (tile_m // ROWS)
 
 
@@ -318,13 +336,13 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
     return Rule.refusing(
         f"layout_{side}",
         why_not,
-        f"whole boxes make up the tile of {side}, and tcgen05 reads their layout",
+        f"the tile of {side} consists of whole boxes, whose layout tcgen05 can read",
         names={"swizzle": f"swizzle_{side}"},
     )
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),
@@ -341,14 +359,14 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda tile_n, sum_buffers, tiles_per_block: (
                 (sum_buffers == 2) | ((tiles_per_block == 1) & (problem.scale != "block")) | (2 * tile_n > COLUMNS)
             ),
-            "with {sum_buffers} tile in tensor memory nothing is multiplied during the epilogues of the "
+            "with {sum_buffers} tile in tensor memory, the tensor cores are idle during the epilogues of the "
             "{tiles_per_block} tiles of a block, although two tiles fit",
         ),
     )
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that as many persistent blocks are launched as are resident, so that all finish together."""
+    """Return the rule that persistent blocks have as many tiles as needed for all blocks to finish together."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:
@@ -379,7 +397,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
     )
 
 

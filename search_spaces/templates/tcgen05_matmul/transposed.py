@@ -1,6 +1,7 @@
 """The kernel template of matmuls of few rows by tcgen05: out^T = b^T @ a^T.
 
-All functions are those of ``tcgen05_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
+All functions are those of ``tcgen05_matmul``, applied to the problem with exchanged sides: in the kernel, m is the n of
+the original problem, and a is b^T.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # with more rows of a, the 128 rows of tcgen05 are full without exchanging sides
+MOST_ROWS = 128  # rows of a; if a has more rows, they fill the 128 rows of tcgen05 without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

@@ -26,7 +26,7 @@ from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import tile, wg_maps
 from search_spaces.templates.tma_matmul.lowering import box, boxes
 
-OF_STAGE = 16  # warp instructions to wait for a stage, release it and advance
+OF_STAGE = 16  # warp instructions to wait for a stage, release the stage and advance to the next
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -44,7 +44,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         (fragment_traffic(row, side, box(problem, config, side), element), boxes(problem, config, side))
         for side in SIDES
     ]
-    # Subgroups that own the same part of an operand each read its fragments.
+    # If several subgroups need the same part of an operand, each of them reads the fragments of this part.
     sharers = [
         math.prod(m.sharers(tile_shape(side, tile_m, tile_n, tile_k)))
         for side, m in zip(SIDES, wg_maps(config)[:2], strict=True)
@@ -62,13 +62,15 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     out_bytes = results * problem.out_dtype.bytes
     stored_bytes, epilogue_wavefronts = float(out_bytes), 3 * out_bytes / device.shared_bytes_per_cycle
     if config["epilogue"] == "registers":
-        # A store from registers covers one row of a fragment at a time: part of a sector, and a separate line of L1.
+        # A store from registers writes one row of a fragment at a time, which is part of a sector and a separate line
+        # of L1.
         piece = row.n * problem.out_dtype.bytes
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     finishing = 4.0 * results / device.warp_size
-    # With stream-K the next stages are filled while a tile's sums are exchanged and stored, but nothing is multiplied.
+    # With stream-K, the next stages are filled while a tile's sums are exchanged and stored, but the tensor cores are
+    # idle.
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     ends = math.ceil(tiles) if stream_k else 0
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
@@ -87,7 +89,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         dram_bytes=dram_bytes(problem, config, device, out_of_step=dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         stages=stages,
-        barriers_per_iteration=0.0,  # multiplying warps do not wait for each other
+        barriers_per_iteration=0.0,  # warps that multiply do not wait for each other
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         drains=ends,

@@ -44,13 +44,13 @@ from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, s
 from search_spaces.templates.tma_matmul.problem import rows_of
 
 BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
-# Registers that track a thread's position in parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
-# 13.5, sm_120, 2026-11-24).
+# Registers for a thread's position in parts of tiles. Without them, a kernel with 94 counted registers and a limit of
+# 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes: a word that tells all threads whether their block arrived first
+FLAG_BYTES = 16  # bytes of a word that states for all threads of a block whether the block has the first ticket
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
-FEW_STAGES = 3  # one is multiplied, and two are in flight
+FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
 
 
 @lru_cache(maxsize=64)
@@ -67,14 +67,16 @@ def space(problem: Matmul, device: Device, *, name: str = "tma_matmul") -> Space
 
 
 def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
     return (
         ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
         ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
         ordinal(
-            "tile_k", tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)), "depth of one pipeline stage"
+            "tile_k",
+            tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)),
+            "extent along k of the tiles in one pipeline stage",
         ),
         categorical(
             "intrinsic", tuple(row.name for row in rows_of(problem, device)), "instruction that multiplies fragments"
@@ -83,28 +85,35 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n"),
         ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile"),
         ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile"),
-        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans"),
-        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans"),
-        ordinal("stages", (2, 3, 4, 5, 6, 8), "k-tiles in shared memory at a time", deeper=True),
+        ordinal("swizzle_a", SWIZZLES, "width in bytes of the swizzle of a's boxes"),
+        ordinal("swizzle_b", SWIZZLES, "width in bytes of the swizzle of b's boxes"),
         ordinal(
-            "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next are loaded early"
+            "stages", (2, 3, 4, 5, 6, 8), "number of k-tiles that shared memory holds at the same time", deeper=True
         ),
-        categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
+        ordinal(
+            "fragment_buffers",
+            (1, 2),
+            "number of steps along k whose fragments a warp holds; with 2, the fragments of the next step are loaded "
+            "during the current step",
+        ),
+        categorical(
+            "epilogue", ("registers", "shared"), "how accumulators are stored: from registers or through shared memory"
+        ),
         ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
         stream_k(problem),
         raster(at_launch=True),
         categorical(
             "batch_mapping",
             ("outer", "inner") if problem.batch > 1 else ("outer",),
-            "whether the batch is the slowest or the fastest block index",
+            "whether the batch index changes slowest or fastest with the block index",
         ),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
+        ordinal("l2_promotion", (128, 256), "bytes that L2 fetches from DRAM at a time for TMA", at_launch=True),
     )
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
@@ -112,15 +121,23 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "multiplying_threads",
             lambda subgroups_m, subgroups_n: subgroups_m * subgroups_n * WARP,
-            "threads of a block that multiply",
+            "number of threads of a block that multiply",
         ),
         Attribute("threads", lambda multiplying_threads: multiplying_threads + WARP, "threads of a block"),
-        Attribute("stage_bytes_a", lambda tile_m, tile_k: tile_m * tile_k * element_bytes, "shared bytes of a's stage"),
-        Attribute("stage_bytes_b", lambda tile_n, tile_k: tile_n * tile_k * element_bytes, "shared bytes of b's stage"),
+        Attribute(
+            "stage_bytes_a",
+            lambda tile_m, tile_k: tile_m * tile_k * element_bytes,
+            "shared-memory bytes of the tile of a in one stage",
+        ),
+        Attribute(
+            "stage_bytes_b",
+            lambda tile_n, tile_k: tile_n * tile_k * element_bytes,
+            "shared-memory bytes of the tile of b in one stage",
+        ),
         Attribute(
             "stage_bytes",
             lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
-            "shared bytes of one stage",
+            "shared-memory bytes of one stage",
         ),
         *epilogue_attributes(problem),
         Attribute(
@@ -128,7 +145,8 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda epilogue, epilogue_bytes, stream_k: np.where(
                 epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0)
             ),
-            "shared memory of results: that of the stages, which are no longer needed, or with stream_k more",
+            "shared-memory bytes for results; they reuse the stages, except with stream_k, which needs additional "
+            "memory",
         ),
         Attribute(
             "shared_bytes",
@@ -138,14 +156,14 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 )
                 + BARRIER_BYTES * stages
             ),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         Attribute(
             "accumulators",
             lambda tile_m, tile_n, multiplying_threads: ceil_div(
                 tile_m * tile_n, problem.sums_of_register * multiplying_threads
             ),
-            "accumulators of a thread, in registers: two of f16 share one",
+            "registers of a thread for accumulators; two f16 accumulators share a register",
         ),
         *fragment_attributes(),
         Attribute(
@@ -153,13 +171,13 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda accumulators, fragment_registers_a, fragment_registers_b, fragment_buffers: (
                 accumulators + fragment_buffers * (fragment_registers_a + fragment_registers_b) + REGISTER_OVERHEAD
             ),
-            "registers of a thread, a lower estimate",
+            "registers of a thread, as a lower bound",
         ),
     )
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         *map_rules(),
         *intrinsic_rules(problem, device),
@@ -198,7 +216,7 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
     return Rule.refusing(
         f"layout_{side}",
         why_not,
-        f"whole boxes make up the tile of {side}, and ldmatrix reads their layout",
+        f"the tile of {side} consists of whole boxes, whose layout ldmatrix can read",
         names={
             "extent": "tile_m" if side == "a" else "tile_n",
             "swizzle": f"swizzle_{side}",
@@ -208,7 +226,7 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     split = tiling(problem)
     return (
         *tile_size_rules(problem),
@@ -227,7 +245,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
-    """Return the rule that the widest swizzle is used: it has no conflicts and fewer boxes."""
+    """Return the rule that the widest swizzle is used, because it has no conflicts and needs the fewest boxes."""
     element_bytes = problem.input_dtype.bytes
 
     def widest(across: IntArray, swizzle: IntArray) -> BoolArray:
@@ -263,7 +281,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
     )
 
 

@@ -1,4 +1,4 @@
-"""The kernel template of matmuls by mma.sync from stages that TMA fills."""
+"""The kernel template of matmuls by mma.sync whose operands TMA copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 TMA_MATMUL = KernelTemplate(
     name="tma_matmul",
-    summary="one warp fills a ring of stages by TMA; the other warps multiply them by mma.sync",
+    summary="one warp fills a ring of stages by TMA; the other warps multiply the stages by mma.sync",
     operators=("matmul",),
     source=SOURCE,
     space=space,

@@ -25,11 +25,11 @@ from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
-HILBERT_CYCLES = 100.0  # cycles per round that finds a tile: 25 dependent instructions
-# Share of k-tiles where both consumers end at once: an assumption, as kernels with nothing in flight reach
-# 808 TFLOP/s (fast.cu).
+HILBERT_CYCLES = 100.0  # cycles of one round of the search for a tile on a Hilbert curve: 25 dependent instructions
+# Share of k-tiles that both consumers finish at the same time. This is an assumption, since kernels without k-tiles in
+# flight reach 808 TFLOP/s (fast.cu).
 BOTH_END = 0.125
-ROWS_OF_STORE = 8  # rows of out that a warp's lanes hold at one time
+ROWS_OF_STORE = 8  # rows of out to which one store instruction of a warp writes
 RUN_OF_STORE = 8  # consecutive elements of a row of out that four lanes store together
 
 
@@ -41,13 +41,16 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    if config.integer("tiles_per_block") > 1 and not stream_k:  # persistent blocks, which are resident on any chip
+    if (
+        config.integer("tiles_per_block") > 1 and not stream_k
+    ):  # persistent: no more blocks are launched than are resident
         launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
     tiles = blocks / launched if stream_k else -(-blocks // launched)  # tiles per block
     row = row_of(problem, tile_n)
     element = problem.input_dtype.bytes
 
-    # Each multiplication reads its own rows of a and all columns of b from shared memory, where TMA writes them once.
+    # Each multiplication reads its own rows of a and all columns of b from shared memory. TMA writes both to shared
+    # memory once.
     multiplications = tile_m // ROWS * (tile_k // row.k)
     read_bytes = multiplications * element * row.k * (ROWS + tile_n)
     stage_a, stage_b, stage_bytes = config.integers("stage_bytes_a", "stage_bytes_b", "stage_bytes")
@@ -55,9 +58,10 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
     copied = {side: counted for side in SIDES if (counted := copying(problem, config, side, device)) is not None}
     wavefronts += sum(counted.wavefronts for counted in copied.values())
-    # A warp issues a multiplication and its two descriptors; waiting and advancing the ring take the rest.
+    # A warp issues 3 instructions per multiplication, for two descriptors and the multiplication; waits and the update
+    # of the ring take 16.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
-    if problem.scale == "block":  # each k-tile's sums are scaled and accumulated
+    if problem.scale == "block":  # the sums of each k-tile are scaled and accumulated
         issued += tile_m * tile_n / device.warp_size
     issued += sum(counted.issued for counted in copied.values())
     read_bytes_of_a = multiplications * element * row.k * ROWS
@@ -70,18 +74,19 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     sectors = requested + sum(
         (counted.sector_share - 1) * (stage_a if side == "a" else stage_b) for side, counted in copied.items()
     )
-    # Copies by threads are signalled as complete only after the copies of the next stages have begun.
+    # Copies by threads are signalled as complete only after copies to the next stages have started.
     ahead = max(2, stages - in_flight) if copied else stages
 
     results = tile_m * tile_n
     finishing = 4.0 * results / device.warp_size
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
-    # Stores from registers are exposed. Those by TMA, or by one of two consumers, are exposed only after the last
-    # tile: before, they only add traffic to the loads.
+    # Nothing overlaps with stores from registers. Stores by TMA, or by one of two alternating consumers, overlap with
+    # the next tile: only the stores of the last tile do not overlap, and all others just add to the traffic of loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
-    # Each register store of a warp touches a line of every row its lanes hold, which takes longer than issuing it.
+    # Each store instruction of a warp touches a line of each of its rows, which takes longer than issuing the
+    # instruction.
     lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
     draining = max(finishing, device.schedulers_per_sm * lines)
     overlapped = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
@@ -104,19 +109,20 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles
-        + lines * (tiles - ends),  # stores without a wait use L1 bandwidth of the other consumer
+        + lines * (tiles - ends),  # stores that overlap use L1 bandwidth that the other consumer needs
         load_bytes=(sectors * steps + partial_bytes) * tiles + overlapped + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - overlapped + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         cluster=math.prod(cluster),
         stages=ahead,
-        # With nothing in flight tensor cores idle: once per k-tile with one consumer, and if both of two end at once.
+        # Without k-tiles in flight, tensor cores are idle once per k-tile with one consumer, and if two consumers
+        # finish a k-tile at the same time.
         barriers_per_iteration=0.0 if in_flight else 1.0 if consumers == 1 or ping_pong else BOTH_END,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # one wait for all boxes of a wholly staged tile
+        boxes=1 if staged_whole else stored_boxes,  # if all boxes of a tile fit, there is one wait for all of them
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
@@ -131,7 +137,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 
 
 def _stored_boxes(problem: Matmul, config: Config) -> int:
-    """Return the boxes of 64 rows that a consumer stores per tile."""
+    """Return the number of boxes of 64 rows that a consumer stores per tile."""
     tile_m, tile_n, consumers = config.integers("tile_m", "tile_n", "consumer_warpgroups")
     fragments = tile_m // (ROWS * (1 if config.integer("ping_pong") else consumers))
     return fragments * (tile_n * problem.out_dtype.bytes // config.integer("store_line"))
@@ -156,6 +162,6 @@ def _run_of_store(problem: Matmul) -> int:
 
 
 def _boxes(problem: Matmul, config: Config) -> tuple[tuple[int, int], ...]:
-    """Return the bytes of each operand's stage, and of one of its boxes."""
+    """Return for each operand the bytes of a stage and of one box."""
     element = problem.input_dtype.bytes
     return tuple((config.integer(f"stage_bytes_{side}"), box(problem, config, side).size * element) for side in SIDES)

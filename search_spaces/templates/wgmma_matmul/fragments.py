@@ -1,9 +1,9 @@
 """Source of wgmma's A operand: shared memory, or registers that the consumers load from shared memory.
 
-Registers support operands that descriptors cannot express: 4-byte elements that are contiguous along m. If both are
-possible, registers only add cost: the same bytes are read from shared memory, loads take instructions, and no
-multiplication is in flight while its registers are reloaded. Then the search uses shared memory, but registers are
-still legal.
+Registers support operands that descriptors cannot express: 4-byte elements that are contiguous along m. If both sources
+are possible, registers are only slower: the same bytes are read from shared memory, loads take instructions, and no
+multiplication can be in flight while its registers are reloaded. In this case the search uses shared memory, but
+registers are legal.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from search_spaces.templates.common.boxes import along_k
 SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
 FRAGMENT_REGISTERS = 4  # registers of A per thread in one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
-# Warp instructions in SASS: a load of four registers, its address and the fence; if each register is a separate load,
-# all steps share the addresses.
+# Warp instructions in SASS for a load of four registers, its address and the fence; and for loads of single registers,
+# whose addresses all steps share.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
-WORDS_CONFLICT = 2  # lanes per bank: they read four lines with a 128-byte swizzle, 32 bytes each
+WORDS_CONFLICT = 2  # lanes per bank: with a 128-byte swizzle, a warp reads 32 bytes of each of four lines
 
 
 def descriptors_take(problem: Matmul) -> bool:
@@ -59,12 +59,13 @@ def fragment_registers(
 
 
 def fragment_rules() -> tuple[Rule, ...]:
-    """Return the rules that registers of A are not overwritten while they are multiplied."""
+    """Return the rule that registers of A are not overwritten while wgmma reads them."""
     return (
         Rule(
             "a_operand_source",
             lambda a_operand_source, in_flight: (a_operand_source == SHARED) | (in_flight == 0),
-            "{in_flight} k-tiles in flight read registers of A that loads of the next k-tile overwrite",
+            "with {in_flight} k-tiles in flight, loads of the next k-tile would overwrite registers of A that wgmma "
+            "still reads",
         ),
     )
 
@@ -77,7 +78,7 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
         Rule(
             "a_operand_source_shared",
             lambda a_operand_source: a_operand_source == SHARED,
-            "wgmma can read a from shared memory, without instructions that load it into registers",
+            "wgmma can read a from shared memory, so loading a into registers only adds instructions",
         ),
     )
 

@@ -49,7 +49,8 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
     """Return the TMA copy of an operand: boxes of one matrix, whose lines are as wide as the swizzle.
 
-    A box is one block's share if the blocks of a cluster multicast, and half of a tile with too many lines.
+    If the blocks of a cluster multicast, a box is the part that one block copies. If a tile has too many lines for TMA,
+    a box is half of the tile.
 
     Args:
         problem: Provides the storage orders.
@@ -85,9 +86,9 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
-    With split-K: partial sums in the order of the accumulators, and one arrival counter per tile of out. With stream-K:
-    for each pair of neighbours that share a tile, the sums of one of them, and for each of its warpgroups two counters
-    for tickets and stored sums.
+    With split-K, these are partial sums in the order of the accumulators, and one arrival counter per tile of out. With
+    stream-K, these are, for each pair of neighbouring blocks that share a tile, the sums of one block, and for each of
+    its warpgroups two counters for tickets and stored sums.
     """
     split_k, blocks, accumulators, consumers = config.integers(
         "split_k", "blocks", "accumulators", "consumer_warpgroups"
@@ -119,7 +120,7 @@ def lower_sides(
 
     Args:
         problem: The problem to compute.
-        operands: Its a, b, scales and bias (if any) and out.
+        operands: Operands of the problem: a, b, scales and bias (if any) and out.
         config: The schedule with all derived values.
         transposed: True if the sides are exchanged, so that out is written transposed.
     """

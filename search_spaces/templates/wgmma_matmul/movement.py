@@ -1,8 +1,8 @@
 """Copies of an operand's tiles to shared memory, by TMA or by threads of the producer warp or warpgroup.
 
-TMA takes matrices whose lines are a multiple of 16 bytes apart; one thread issues the copy of a box. Threads copy any
-operand by cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"). If lines are aligned to less
-than 4 bytes, whole words are copied and shifted into place in shared memory.
+TMA copies only matrices whose lines are a multiple of 16 bytes apart; one thread issues the copy of a box. Threads can
+copy any operand by cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"). If lines are aligned
+to less than 4 bytes, whole words are copied and shifted into place in shared memory.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, line_extent
 from search_spaces.templates.common.padded_operands import is_padded
 
-COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # registers of a thread that copies, and of one that also shifts lines
+COPYING_REGISTERS, SHIFTING_REGISTERS = (
+    48,
+    64,
+)  # registers of a thread that only copies, and of a thread that also shifts lines
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
-_WARPGROUP = 4  # warps
+_WARPGROUP = 4  # warps of a warpgroup
 LEAST_COPY_BYTES = 4  # smallest size of cp.async
 ISSUED_PER_COPY = 4  # instructions per copy, including the predicate and addresses
 # A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
@@ -45,7 +48,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
     """Return the parameters ``copy_a`` and ``copy_b``: how each operand is copied."""
 
     def copy(side: OperandSide) -> Parameter:
-        if is_padded(problem, side):  # threads read unpadded operands
+        if is_padded(problem, side):  # padding aligns lines for TMA
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
@@ -55,7 +58,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
 
 def _enough_registers(problem: Matmul) -> int:
-    """Return the registers of a copying thread; more if it must shift lines that are aligned to less than a word."""
+    """Return the registers that a copying thread needs: more if it shifts lines that are not aligned to words."""
     return (
         SHIFTING_REGISTERS
         if any(aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES)
@@ -68,12 +71,13 @@ def producer_registers(problem: Matmul) -> Parameter:
     return ordinal(
         "producer_registers",
         (0, 24, 40, _enough_registers(problem)),
-        "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and registers are not reallocated",
+        "registers that a thread of the copying warpgroup keeps; 0: a single warp copies, and registers are not "
+        "reallocated",
     )
 
 
 def ends_bytes(problem: Matmul) -> Attribute:
-    """Return the words after the lines of a stage's boxes that shifting needs, if lines are not aligned to words."""
+    """Return the attribute for the additional word that each line of a box needs if lines are not aligned to words."""
     shifted = {side: aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
@@ -87,19 +91,21 @@ def ends_bytes(problem: Matmul) -> Attribute:
         return bytes_
 
     return Attribute(
-        "ends_bytes", total, "shared bytes of the additional words after the lines of a stage, if lines are shifted"
+        "ends_bytes",
+        total,
+        "shared-memory bytes of the additional words after the lines of a stage, if lines are shifted",
     )
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Return the rules for operands that threads copy instead of TMA."""
+    """Return the rules for operands that are copied by threads and not by TMA."""
     enough = _enough_registers(problem)
     registers = Rule(
         "copying_registers",
         lambda producer_registers, copy_a, copy_b: (
             (producer_registers == 0) | (producer_registers >= enough) | ((copy_a == BY_TMA) & (copy_b == BY_TMA))
         ),
-        f"{{producer_registers}} registers are too few for threads that copy an operand themselves: they take {enough}",
+        f"{{producer_registers}} registers are too few for threads that copy an operand: use {enough} or more",
     )
     return registers, *(_alone_rule(side) for side in SIDES)
 
@@ -119,7 +125,7 @@ def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that exclude decisions without effect, and slow copies.
 
     Parameters of TMA have no effect if threads copy both operands, and vice versa. If all SMs are busy, copies by
-    threads only cost instructions that TMA does not need. With fewer blocks latency matters, so both are measured.
+    threads only take instructions that TMA does not need. With fewer blocks, latency matters, so a search tries both.
     """
     enough = _enough_registers(problem)
     return (
@@ -159,12 +165,12 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
 
 @dataclass(frozen=True)
 class Copying:
-    """Cost of copying an operand's part of a k-tile by threads, in addition to the written bytes."""
+    """Cost of copying an operand's tile of one k-tile by threads, in addition to the cost of the written bytes."""
 
-    issued: float  # warp instructions, counted as if spread over the schedulers of an SM
-    wavefronts: float  # wavefronts of L1, in addition to those of the writes
-    sector_share: float  # bytes of the sectors read, relative to those copied
-    cycles: float  # cycles of the copying warps, which wait for each other's words
+    issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
+    wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
+    sector_share: float  # bytes of all sectors that are read / bytes that are copied
+    cycles: float  # cycles of the copying warps, which wait for words that other warps copy
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
@@ -181,17 +187,17 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
     pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # warp copies
-    # Some lines are nevertheless aligned to words: every second one for 16-bit elements.
+    # Even then, some lines are aligned to words: for 16-bit elements, every second line.
     shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))
     aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, SECTOR_BYTES)
     return Copying(
-        # A single copying warp uses one scheduler.
+        # A single copying warp uses only one of the SM's schedulers.
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted)
         * stage_bytes
-        / device.shared_bytes_per_cycle,  # reads of L1; shifted words are read and written once more
+        / device.shared_bytes_per_cycle,  # reads of L1; words that are shifted are read and written once more
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
         SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

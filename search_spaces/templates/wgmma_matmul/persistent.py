@@ -21,7 +21,7 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Return the blocks to launch: the fewest with at most ``tiles_per_block`` tiles, or with stream-K all resident."""
+    """Return the attribute ``launched_blocks``: the fewest for ``tiles_per_block``, or with stream-K all resident."""
 
     def blocks_of_launch(
         blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
@@ -37,7 +37,7 @@ def launched_blocks(device: Device) -> Attribute:
 
 
 def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which a block cannot compute several tiles, or parts of them."""
+    """Return the rules that are necessary for blocks that compute several tiles, or parts of tiles."""
 
     def resident_clusters(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) // cluster * min_blocks
@@ -49,8 +49,8 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tiles_per_block",
             lambda tiles_per_block, split_k: np.equal(tiles_per_block, 1) | np.equal(split_k, 1),
-            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one: only "
-            "one of the two is possible",
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one "
+            "tile: use either tiles_per_block or split_k",
         ),
         Rule(
             "ping_pong",
@@ -58,7 +58,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 np.equal(ping_pong, 0) | (np.equal(consumer_warpgroups, 2) & (tiles_per_block > 1))
             ),
             "{consumer_warpgroups} consumers cannot alternate between {tiles_per_block} tiles of a block: "
-            "that takes two of each",
+            "ping_pong needs two consumers and several tiles per block",
         ),
         _rule_of_launch(
             "stream_k", problem, resident_clusters, why_no_parts, "stream-K distributes the k of the last tiles"
@@ -66,13 +66,13 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),
-            f"stream-K distributes k-tiles, but k = {problem.k} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.k} has only one k-tile of {{tile_k}}",
         ),
     )
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that as many persistent blocks are launched as are resident, so that all finish together."""
+    """Return the rule that persistent blocks have as many tiles as needed for all blocks to finish together."""
 
     def resident_blocks(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) * min_blocks
@@ -105,12 +105,13 @@ def _rule_of_launch(
     Args:
         name: Name of the rule.
         problem: Problem that is computed.
-        resident_workers: Function of (blocks of a cluster, blocks per SM): workers that run at a time.
+        resident_workers: Function of (blocks of a cluster, blocks per SM): returns the number of workers that run at
+            the same time.
         why_not: Function of (blocks of a cluster, tiles, resident workers, tiles_per_block, stream_k).
         doc: Purpose of the rule.
     """
 
-    def tiles_of(tile_m: Any, tile_n: Any) -> Any:  # integers or columns of them
+    def tiles_of(tile_m: Any, tile_n: Any) -> Any:  # integers, or arrays of integers
         return problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
 
     def reason(

@@ -10,7 +10,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.boxes import SIDES, along_k
 from search_spaces.templates.common.tiling import Tiling
 
-REGISTER_BYTES = 4  # bytes of a register of A; it holds elements along k, whatever the shared-memory layout
+REGISTER_BYTES = 4  # bytes of a register of A, which holds elements along k for any shared-memory layout
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:

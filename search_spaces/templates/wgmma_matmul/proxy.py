@@ -11,14 +11,16 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-TILES_PER_BLOCK = 3  # tiles of a persistent block, if the problem has as many: includes both consumers' second tiles
+TILES_PER_BLOCK = (
+    3  # tiles of a persistent block, if the problem has enough tiles: each of two consumers computes two tiles
+)
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Enough k-tiles of a split remain to reuse each pipeline stage, whole clusters, several tiles of a persistent block,
-    with stream-K whole waves followed by a partial one, and two matrices of the batch.
+    The reduced problem has enough k-tiles per split to reuse each pipeline stage, whole clusters, several tiles per
+    persistent block, and two matrices of the batch. With stream-K, it has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)

@@ -1,4 +1,4 @@
-"""Rules on registers of wgmma matmuls: requirements and limits of consumers, and limits above which ptxas spills."""
+"""Rules for the registers of wgmma matmuls: how many consumers need and can get, and when ptxas spills."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.rules import Rule
 
-REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
+REGISTER_STEP = 8  # setmaxnreg only accepts multiples of this (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # registers of a consumer in addition to accumulators: ptxas' minimum (message C7602)
-END_REGISTERS = 16  # additional, if columns have their own scale or bias, or for a long activation
-# Additional registers for boxes of out: for one box, and for more. With 32 registers in addition to 208 accumulators
-# some kernels spilled 4 to 56 bytes, and with 40 in addition to 192 those with two boxes 4 bytes (NVRTC 13.5,
-# 2026-11-22). Of 60 kernels sampled near these limits, two still spill 4 bytes. With the main loop of 2026-11-24, only
-# 256x192 with a long activation spills (272 bytes) of ten kernels beyond the limit.
+END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
+# Additional registers for boxes of out, once for one box and twice for several boxes. With 32 registers in addition to
+# 208 accumulators, some kernels spilled 4 to 56 bytes. With 40 registers in addition to 192 accumulators, kernels with
+# two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 kernels sampled near these limits, two still spill 4 bytes.
+# With the main loop of 2026-11-24, only one of ten kernels beyond the limit spills: 256x192 with a long activation (272
+# bytes).
 STORE_REGISTERS = 8
 # Additional registers for boxes of out with stream-K, for one consumer without register reallocation: 128x176 spilled
-# 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 (f32 out, bias+gelu, NVRTC 13.5, 2026-11-28).
+# 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 spare registers (f32 out, bias+gelu, NVRTC 13.5,
+# 2026-11-28).
 STREAM_K_REGISTERS = 40
-MOST_REGISTERS = 240  # largest number per thread of two consumers, next to a copying warpgroup
+MOST_REGISTERS = 240  # largest number of registers per thread of two consumers, if a warpgroup copies
 
 
 def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
-    """Return the registers of a consumer's thread.
+    """Return the largest number of registers that a consumer's thread can have.
 
     Args:
         device: Limits the registers of a launch.
         threads: [n], threads of a block.
         min_blocks: [n], blocks per SM for which the compiler limits registers.
-        consumer_registers: [n], registers per consumer thread after taking some from the producer; 0 without.
+        consumer_registers: [n], registers per consumer thread after reallocation from the producer; 0 without
+            reallocation.
     """
     return np.where(consumer_registers > 0, consumer_registers, register_limit(device, threads, min_blocks))
 
@@ -44,7 +47,8 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 np.equal(producer_registers, 0) | (consumer_registers > register_limit(device, threads, min_blocks))
             ),
             f"{{threads}} threads are launched with as many registers as the {MOST_REGISTERS} at most that consumers "
-            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg only adds to them",
+            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg cannot increase this "
+            "number",
         ),
         Rule(
             "consumer_registers",
@@ -64,14 +68,14 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 <= register_limit(device, threads, min_blocks)
             ),
             f"a wgmma of n = {{tile_n}} holds {{tile_n}} / {2 * problem.sums_of_register} registers of accumulators, "
-            "which ptxas does not place in the registers that {threads} threads are launched with in {min_blocks} "
-            "blocks per SM, whatever setmaxnreg adds later",
+            "which do not fit in the registers of {threads} threads at launch with {min_blocks} blocks per SM; ptxas "
+            "does not consider registers that setmaxnreg adds later",
         ),
     )
 
 
 def spill_rules(device: Device) -> tuple[Rule, ...]:
-    """Return pruning rules that exclude schedules that ptxas can only compile with spills."""
+    """Return the pruning rules that exclude schedules for which ptxas would spill registers."""
 
     def boxes_fit(
         needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,

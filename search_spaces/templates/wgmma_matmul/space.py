@@ -65,15 +65,15 @@ from search_spaces.templates.wgmma_matmul.registers import (
 )
 
 BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
-FLAG_BYTES = 16  # bytes of shared memory: flag of a split's last block
+FLAG_BYTES = 16  # bytes of shared memory for the flag that marks the last block of a split
 COLUMNS_APART, CLOSE_COLUMNS = (
     16,
     32,
 )  # above CLOSE_COLUMNS, tile_n is a multiple of COLUMNS_APART instead of 8
 BALANCED_N = 64  # columns of a wgmma below which reading shared memory takes longer than multiplying
-FEW_STAGES = 3  # one is multiplied, and two are in flight
+FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
 FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
-MOST_CLUSTER = 4  # blocks per cluster: larger ones leave SMs of a GPC idle
+MOST_CLUSTER = 4  # blocks per cluster: larger clusters leave SMs of a GPC idle
 
 
 @lru_cache(maxsize=64)
@@ -97,58 +97,81 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
 
 
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
-    """Return the domains, before any rule applies."""
+    """Return the parameters with all their values, before rules exclude combinations."""
     span = 128 // problem.input_dtype.bytes
-    in_blocks = problem.scale == "block"  # wgmma sums one k-tile at a time
+    in_blocks = problem.scale == "block"  # wgmma adds up only one k-tile; registers accumulate the scaled sums
     return (
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
-        ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
-        ordinal("consumer_warpgroups", (1, 2, 3), "warpgroups that multiply, each with its share of the rows"),
-        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
-        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
-        ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time", deeper=True),
+        ordinal(
+            "tile_k",
+            (SCALE_BLOCK,) if in_blocks else (span, 2 * span),
+            "extent along k of the tiles in one pipeline stage",
+        ),
+        ordinal(
+            "consumer_warpgroups",
+            (1, 2, 3),
+            "number of warpgroups that multiply; each computes some of the tile's rows",
+        ),
+        ordinal("swizzle_a", SWIZZLES, "width in bytes of the swizzle of a's boxes; 0: no swizzle"),
+        ordinal("swizzle_b", SWIZZLES, "width in bytes of the swizzle of b's boxes; 0: no swizzle"),
+        ordinal(
+            "stages",
+            (2, 3, 4, 5, 6, 7, 8, 10, 12, 16),
+            "number of k-tiles that shared memory holds at the same time",
+            deeper=True,
+        ),
         ordinal(
             "in_flight",
             (0,) if in_blocks else (0, 1),
-            "k-tiles whose multiplications may be unfinished when those of the next begin",
+            "k-tiles whose multiplications may be unfinished when the next k-tile's multiplications begin",
             deeper=True,
         ),
         a_operand_source(problem),
         *copies(problem),
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
         raster(hilbert=True, at_launch=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
-            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store, with one barrier where "
-            "all of its part of a tile fit; 0: it stores registers",
+            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store (one barrier is enough "
+            "if they hold the consumer's whole part of a tile); 0: the consumer stores from registers",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
-        ordinal("ping_pong", (0, 1), "whether two consumers alternate between a block's tiles, rather than share each"),
+        ordinal(
+            "ping_pong", (0, 1), "1: two consumers compute alternate tiles of a block; 0: consumers share each tile"
+        ),
         ordinal(
             "stream_k",
             (0, 1),
-            "whether the k of the last tiles is distributed among all blocks, which then finish together",
+            "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
         ),
-        ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
-        ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
+        ordinal(
+            "cluster_m",
+            (1, 2, 4),
+            "blocks of a cluster along m; they use the same columns of b, and each copies a part for all",
+        ),
+        ordinal(
+            "cluster_n",
+            (1, 2, 4),
+            "blocks of a cluster along n; they use the same rows of a, and each copies a part for all",
+        ),
+        ordinal("l2_promotion", (128, 256), "bytes that L2 fetches from DRAM at a time for TMA", at_launch=True),
         l2_evict_last(),
     )
 
 
 def _columns(problem: Matmul) -> tuple[int, ...]:
-    """Return every n of wgmma. With block scales, a tile consists of whole blocks, or is a part of one."""
+    """Return all values of tile_n. With block scales, a tile has whole blocks of columns, or is part of one block."""
     if problem.scale == "block":
-        return 8, 16, 32, 64, 128  # 256 columns need more registers than a thread has
+        return 8, 16, 32, 64, 128  # 256 columns would need more registers than a thread has
     return N_OF[problem.multiplied_as]
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
+    """Return the attributes, which rules, code generation and cost models use."""
     element_bytes = problem.input_dtype.bytes
     long_end = problem.epilogue not in ("none", "relu") or problem.scale == "row_column"
     overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
@@ -174,12 +197,20 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             ),
             "threads of a block",
         ),
-        Attribute("stage_bytes_a", lambda tile_m, tile_k: tile_m * tile_k * element_bytes, "shared bytes of a's stage"),
-        Attribute("stage_bytes_b", lambda tile_n, tile_k: tile_n * tile_k * element_bytes, "shared bytes of b's stage"),
+        Attribute(
+            "stage_bytes_a",
+            lambda tile_m, tile_k: tile_m * tile_k * element_bytes,
+            "shared-memory bytes of the tile of a in one stage",
+        ),
+        Attribute(
+            "stage_bytes_b",
+            lambda tile_n, tile_k: tile_n * tile_k * element_bytes,
+            "shared-memory bytes of the tile of b in one stage",
+        ),
         Attribute(
             "stage_bytes",
             lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
-            "shared bytes of one stage",
+            "shared-memory bytes of one stage",
         ),
         Attribute(
             "store_line",
@@ -191,7 +222,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda consumer_warpgroups, store_buffers, store_line: (
                 consumer_warpgroups * store_buffers * ROWS * store_line
             ),
-            "shared bytes of the boxes of out",
+            "shared-memory bytes of the boxes of out",
         ),
         ends_bytes(problem),
         Attribute(
@@ -199,7 +230,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda stage_bytes, ends_bytes, stages, store_bytes: (
                 (stage_bytes + ends_bytes + BARRIER_BYTES) * stages + store_bytes + FLAG_BYTES
             ),
-            "dynamic shared memory of a block",
+            "dynamic shared memory of a block, in bytes",
         ),
         launched_blocks(device),
         Attribute(
@@ -207,7 +238,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda tile_m, tile_n, consumer_warpgroups, ping_pong: ceil_div(
                 tile_m * tile_n, problem.sums_of_register * WARPGROUP * _sharing(consumer_warpgroups, ping_pong)
             ),
-            "accumulators of a consumer's thread, in registers: two of f16 share one",
+            "registers of a consumer's thread for accumulators; two f16 accumulators share a register",
         ),
         Attribute(
             "needed_registers",
@@ -218,12 +249,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                     problem, tile_m, tile_k, _sharing(consumer_warpgroups, ping_pong), a_operand_source
                 )
             ),
-            "registers of a consumer's thread, a lower estimate",
+            "registers of a consumer's thread, as a lower bound",
         ),
         Attribute(
             "consumer_registers",
             consumer_registers,
-            "registers that a consumer's thread takes; 0: those of the launch",
+            "registers of a consumer's thread after reallocation; 0: no reallocation",
         ),
         Attribute(
             "registers",
@@ -232,20 +263,21 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 ceil_div(producer_registers + consumer_warpgroups * consumer_registers, consumer_warpgroups + 1),
                 needed_registers,
             ),
-            "registers of a thread at launch, a lower estimate: the mean if warpgroups reallocate them",
+            "registers of a thread at launch, as a lower bound; the mean of all warpgroups if they reallocate "
+            "registers",
         ),
     )
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules that are necessary for the kernel to compile, launch and compute ``problem``."""
     return (
         Rule(
             "consumer_warpgroups",
             lambda tile_m, consumer_warpgroups, ping_pong: np.equal(
                 tile_m % (ROWS * _sharing(consumer_warpgroups, ping_pong)), 0
             ),
-            "tile_m is {tile_m}, which does not give each of {consumer_warpgroups} consumers whole multiples of "
+            "tile_m is {tile_m}, which does not give each of {consumer_warpgroups} consumers a multiple of "
             f"{ROWS} rows, the m of wgmma",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
@@ -328,20 +360,20 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         if isinstance(box, str):
             return box
         if side == "a" and not descriptors_take(problem):
-            return None  # threads copy it
+            return None  # threads copy this operand
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
     return Rule.refusing(
         f"layout_{side}",
         why_not,
-        f"whole boxes make up the tile of {side}, and wgmma reads their layout",
+        f"the tile of {side} consists of whole boxes, whose layout wgmma can read",
         names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
     )
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
+    """Return the rules that exclude a schedule if a simpler or smaller schedule is at least as fast."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),
@@ -391,7 +423,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
     )
 
 

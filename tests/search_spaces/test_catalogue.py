@@ -1,4 +1,4 @@
-"""The catalogue: registrations, offers of other packages, and the templates that support a problem."""
+"""The catalogue: registrations, entry points of other packages, and the templates that support a problem."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_templates_and_operators_can_be_registered_repeatedly() -> None:
     catalogue.register(NEWER, replace(MATMUL, name="newer", supports=for_sm_100))
     assert catalogue.templates() == (*before, NEWER)
     assert catalogue.template("newer") is NEWER
-    catalogue.register(MATMUL, Operator.of(Matmul))  # the built-in entries
+    catalogue.register(MATMUL, Operator.of(Matmul))  # registering built-in entries again has no effect
     assert catalogue.templates() == (*before, NEWER)
     scan = replace(Operator.of(Softmax), name="scan")
     catalogue.register(scan)
@@ -74,7 +74,7 @@ def test_another_template_or_operator_of_the_same_name_is_rejected() -> None:
     assert catalogue.template("matmul") is MATMUL
     with pytest.raises(ValueError, match=r"another operator is already called 'matmul'"):
         catalogue.register(replace(Operator.of(Matmul), summary="mine"))
-    catalogue.register(replace(Operator.of(Softmax), name="newer"), NEWER)  # an operator and a template may share one
+    catalogue.register(replace(Operator.of(Softmax), name="newer"), NEWER)  # may share a name
 
 
 @pytest.mark.parametrize("entry", [None, "matmul", Matmul, PROBLEM, [MATMUL]], ids=lambda e: type(e).__name__)

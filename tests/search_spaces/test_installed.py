@@ -1,4 +1,4 @@
-"""Installed packages by their metadata folders, compared with importlib.metadata."""
+"""Installed packages are found by their metadata folders, with the same result as importlib.metadata."""
 
 import sys
 import zipfile

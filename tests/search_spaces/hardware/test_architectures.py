@@ -1,4 +1,4 @@
-"""The table of features agrees with the compiler, and limits agree with the toolkit."""
+"""The table of architectures: features agree with the compiler, and limits with the CUDA toolkit."""
 
 import pytest
 from feature_snippets import PTX, SPEED, kernel
@@ -31,7 +31,7 @@ def test_every_feature_is_tried() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("row", "target"), TARGETS, ids=[target for _, target in TARGETS])
 def test_the_compiler_accepts_the_features_of_the_table(row: Architecture, target: str) -> None:
-    """All of a target's features at once."""
+    """Compile code that uses all features of a target."""
     assert compiles(target, *sorted(row.features_of(target) - SPEED)) == ""
 
 
@@ -71,7 +71,7 @@ def test_limits_agree_with_each_other(row: Architecture) -> None:
     assert row.features_of(row.targets[0]) == row.features
     assert all(row.features_of(plain) <= row.features for plain in row.targets)
     assert ("tcgen05" in row.features) == (row.tensor_memory_blocks > 0)
-    assert not {"wgmma", "tcgen05"} <= row.features  # one asynchronous multiplication at most
+    assert not {"wgmma", "tcgen05"} <= row.features  # no architecture has both
 
 
 def test_a_later_minor_version_has_the_portable_features_of_the_nearest() -> None:

@@ -1,4 +1,4 @@
-"""Device rows: they agree with the vendor's published peaks, and occupancy with the CUDA toolkit's own model."""
+"""Device rows agree with the vendor's published peaks, and occupancy with the CUDA toolkit's model."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from search_spaces.hardware.devices import (
     register_limit,
 )
 
-# As printed in data sheets and white papers: dense TFLOP/s of a type (TOP/s of i8), f32 on CUDA cores as "fma".
+# From data sheets and white papers: dense TFLOP/s by type (TOP/s of i8). "fma" is f32 on CUDA cores.
 PUBLISHED: dict[str, dict[str, float]] = {
     "h200": {"f16": 989.0, "fma": 67.0},
     "h100": {"f16": 989.4, "fma": 66.9},
@@ -45,10 +45,10 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "jetson_thor": {"mxf4": 1035.0},
     "rtx5090": {"f16": 209.5, "e4m3": 419.0, "mxf8": 838.0, "nvf4": 1676.0, "fma": 104.8},
     "rtx_pro_6000": {"f16": 503.8, "fma": 126.0},
-    "gb10": {"nvf4": 500.0},  # the published 1 PFLOP/s is for sparse matrices; its clock is not published
+    "gb10": {"nvf4": 500.0},  # half of the published figure for sparse matrices; no clock is published
 }
 
-# GB of the data sheets, which are GiB: an H200 of "141 GB" reports more than 150e9 bytes.
+# Memory sizes of data sheets. Their GB are GiB: an H200 of "141 GB" reports more than 150e9 bytes.
 SHEET_GIB = {
     **{"h200": 141, "h100": 80, "h100_pcie": 80, "a100": 80},
     **{"a10": 24, "rtx3090": 24, "rtx4090": 24, "l4": 24, "l40s": 48},
@@ -78,7 +78,7 @@ def test_rates_of_types_are_multiples_of_each_other(row: Device) -> None:
 
 @ROWS
 def test_limits_equal_those_of_the_compute_capability(row: Device) -> None:
-    """CUDA C++ Programming Guide, technical specifications per compute capability."""
+    """Compare with the CUDA C++ Programming Guide, technical specifications per compute capability."""
     optin, per_sm, threads, blocks = {
         75: (65536, 65536, 1024, 16),
         80: (166912, 167936, 2048, 32),
@@ -99,9 +99,9 @@ def test_limits_equal_those_of_the_compute_capability(row: Device) -> None:
 
 @pytest.mark.parametrize("name", SHEET_GIB)
 def test_memory_equals_the_size_reported_by_the_driver(name: str) -> None:
-    """A little less than the data sheet; a sixteenth less for GDDR6 with ECC, whose check bits use the same memory."""
+    """The driver reports slightly less than the data sheet. GDDR6 with ECC loses a sixteenth to check bits."""
     row = device(name)
-    stacked = row.sm in (80, 90)  # HBM has memory of its own for them
+    stacked = row.sm in (80, 90)  # HBM stores check bits in separate memory
     geforce = row.name.startswith("rtx")  # ECC is off or unsupported
     sheet = SHEET_GIB[row.name] * (1.0 if stacked or geforce else 15 / 16)
     assert row.memory_bytes / 2**30 == pytest.approx(sheet, rel=0.006)
@@ -109,7 +109,7 @@ def test_memory_equals_the_size_reported_by_the_driver(name: str) -> None:
 
 
 def test_common_product_names_are_known() -> None:
-    """Spellings of the command line and of data sheets are accepted; a row with an unconfirmed figure names it."""
+    """Names as on the command line and in data sheets are accepted. A row names its unconfirmed figures."""
     for name in (
         "t4",
         "a6000",
@@ -185,7 +185,7 @@ def test_driver_names_are_exact() -> None:
         for name in row.driver_names:
             known = devices_of_driver_name(name)
             assert row in known
-            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # these are distinguished by SMs and memory
+            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # devices of these names differ in SMs and memory
             assert len({(one.sm_count, one.memory_bytes) for one in known}) == len(known)
     for sibling in ("NVIDIA H200 NVX", "nvidia h200", "NVIDIA A100"):
         assert devices_of_driver_name(sibling) == ()
@@ -236,8 +236,8 @@ TOOLKIT = [
     ("h200", 32, 32, 0, 32),
     ("h200", 33, 16, 0, 32),
     ("h200", 1024, 64, 0, 1),
-    ("h200", 1024, 65, 0, 0),  # 32 warps of 72 * 32 registers are over 65536
-    ("h200", 96, 200, 0, 2),  # whole sub-partitions: 2 warps of 6400 in each of 4, so 8 warps, 2 blocks of 3
+    ("h200", 1024, 65, 0, 0),  # 32 warps with 72 * 32 registers each exceed 65536
+    ("h200", 96, 200, 0, 2),  # 6400 registers per warp: 2 warps fit in each of 4 sub-partitions
     ("h200", 256, 255, 232448, 1),
     ("h200", 256, 255, 232449, 0),
     ("a100", 256, 64, 81920, 2),
@@ -250,8 +250,8 @@ TOOLKIT = [
     ("l4", 512, 32, 50176, 2),
     ("t4", 128, 32, 0, 8),
     ("t4", 32, 32, 0, 16),
-    ("t4", 128, 64, 32768, 2),  # nothing is reserved
-    ("t4", 128, 64, 32769, 1),  # in units of 256 bytes
+    ("t4", 128, 64, 32768, 2),  # no shared memory is reserved per block
+    ("t4", 128, 64, 32769, 1),  # rounds up by 256 bytes
     ("b200", 256, 128, 32768, 2),
     ("rtx5090", 128, 32, 0, 12),
     ("gb10", 256, 128, 49152, 2),
@@ -267,7 +267,7 @@ def test_occupancy_agrees_with_the_cuda_toolkit(
 
 def test_blocks_share_the_named_barriers_of_an_sm_since_hopper() -> None:
     for name, barriers, blocks in (
-        ("a100", 5, 16),  # independently of its neighbours
+        ("a100", 5, 16),  # no limit by barriers of other blocks
         ("h200", 5, 12),
         ("b300", 5, 6),
         ("rtx5090", 5, 4),
@@ -327,7 +327,7 @@ def test_one_more_register_than_the_limit_reduces_the_blocks_per_sm(
 
 
 def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
-    """Registers belong to the SM's four schedulers, one of which has five of the 17 warps."""
+    """Registers belong to the SM's four schedulers. With 17 warps, one scheduler has five."""
     found = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
     assert found.tolist() == [255, 168, 128, 96]
     assert int(register_limit(device("h200"), 288, 2)) == 96

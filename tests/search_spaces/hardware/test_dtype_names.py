@@ -1,4 +1,4 @@
-"""Every spelling of a type is accepted for problems, tile programs, kernels' arrays and the command line."""
+"""Problems, tile programs, kernels' arrays and the command line accept every spelling of a type."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_types_of_other_libraries_are_known() -> None:
 
     assert [canonical(t) for t in (np.float16, np.dtype("int8"), torch.bfloat16)] == ["f16", "i8", "bf16"]
     assert canonical(torch.float8_e4m3fn) == canonical("float8_e4m3fn") == canonical("fp8e4nv") == "e4m3"
-    assert canonical(float) == str(float)  # 64 bits in Python, and 32 in C
+    assert canonical(float) == str(float)  # ambiguous: float has 64 bits in Python and 32 in C
 
 
 def test_no_alias_is_a_name_of_another_type_and_each_leads_to_a_type() -> None:

@@ -1,4 +1,4 @@
-"""8-bit types: conversions against their definition, and the matmuls that multiply them."""
+"""8-bit types: conversions agree with their definition. Matmuls of these types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANTISSA = {"e4m3": 3, "e5m2": 2}
 
 
 def number(code: int, name: str) -> float:
-    """OCP 8-bit Floating Point Specification, revision 1.0, table 1."""
+    """Return the value of a code by the OCP 8-bit Floating Point Specification, revision 1.0, table 1."""
     bits = MANTISSA[name]
     bias = 2 ** (6 - bits) - 1
     exponent, fraction = code >> bits & 2 ** (7 - bits) - 1, code & 2**bits - 1
@@ -98,7 +98,7 @@ def test_sums_of_i8_are_exact() -> None:
 
 
 def fourteen_bits(x: np.ndarray) -> np.ndarray:
-    """Return sums as tensor cores of 8-bit floats keep them: truncated to 14 significant bits."""
+    """Truncate sums to 14 significant bits, as tensor cores do for 8-bit floats."""
     fraction, exponent = np.frexp(x)
     return np.ldexp(np.trunc(np.ldexp(fraction, 14)), exponent - 14)
 

@@ -1,4 +1,4 @@
-"""Loads of fragments from shared memory: the layouts that an instruction accepts, and the elements that it reads."""
+"""Loads of fragments from shared memory: which layouts instructions accept, and which elements they read."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ from search_spaces.hardware.requirements import Access, AlignedRows, LeadingDime
 from search_spaces.layouts.shared_layout import Pad, SharedLayout, Swizzle, sampled_layouts
 
 ROWS = list(INTRINSICS.values())
-DOCUMENT_TILE = (128, 64)  # "the shared memory size of A is 128*64", float16
+DOCUMENT_TILE = (128, 64)  # TVM's document: "the shared memory size of A is 128*64", float16
 
 shapes = st.tuples(st.sampled_from([16, 32, 48, 64]), st.sampled_from([16, 32, 48, 64]))
 steps = st.one_of(
@@ -61,15 +61,15 @@ def test_only_wmma_rejects_pad_8_2():
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        # 16 elements of padding after each 16 lines: none is inside a fragment; fragments start at multiples of 1040
-        # and 16
+        # 16 padding elements after every 16 lines: no fragment contains padding, and fragments start at multiples of
+        # 1040 and 16
         ("pad(16,16)", Access("row", "cols", 8, 64)),
         ("pad(16,32)", Access("row", "cols", 8, 64)),
         ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),
         ("pad(16,8)", "line 1 starts 64 elements after line 0, line 8 80 after line 7"),
         ("pad(16,24)", "line 1 starts 64 elements after line 0, line 24 80 after line 23"),
         ("pad(8,16)", "the fragment at \\(16, 0\\) starts at byte 2064"),
-        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every other row of them
+        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every second row of fragments
     ],
 )
 def test_each_fragment_constrains_the_leading_dimension(text, answer):
@@ -141,7 +141,7 @@ def test_unsuitable_layouts_are_rejected_with_a_reason(name, operand, text, shap
     assert refused.reason.count(". ") == 0
 
 
-# Loads are what the instructions read ---------------------------------------------------------------------------------
+# Elements that the instructions read ---------------------------------------------------------------------------------
 
 
 def shared_image(layout):
@@ -161,10 +161,10 @@ def origins(layout, shape):
 
 
 def ldmatrix(image, addresses, size, transposed):
-    """One 8x8 matrix of 16-bit units, PTX ISA "ldmatrix".
+    """Return each lane's elements of one 8x8 matrix of 16-bit units, after the PTX ISA, "ldmatrix".
 
-    Lane l gets units 2 * (l % 4) + {0, 1} of row l / 4, of the transposed matrix with .trans. An element of 4 bytes is
-    two units that stay together; two elements of 1 byte are one unit.
+    Lane l gets units 2 * (l % 4) + {0, 1} of row l / 4. With .trans the matrix is transposed first. A 4-byte element is
+    two adjacent units; two 1-byte elements are one unit.
     """
     assert (addresses * size % 16 == 0).all()
     per_row = 16 // size
@@ -181,7 +181,7 @@ def ldmatrix(image, addresses, size, transposed):
 
 
 def load_mma(row, operand, layout, origin, access):
-    """Return the registers that ldmatrix fills for one fragment, matrices in the order of the registers."""
+    """Return the registers that ldmatrix fills for one fragment, one matrix per register."""
     image, size = shared_image(layout), element_bytes(row)
     chunk = 16 // size
     rows, cols = row.fragment(operand).shape
@@ -239,7 +239,7 @@ def test_accepted_drawn_layouts_load_the_right_elements(layout, row, operand):
 
 
 def brute_force_answer(row, operand, layout):
-    """Return True if the intrinsic can load every fragment, from the addresses alone."""
+    """Decide from the addresses alone whether the intrinsic can load every fragment."""
     size = element_bytes(row)
     offsets = layout.offsets()
     rows, cols = row.fragment(operand).shape
@@ -281,7 +281,7 @@ def test_legality_equals_a_search_of_the_addresses(layout, row, operand):
 
 
 def test_requirements_of_shapes_that_no_row_has():
-    # Fragments of B of wmma.m32n8k16 are 16 bytes wide: only every other one starts at a multiple of 32 bytes.
+    # B's fragments of wmma.m32n8k16 are 16 bytes wide, so only every second fragment starts at a multiple of 32 bytes.
     narrow = LeadingDimension().check("b", SharedLayout((16, 16)), 2, (16, 8))
     assert narrow == Refusal(
         "wmma.load needs fragments that start at multiples of 32 bytes, but in layout identity of the 16x16 tile of B "

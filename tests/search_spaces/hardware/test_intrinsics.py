@@ -1,4 +1,4 @@
-"""Tensor intrinsics: fragments against the tables of the PTX ISA, products against their definition, and table rows."""
+"""Tensor intrinsics: fragments agree with tables of the PTX ISA, products with their definition. Rows of the table."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def names(rows):
 
 
 def ptx_m16n8k16(lane):
-    """PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"."""
+    """Return fragment positions by the PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"."""
     g, t = lane // 4, lane % 4
     a = [(g + 8 * (i // 2 % 2), 2 * t + (i & 1) + 8 * (i >= 4)) for i in range(8)]
     b = [(2 * t + (i & 1) + 8 * (i >= 2), g) for i in range(4)]
@@ -35,7 +35,7 @@ def ptx_m16n8k16(lane):
 
 
 def ptx_m16n8k8_tf32(lane):
-    """PTX ISA, "Matrix fragments for mma.m16n8k8" for .tf32."""
+    """Return fragment positions by the PTX ISA, "Matrix fragments for mma.m16n8k8" for .tf32."""
     g, t = lane // 4, lane % 4
     a = [(g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)]
     b = [(t, g), (t + 4, g)]
@@ -43,7 +43,7 @@ def ptx_m16n8k8_tf32(lane):
 
 
 def ptx_m16n8k8_f16(lane):
-    """PTX ISA, "Matrix fragments for mma.m16n8k8" for .f16."""
+    """Return fragment positions by the PTX ISA, "Matrix fragments for mma.m16n8k8" for .f16."""
     g, t = lane // 4, lane % 4
     a = [(g, 2 * t), (g, 2 * t + 1), (g + 8, 2 * t), (g + 8, 2 * t + 1)]
     b = [(2 * t, g), (2 * t + 1, g)]
@@ -141,7 +141,7 @@ def rounded(row, values):
     if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
     kind = FACTOR_DTYPES[row.type_a]
-    if values.shape[-1] != row.numbers:  # of b, whose multi-number elements are packed along k
+    if values.shape[-1] != row.numbers:  # values of b: its elements of several numbers are packed along k
         return kind.load(kind.store(values.swapaxes(-1, -2))).swapaxes(-1, -2)
     return kind.load(kind.store(values))
 
@@ -168,7 +168,7 @@ def test_reference_adds_exact_products_in_f32_along_k():
     row = intrinsic("mma_m16n8k16_f16")
     a, b, c = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8))
     a[0, :3], b[:3, 0] = (1 + 2.0**-10, 1, 1), (1 + 2.0**-10, 2.0**-24, 2.0**-24)
-    # (1 + 2^-10)^2 needs 21 bits: exact. Each 2^-24 is half an ulp (2^-23) of the sum and goes to the even neighbour.
+    # (1 + 2^-10)^2 needs 21 bits and is exact. Each 2^-24 is half an ulp (2^-23) of the sum: a tie, rounded to even.
     square = (1 + 2.0**-10) ** 2
     assert row.reference(a, b, c)[0, 0] == square
     c[0, 0] = 2.0**-23
@@ -179,10 +179,10 @@ def test_sums_in_f16_are_rounded_once_and_overflow():
     row = intrinsic("mma_m16n8k16_f16_f16")
     a, b, c = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8))
     a[0], b[:, 0] = 1, 0.25
-    c[0, 0] = 2048  # an ulp is 2: each 0.25 alone would be lost, and 4 of them are halfway
+    c[0, 0] = 2048  # an ulp is 2: rounding after each 0.25 would lose it, and 4 of them make a tie
     assert row.reference(a, b, c)[0, 0] == 2052
     a[0, 12:] = 0
-    assert row.reference(a, b, c)[0, 0] == 2052  # 2051 is halfway and goes to the even one
+    assert row.reference(a, b, c)[0, 0] == 2052  # 2051 is a tie, rounded to even
     a[0], c[0, 0] = 2, 65504 - 8
     assert row.reference(a, b, c)[0, 0] == 65504
     c[0, 0], b[:, 1], c[0, 1] = 65504, -1, -65504
@@ -210,7 +210,7 @@ def test_tf32_rounds_to_nearest_away_and_keeps_the_exponent():
     assert d[0, 5] == 1
 
 
-SINGLE = [row for row in OPEN if row.numbers == row.k]  # other registers hold elements, not numbers
+SINGLE = [row for row in OPEN if row.numbers == row.k]  # in other rows an element of a register is several numbers
 
 
 @pytest.mark.parametrize("row", SINGLE, ids=names(SINGLE))
@@ -269,10 +269,10 @@ def test_each_row_has_the_properties_of_its_instruction():
     assert issued["wmma_m16n16k8_tf32"] == (2, 8, "autosched::Wmma<T>")
     assert issued["mma_m16n8k16_bf16"] == (1, 4, "autosched::MmaSync<T>")
     for row in ROWS:
-        # the multiply-adds of a fragment over those of one warp instruction
+        # multiply-adds per lane or per warp instruction
         per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
         if row.name == "mma_m16n8k16_i8":
-            per_instruction = 8 * 8 * row.k  # m8n8k16
+            per_instruction = 8 * 8 * row.k  # executed as m8n8k16
         assert row.instructions * per_instruction == row.m * row.n * row.k
     assert issued["mma_m16n8k8_f16_f16"] == (1, 2, "autosched::MmaSync<T, autosched::f16x2, 8>")
 
@@ -286,17 +286,17 @@ def test_rates_follow_the_unit_and_the_generation():
     assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
     assert rates["mma_m16n8k32_i8"] == (0.63 * 8192, 4096)
     assert rates["mma_m16n8k16_f16_f16"] == rates["mma_m16n8k16_f16"]
-    for name, faster in (("rtx3090", 2), ("rtx4090", 2), ("a10", 1), ("l4", 1), ("l40s", 1)):  # only GeForce
+    for name, faster in (("rtx3090", 2), ("rtx4090", 2), ("a10", 1), ("l4", 1), ("l40s", 1)):  # faster only on GeForce
         in_f32, in_f16 = (
             intrinsic(n).flops_per_cycle(device(name)) for n in ("mma_m16n8k16_f16", "mma_m16n8k16_f16_f16")
         )
         assert in_f16 == faster * in_f32
     assert unit("fma").flops_per_cycle(h200, "i8") == unit("fma").flops_per_cycle(a100, "i8") == 128
     fp8 = intrinsic("mma_m16n8k32_e4m3")
-    assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
+    assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts fp8 operands to f16
     assert fp8.flops_per_cycle(device("l40s")) == 2048
     by_scales = intrinsic("mma_m16n8k32_e4m3_unit_scales")
-    for name, faster in (("rtx5090", 2), ("rtx_pro_6000", 1)):  # only GeForce
+    for name, faster in (("rtx5090", 2), ("rtx_pro_6000", 1)):  # faster only on GeForce
         assert by_scales.flops_per_cycle(device(name)) == faster * fp8.flops_per_cycle(device(name))
     with pytest.raises(ValueError, match="a100 has no tensor rate for 'e4m3': use one of f16, bf16, tf32, i8"):
         fp8.flops_per_cycle(a100)

@@ -1,4 +1,4 @@
-"""Tensor intrinsics of other packages: offered by entry points, chosen by schedules, correct in the emulator."""
+"""Other packages offer tensor intrinsics by entry points. Kernels that use these are correct in the emulator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ struct Mma : autosched::MmaSync<autosched::bf16, float, 8> {
 
 @pytest.fixture
 def known() -> Iterator[None]:
-    """Forget what a test offers or registers."""
+    """Reset the table of intrinsics before and after the test."""
     intrinsics._known.cache_clear()
     yield
     intrinsics._known.cache_clear()
@@ -74,7 +74,7 @@ def test_a_broken_row_is_a_warning(
 
 
 def row() -> TensorIntrinsic:
-    """Return a row of half the k that bf16 has."""
+    """Return a row of the table with half the k of the bf16 instruction."""
 
     # type: ignore[no-untyped-def]
     def layout(outer: tuple[int, int], thread: tuple[int, int], element: tuple[int, int], strides: tuple[int, int]):

@@ -1,4 +1,4 @@
-"""Table rows of wgmma, and the layouts that it reads, decided by evaluation."""
+"""Rows of the table for wgmma, and the shared-memory layouts that wgmma reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 @pytest.mark.parametrize("n", [8, 64, 200, 256])
 def test_accumulators_agree_with_the_ptx_isa(n: int) -> None:
-    """PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16", accumulator D."""
+    """Compare with the PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16", accumulator D."""
     row = wgmma_row("bf16", n)
     assert (row.name, row.c.registers, row.c.holders) == (f"wgmma_m64n{n}k16_bf16", n // 2, 1)
     rows, cols = row.c.positions
@@ -37,7 +37,7 @@ def test_the_reference_is_a_matrix_product() -> None:
     a, b = rng.integers(-8, 9, (64, 16)), rng.integers(-8, 9, (16, 24))
     c = rng.integers(-8, 9, (64, 24))
     np.testing.assert_array_equal(row.reference(a, b, c), a @ b + c)
-    fine = 1 + 2.0**-9  # f16 keeps it, bf16 does not
+    fine = 1 + 2.0**-9  # f16 represents it exactly, bf16 does not
     ones = np.full((64, 16), fine), np.eye(16, 24), np.zeros((64, 24))
     assert (wgmma_row("f16", 24).reference(*ones)[:, :16] == fine).all()
     assert (wgmma_row("bf16", 24).reference(*ones)[:, :16] == 1).all()
@@ -57,7 +57,7 @@ def test_rows_that_do_not_exist() -> None:
 
 
 def physical(offsets: np.ndarray, swizzle: int) -> np.ndarray:
-    """CUDA Driver API, CUtensorMapSwizzle: 16-byte chunks are permuted by the bits of the address from 7 on."""
+    """Swizzle byte offsets: address bits from 7 on permute 16-byte chunks (CUDA Driver API, CUtensorMapSwizzle)."""
     mask = {0: 0, 32: 1, 64: 3, 128: 7}[swizzle]
     return offsets ^ ((offsets >> 7 & mask) << 4)
 
@@ -75,7 +75,7 @@ def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> N
     np.testing.assert_array_equal(in_lines * 2, physical(plain, swizzle))
     answer = wgmma_row("f16", 64).requirement(side, layout, 2)  # type: ignore[arg-type]
     assert answer == Access("boxes", layout.line_axis, 8)
-    # The pattern repeats after the alignment, and nowhere before.
+    # The pattern repeats with the alignment as its period.
     period = alignment(swizzle)
     np.testing.assert_array_equal(physical(plain + period, swizzle), physical(plain, swizzle) + period)
 

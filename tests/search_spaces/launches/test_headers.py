@@ -1,4 +1,4 @@
-"""Headers by content: names, digests, and rereading a folder after a change."""
+"""Sets of headers are identified by content: names, digests, and rereading a folder after a change."""
 
 import hashlib
 

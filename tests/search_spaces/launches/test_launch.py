@@ -44,7 +44,7 @@ SHRINKING = dataclasses.replace(KERNEL, grid=(12, 1, 1), cluster=(4, 1, 1), grid
 def test_a_grid_shrinks_to_whole_clusters_that_run_at_a_time(clusters):
     grid = SHRINKING.grid_of(clusters)
     assert grid == (4 * min(clusters, 3), 1, 1)
-    dataclasses.replace(SHRINKING, grid=grid)  # which is a launch
+    dataclasses.replace(SHRINKING, grid=grid)  # raises if the launch is invalid
     assert KERNEL.grid_of(clusters) == KERNEL.grid
 
 

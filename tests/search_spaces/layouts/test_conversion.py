@@ -1,4 +1,4 @@
-"""to_simt, to_simd and to_layout on numpy arrays: results have the target layout on every route."""
+"""to_simt, to_simd and to_layout give the target layout on numpy arrays, by every way of exchanging elements."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_spaces.layouts.conversion import Exchange, exchange, to_layout, to_simd, to_simt
 from search_spaces.layouts.nested_layout import NestedLayout
 
-# mma.m16n8k16: the accumulator C, and the same tile read as a row-major copy by 16-byte vectors
+# mma.m16n8k16: accumulator C, and the same tile as row-major vectors of 16 bytes
 ACCUMULATOR = NestedLayout((1, 1), (1, 4), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 VECTORS = NestedLayout((1, 1), (2, 1), (1, 1), (8, 4), (1, 8), (0, 0), (4, 1))
 HALVES = NestedLayout((2, 1), (1, 1), (1, 1), (8, 4), (1, 8), (1, 0), (4, 1))
@@ -117,7 +117,7 @@ class TestRoutes:
         assert exchange(HALVES, VECTORS, 2) is Exchange.WORKGROUP
         converted = to_layout(held, HALVES, VECTORS, row_major)
         assert (converted.values == to_simt(self.TILE, VECTORS, subgroups=2)).all()
-        # in the other direction each subgroup already holds all that it needs
+        # in the opposite direction each subgroup already holds all elements that it needs
         assert exchange(VECTORS, HALVES, 2) is Exchange.REGISTERS
 
     def test_registers_are_renamed_without_shared_memory(self):

@@ -1,4 +1,4 @@
-"""Functions named in the documents, each as one call."""
+"""Each function that the documents name is available as one call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_ids_of_a_thread_of_the_workgroup() -> None:
 
 @pytest.mark.parametrize(("order", "strides"), [((1, 0), (1024, 1)), ((0, 1), (1, 1024))])
 def test_an_order_agrees_with_the_base_matrix(order: tuple[int, int], strides: tuple[int, int]) -> None:
-    """RFC, appendix 1: right and wrong lowerings."""
+    """Check the right and wrong lowerings of the RFC's appendix 1."""
     WgMap((2, 2), (32, 128), order).verify_memory(strides)
     with pytest.raises(ValueError, match="its tiles need order"):
         WgMap((2, 2), (32, 128), order).verify_memory(strides[::-1])

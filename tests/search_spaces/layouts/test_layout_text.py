@@ -1,4 +1,4 @@
-"""Malformed attributes: the message has the position of the error and the expected token."""
+"""For malformed attributes, the message has the position of the error and the expected token."""
 
 import numpy as np
 import pytest
@@ -89,14 +89,14 @@ class TestPositions:
         cut = data.draw(st.integers(0, len(text) - 1))
         with pytest.raises(LayoutSyntaxError) as caught:
             type(value).parse(text[:cut])
-        # a cut word or name is reported where it begins
+        # a truncated word is reported at its start
         assert caught.value.position <= cut
         assert set(text[caught.value.position : cut]) <= set("abcdefghijklmnopqrstuvwxyz_#.NL")
 
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
     def test_any_change_is_read_or_rejected(self, value, data):
-        """No other exception is raised, and a parsed text prints and parses to the same value."""
+        """Parsing raises only LayoutSyntaxError. Printing a parsed value and parsing it gives the same value."""
         text = str(value)
         at = data.draw(st.integers(0, len(text) - 1))
         changed = text[:at] + data.draw(st.text(" ,=<>[]{}#-0123456789abx", max_size=2)) + text[at + 1 :]
@@ -130,7 +130,7 @@ class TestAliases:
             assert type(value).parse(f"#name.of_it = {value}  // and a comment") == value
 
     def test_a_tile_attr_refers_to_a_map(self):
-        """The RFC's introduction of wg_map, verbatim."""
+        """Use the text of the RFC's introduction of wg_map verbatim."""
         text = """
    #wg_map_a = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>
    #tile_attr = #xetile.tile_attr<wg = #wg_map_a, order = [0, 1]>

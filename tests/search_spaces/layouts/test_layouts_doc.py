@@ -1,4 +1,4 @@
-"""docs/explanation/layouts.md: every example runs, and its pictures are those that the examples draw."""
+"""Every example of docs/explanation/layouts.md runs, and draws the pictures on the page."""
 
 import re
 from collections import Counter
@@ -23,14 +23,14 @@ def texts(svg):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Return the folder in which all examples of the page have run, in order, as one program."""
+    """Run all examples of the page in order as one program, and return the folder in which they ran."""
     folder = tmp_path_factory.mktemp("layouts")
     line_of = [PAGE[: PAGE.index(block)].count("\n") for block in BLOCKS]
     names = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for block, line in zip(BLOCKS, line_of, strict=True):
-            # padded, so that a failure names the line of the page
+            # empty lines before the code, so that a failure names the line of the page
             exec(compile("\n" * line + block, DOCS / "layouts.md", "exec"), names)
     return folder
 

@@ -1,4 +1,4 @@
-"""LoweringConfig: the configs of IREE issue 22153 digit for digit, then the properties of expansion."""
+"""LoweringConfig: the configs of IREE issue 22153 verbatim, and properties of expansion."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
 
-# The document's matvec: tensor<4x16384xf16>, tensor<6656x16384xf16> -> tensor<4x6656xf32>
+# The matvec of the issue: tensor<4x16384xf16>, tensor<6656x16384xf16> -> tensor<4x6656xf32>
 MATVEC = """#iree_gpu.lowering_config<{
  lane_basis = [[1, 1, 64], [0, 1, 2]],
  partial_reduction = [0, 0, 512],
@@ -18,8 +18,8 @@ MATVEC = """#iree_gpu.lowering_config<{
  workgroup = [2, 1, 0]}>"""
 SHAPE = (4, 6656, 16384)
 
-# The document's expanded config, verbatim: workgroup has one entry fewer than there are dimensions. It still has
-# thread 0 (untiled), where the code that followed has 1.
+# The issue's expanded config, verbatim. Its workgroup has one entry fewer than dimensions, and its thread entries are 0
+# (untiled) where IREE's later code has 1.
 EXPANDED = """#iree_gpu.lowering_config<{
             lane_basis = [[1, 1, 64, 1], [0, 1, 2, 3]], 
             expand_dims = [0, 0, 0 ,8], 
@@ -38,7 +38,7 @@ def bases(draw, counts=(1, 2, 3)):
 
 @st.composite
 def configs(draw):
-    """Configs of 1 to 3 dimensions with at least one reduction, and an iteration space they tile."""
+    """Draw a config of 1 to 3 dimensions with at least one reduction, and an iteration space that the config tiles."""
     rank = draw(st.integers(1, 3))
     reduced = draw(st.lists(st.booleans(), min_size=rank, max_size=rank).filter(any))
     order = st.permutations(range(rank))
@@ -75,7 +75,7 @@ class TestDocument:
         assert config.loop_steps(SHAPE) == expanded.loop_steps((4, 6656, 2048, 8)) == 16384 // 512 == 2048 // 64
 
     def test_accumulators_before_and_after(self):
-        """vector<2x8xf32> a thread becomes vector<2x1xf32>; tensor<2x1x512xf32> becomes tensor<2x1x64xf32>."""
+        """A thread's vector<2x8xf32> becomes vector<2x1xf32>, and tensor<2x1x512xf32> becomes tensor<2x1x64xf32>."""
         config = LoweringConfig.parse(MATVEC)
         assert config.accumulators_per_thread() == 16
         expanded = config.expand()
@@ -97,9 +97,9 @@ class TestDocument:
             LoweringConfig.parse(EXPANDED.replace("}>", ", expand_iteration_space = [0, 0, 0, 8]}>"))
 
     def test_layout_of_the_loop(self):
-        """Digits of the document's linearize_index by (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8).
+        """Compare with the bases (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8) of linearize_index in the issue.
 
-        They are subgroup, batch, outer, thread and element of the first and the last dimension.
+        These are the subgroup, batch, outer, thread and element counts of the first and the last dimension.
         """
         layout = LoweringConfig.parse(MATVEC).to_nested()
         assert [tile[0] for tile in layout.tiles] == [1, 2, 1, 1, 1]
@@ -120,7 +120,7 @@ class TestDocument:
 
 class TestBasis:
     def test_convention_on_a_3_cycle(self):
-        """sizes[i] = counts[mapping[i]]; the inverse reading would give (5, 2, 3)."""
+        """The convention is sizes[i] = counts[mapping[i]]. The inverse mapping would give (5, 2, 3)."""
         basis = Basis((2, 3, 5), (1, 2, 0))
         assert basis.tile == (3, 5, 2)
         assert basis.strides == (5, 1, 15)
@@ -153,7 +153,7 @@ class TestBasis:
 
 
 def partial_sums(config, values):
-    """Run the config's loop like the threads, which add each step's elements to accumulators.
+    """Execute the config's loop as threads do: each adds the elements of every step to accumulators.
 
     ``values`` has the shape of the iteration space.
 
@@ -168,7 +168,7 @@ def partial_sums(config, values):
     for origin in np.ndindex(*(n // s for n, s in zip(values.shape, steps, strict=True))):
         tile = values[tuple(slice(i * s, (i + 1) * s) for i, s in zip(origin, steps, strict=True))]
         held = layout.distribute(tile, None, layout.threads, replicate_threads=True)
-        held = held.sum(axis=appended)  # inside the loop
+        held = held.sum(axis=appended)  # summed inside the loop
         workgroup = tuple(i for d, i in enumerate(origin) if d in carried and config.workgroup[d])
         results[workgroup] = results[workgroup] + held if workgroup in results else held
     per_thread = math.prod(next(iter(results.values())).shape[2:])
@@ -192,7 +192,7 @@ class TestProperties:
 
     @staticmethod
     def split(config, shape):
-        """Reshape each expandable dimension k to (k / t, t), in place."""
+        """Return the shape after splitting each expandable dimension k into adjacent dimensions (k / t, t)."""
         return [
             n
             for d, size in enumerate(shape)

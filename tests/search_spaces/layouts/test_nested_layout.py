@@ -1,4 +1,4 @@
-"""NestedLayout: the document's examples digit for digit, then the properties of a distribution."""
+"""NestedLayout: the document's examples verbatim, and properties of distributions."""
 
 import math
 
@@ -30,7 +30,7 @@ def strides_of(draw, tile):
         taken = strides[d] * tile[d]
     for d, n in enumerate(tile):
         if n == 1 and draw(st.booleans()):
-            strides[d] = draw(st.integers(1, 5))  # has no effect
+            strides[d] = draw(st.integers(1, 5))  # the stride of a single tile has no effect
     return tuple(strides)
 
 
@@ -88,16 +88,16 @@ class TestDocument:
     @pytest.mark.parametrize(("thread", "virtual"), [(0, (0, 0)), (1, (1, 0)), (16, (0, 1))])
     def test_64x64_example(self, subgroup, part, thread, virtual):
         tile = np.arange(64 * 64).reshape(64, 64)
-        # rows as subgroup x batch x outer x thread x element, then columns
+        # rows are split into subgroup x batch x outer x thread x element, and so are columns
         nested = tile.reshape(2, 2, 1, 16, 1, 1, 4, 1, 4, 4)
-        expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # batch, outer, element of each
+        expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # batch, outer, element
         held = EXAMPLE.distribute(tile, subgroups=4, subgroup_size=64)[subgroup, thread]
         assert held.shape == (2, 4, 1, 1, 1, 4)
         assert (held == expected.transpose(0, 3, 1, 4, 2, 5)).all()
         assert (EXAMPLE.indices(subgroup, thread) @ [64, 1] == held.ravel()).all()
 
     def test_the_documents_modulo_is_wrong_with_gaps(self):
-        """thread_id = sum(stride * virtual) % product(tile) names thread 2, which is virtual thread 1."""
+        """The document's thread_id = sum(stride * virtual) % product(tile) gives 2, which is virtual thread 1."""
         gaps = NestedLayout((1,), (1,), (1,), (4,), (1,), (0,), (2,))
         assert gaps.thread_ids([3]) == 6
         assert gaps.virtual_thread_ids(6).tolist() == [3]
@@ -107,7 +107,7 @@ class TestDocument:
 class TestProperties:
     @given(layouts())
     def test_packed_order_defines_the_coordinates(self, layout):
-        """Brute force over subgroup, batch, outer, thread, element of every dimension."""
+        """Compare with brute force over the subgroup, batch, outer, thread and element of every dimension."""
         coordinates = layout.coordinates()
         for subgroup in range(layout.subgroups):
             for thread in range(layout.threads):
@@ -132,7 +132,7 @@ class TestProperties:
 
     @given(layouts())
     def test_distribution_is_a_partition(self, layout):
-        """Each element has equally many holders (one without gaps), and no thread holds one twice."""
+        """Each element has equally many holders (one without gaps), and no thread holds an element twice."""
         linear = layout.distribute(linear_tile(layout), None, layout.threads, replicate_threads=True)
         holders = layout.subgroups * layout.threads // math.prod(layout.subgroup_tile + layout.thread_tile)
         assert (np.bincount(linear.ravel(), minlength=math.prod(layout.shape)) == holders).all()
@@ -218,7 +218,7 @@ class TestProperties:
 
     @given(layouts(), st.data())
     def test_strides_without_gaps_always_fold_onto_a_part_of_their_digits(self, layout, data):
-        """A count that is a product of digits, lowest first, and a divisor of the next one folds."""
+        """A layout folds onto a count that is a product of its lowest digits times a divisor of the next digit."""
         digits = sorted((s, n) for s, n in zip(layout.subgroup_strides, layout.subgroup_tile, strict=True) if n > 1)
         if not digits:
             return
@@ -230,7 +230,7 @@ class TestProperties:
 
     def test_fold_deals_a_split_dimension_out_in_rounds(self):
         layout = NestedLayout((2, 4), (1, 1), (1, 1), (1, 1), (1, 1), (4, 1), (0, 0))
-        folded = layout.fold_subgroups(2)  # virtual columns 0 and 2 are subgroup 0's, 1 and 3 subgroup 1's
+        folded = layout.fold_subgroups(2)  # subgroup 0 has virtual columns 0 and 2, subgroup 1 has 1 and 3
         assert folded == NestedLayout((1, 1, 2), (2, 2, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 1), (0, 0, 0))
         tile = np.arange(8).reshape(2, 4)
         assert layout.distribute(tile, 2, 1).reshape(2, 4).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
@@ -275,7 +275,7 @@ class TestProperties:
         assert layout.subgroup_ids([[0, 0], [0, 1], [1, 0], [1, 1]]).tolist() == [0, 3, 8, 11]
         assert layout.virtual_subgroup_ids([0, 3, 8, 11]).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
         tile = np.arange(4).reshape(2, 2)
-        assert layout.rounds(12) == 1  # the ids end at 11
+        assert layout.rounds(12) == 1  # the largest id is 11
         assert (layout.undistribute(layout.distribute(tile, 12, 1)) == tile).all()
         single = NestedLayout((1,), (1,), (1,), (1,), (4,), (1,), (1,))
         assert (single.subgroups, single.threads) == (1, 1)
@@ -312,7 +312,7 @@ class TestComparison:
 
     @given(layouts(max_rank=2), st.data())
     def test_layouts_without_shared_memory_have_the_same_owners(self, layout, data):
-        """IREE's rule says no shared memory => the owners are the same."""
+        """IREE's rule: if a conversion needs no shared memory, every element keeps its owner."""
         batches, outers = [], []
         for total in (b * o for b, o in zip(layout.batch_tile, layout.outer_tile, strict=True)):
             batches.append(data.draw(st.sampled_from([n for n in range(1, total + 1) if total % n == 0])))
@@ -387,7 +387,7 @@ class TestRefusals:
         layout.verify((16, 8), subgroup_size=64, replicate_threads=True)
 
     def test_gaps_need_replication(self):
-        scale = NestedLayout((1,), (1,), (1,), (8,), (1,), (0,), (4,))  # one row scale per four threads
+        scale = NestedLayout((1,), (1,), (1,), (8,), (1,), (0,), (4,))  # four threads share a row's scale
         with pytest.raises(ValueError, match=r"thread_tile .* has 8 threads but subgroup_size is 32"):
             scale.distribute(np.arange(8))
         with pytest.raises(ValueError, match="leave gaps, so thread ids up to 31 are needed"):
@@ -405,7 +405,7 @@ class TestRefusals:
         assert np.isnan(layout.undistribute(held)).sum() == 2
 
     def test_differing_copies_in_rounds_are_rejected(self):
-        gaps = NestedLayout((2,), (1,), (1,), (1,), (1,), (2,), (0,))  # ids 0 and 1 hold the same, 2 and 3 too
+        gaps = NestedLayout((2,), (1,), (1,), (1,), (1,), (2,), (0,))  # ids 0, 1 hold one element; 2, 3 the other
         held = gaps.distribute(np.arange(2), subgroups=1, subgroup_size=1)
         assert held.reshape(4).tolist() == [0, 0, 1, 1]
         held[0, 0, 3] = 7

@@ -1,4 +1,4 @@
-"""SharedLayout: its properties equal those found by enumerating the tile."""
+"""Properties of SharedLayout equal those found by enumerating the tile."""
 
 import dataclasses
 import itertools
@@ -42,7 +42,7 @@ def enumerated(element_bytes=2, shapes=SHAPES):
 
 
 def offset(layout, row, col):
-    """Return the definition, one element at a time."""
+    """Return an element's offset by the definition."""
     x = col * layout.shape[0] + row if layout.transposed else row * layout.shape[1] + col
     line = layout.shape[0] if layout.transposed else layout.shape[1]
     for step in layout.steps:
@@ -170,7 +170,7 @@ def test_equal_functions_of_different_spelling():
         return np.array_equal(left.offsets(), right.offsets())
 
     assert same(parse("xor"), parse("swizzle(3,0,6)+swizzle(3,3,6)"))
-    assert not same(parse("pad(8,2)"), parse("pad(4,2)+pad(4,2)"))  # a pad counts the padded offset
+    assert not same(parse("pad(8,2)"), parse("pad(4,2)+pad(4,2)"))  # a second pad uses padded offsets
     assert same(parse("identity"), parse("pad(8,128)"))
     assert not same(parse("identity"), parse("transpose"))
     assert same(SharedLayout((1, 64)), SharedLayout((1, 64), transposed=True))
@@ -300,13 +300,13 @@ def test_a_layout_repeats_itself_every_period(text):
 @pytest.mark.parametrize(
     ("shape", "step", "function"),
     [
-        ((4, 4), Swizzle(1, 1, 16), lambda x: x & np.int32(~2)),  # collides inside a period
-        ((16, 4), Swizzle(1, 1, 1), lambda x: x + 4 * (x // 4 & 1)),  # only with the next period
+        ((4, 4), Swizzle(1, 1, 16), lambda x: x & np.int32(~2)),  # offsets collide within a period
+        ((16, 4), Swizzle(1, 1, 1), lambda x: x + 4 * (x // 4 & 1)),  # offsets collide only with the next period
     ],
 )
 def test_a_non_injective_step_is_detected(shape, step, function):
-    # The module has no such step, so the test defines one: the check must not rely on the existing steps.
-    class MadeUp(Swizzle):  # a new class, so that no cache confuses it with a swizzle
+    # No existing step is non-injective, so the test defines one. The check must not rely on the existing steps.
+    class MadeUp(Swizzle):  # a new class, so that caches distinguish it from Swizzle
         def apply(self, offset, line):
             return function(offset)
 
@@ -326,4 +326,4 @@ def test_facts_of_thousands_of_tiles_are_fast():
     start = time.process_time()
     for layout in layouts:
         facts(layout)
-    assert time.process_time() - start < 2.0  # 0.15 s alone on a core
+    assert time.process_time() - start < 2.0  # takes 0.15 s on an idle core

@@ -1,4 +1,4 @@
-"""WgMap: the RFC's table and formula digit for digit, then the properties of round-robin distribution."""
+"""WgMap: the RFC's table and formula verbatim, and properties of round-robin distribution."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 
-# The C fragment of mma.m16n8k16 (PTX ISA, matrix fragments): thread t holds rows t / 4, + 8, columns 2 (t % 4), + 1.
+# C fragment of mma.m16n8k16 (PTX ISA, matrix fragments): thread t holds rows t / 4 + {0, 8} and columns 2 (t % 4) + {0,
+# 1}.
 MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 
 
 @st.composite
 def maps_and_shapes(draw, max_size=4):
-    """Return a map and a shape it fits: sub-tiles n and subgroups L along a dimension divide each other."""
+    """Return a map and a shape that it fits: in each dimension, sub-tiles divide subgroups or the reverse."""
     layout, data, shape = [], [], []
     for _ in range(2):
         small = draw(st.integers(1, max_size))
@@ -114,7 +115,7 @@ class TestProperties:
 
     @given(maps_and_shapes(), st.integers(1, 5))
     def test_mma_maps_agree_with_numpy(self, case, k):
-        """Each subgroup's own A and B give its own C."""
+        """The parts of A and B that a subgroup holds give its part of C."""
         c, (m, n) = case
         a, b = c.mma_operands(k)
         rng = np.random.default_rng(k)

@@ -1,4 +1,4 @@
-"""Every wg_map of the XeTile RFC's examples and appendices against the RFC's own rules, and the rules themselves.
+"""Every wg_map in the XeTile RFC is checked by the RFC's rules, and the rules themselves are tested.
 
 docs/explanation/layouts.md lists the inconsistencies.
 """
@@ -62,7 +62,7 @@ APPENDIX_5 = maps("""
 #mp_b_copl1 = #wg_map< sg_layout=[4, 8], sg_data=[8,32]>
 """)
 
-# Uses of a map on a tile that fit: (appendix, map, shape)
+# Valid uses of a map on a tile: (appendix, map, shape)
 FITS = [
     *[(APPENDIX_1, "2.1", name, shape) for name, shape in (
         ("mp_a", (256, 32)), ("mp_b", (32, 256)), ("mp_c", (256, 256)), ("mp_a_pfh", (256, 32)),
@@ -107,7 +107,7 @@ class TestAppendices:
         swapped, optimised = APPENDIX_2["mp_bt"], APPENDIX_3["mp_bt"]
         assert check_transpose(swapped, APPENDIX_2["mp_b"], (32, 256)) == ()
         assert check_transpose(optimised, APPENDIX_3["mp_b"], (32, 256)) == ()
-        # the derivation rule's map moves data between subgroups, appendix 2.3's keeps it in place
+        # the derived map moves data between subgroups, the map of appendix 2.3 keeps data in place
         assert not transposes_in_place(swapped, APPENDIX_2["mp_b"], (32, 256))
         assert transposes_in_place(optimised, APPENDIX_3["mp_b"], (32, 256))
 
@@ -130,14 +130,14 @@ class TestTheRfcsOwnInconsistencies:
             WgMap((layout, 1), (data, 8)).verify((size, 8))
 
     def test_2_1_comment_on_c(self):
-        """The comment on C's tile says sg_layout=[32, 1]."""
+        """The RFC's comment on C's tile has sg_layout=[32, 1], which disagrees with the maps of A and B."""
         assert check_mma(APPENDIX_1["mp_a"], APPENDIX_1["mp_b"], WgMap((32, 1), (32, 64)), 256, 256, 32) == (
             "A has sg_layout [8, 4] but C has [32, 1]: they must agree",
             "B has sg_layout [8, 4] but C has [32, 1]: they must agree",
         )
 
     def test_2_1_prefetches_b_with_the_map_of_a(self):
-        """It is legal on B's shape, but is not the tile's map: eight subgroups would fetch every sub-tile."""
+        """A's map is legal on B's shape, but eight subgroups would then fetch every sub-tile."""
         a, b = APPENDIX_1["mp_a_pfh"], APPENDIX_1["mp_b_pfh"]
         assert (a.sharers((32, 256)), a.rounds((32, 256))) == ((8, 1), (1, 8))
         assert (b.sharers((32, 256)), b.rounds((32, 256))) == ((1, 1), (1, 1))
@@ -150,7 +150,7 @@ class TestTheRfcsOwnInconsistencies:
         )
 
     def test_2_3_breaks_the_transpose_rule(self):
-        """The rule (both dimensions swapped) derives 2.2's map, which moves data; 2.3's map keeps it in place."""
+        """The RFC's rule swaps both dimensions, which gives the map of 2.2. The map of 2.3 differs from it."""
         assert APPENDIX_3["mp_b"].transpose_input() == APPENDIX_2["mp_bt"] != APPENDIX_3["mp_bt"]
 
     def test_2_5_updates_the_prefetch_tile_of_a_with_the_map_of_b(self):
@@ -219,14 +219,14 @@ def small_maps():
 
 
 class TestInPlace:
-    # the pairs share data in one map only, which is rare in random pairs
+    # in these pairs only one map shares data, which is rare in random pairs
     @given(small_maps(), small_maps())
     @example(WgMap((2, 2), (4, 8)), WgMap((2, 2), (4, 4)))
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))
     @example(WgMap((2, 2), (8, 4)), WgMap((2, 2), (4, 4)))
     @example(WgMap((4, 1), (4, 8)), WgMap((1, 4), (8, 2)))
     def test_in_place_conversions_require_a_subset_of_elements(self, source, result):
-        """Brute force over the elements each subgroup holds."""
+        """Compare with brute force over the elements that each subgroup holds."""
         shape = (8, 8)
         tile = np.arange(64).reshape(shape)
         turned = [set(part.ravel()) for part in source.distribute(tile.T)]

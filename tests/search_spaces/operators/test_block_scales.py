@@ -63,7 +63,7 @@ def test_every_scale_has_its_own_position(order: str, batch: int, lines: int, bl
 
 
 def test_tiles_of_scales_agree_with_cublas() -> None:
-    """Line 33 of a tile is 16 bytes after line 32, which is 4 bytes after line 0."""
+    """In cuBLAS's tiled order, scales of line 32 are 4 bytes after line 0, and line 33 is 16 bytes after line 32."""
     at = scale_positions("tiled", np.array([0, 1, 32, 33, 128]), np.array([0, 3, 4]), 256, 8)
     np.testing.assert_array_equal(at[:, 0], [0, 16, 4, 20, 1024])
     np.testing.assert_array_equal(at[0], [0, 3, 512])

@@ -1,4 +1,4 @@
-"""The law of parts: a part has the same results as the whole problem at the same positions."""
+"""A part of a matmul problem has the same results as the whole problem at the same positions."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
 @pytest.mark.parametrize("products", [8, 16])
 @pytest.mark.parametrize("k", [1, 64, 512, 4096])
 def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
-    """It allows one rounding per 8 products; a missing product is detected in sums of up to a few hundred."""
+    """The tolerance allows one rounding per 8 products. In sums of a few hundred, a missing product is detected."""
     problem = Matmul(32, 48, k, acc="f16", out="f32")
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"][0], problem.tolerance(inputs)["out"][0]
@@ -136,7 +136,7 @@ def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
     assert share.max() <= (1.0 if k == 1 else 0.7)
     off = np.abs(_in_f16(a[:, : k - 1], b[: k - 1], products) - reference) > tolerance
     assert off.mean() > {1: 0.9, 64: 0.6, 512: 0.25, 4096: -1.0}[k]
-    if k < 4096:  # f32 allows less: at these sizes f16 sums are too inaccurate
+    if k < 4096:  # at these sizes the tolerance of f32 sums would reject f16 sums
         assert k == 1 or (share.max() * tolerance).max() > Matmul(32, 48, k, out="f32").tolerance(inputs)["out"].min()
 
 
@@ -179,13 +179,13 @@ def test_tolerance_of_a_sum_admits_rounding_and_rejects_a_missing_element(dtype:
     a, b = (FLOAT_DTYPES[dtype].load(inputs[name])[0].astype(np.float32) for name in "ab")
     single = (a @ b).sum(axis=-1, dtype=np.float32)
     assert (np.abs(single - reference["reduced"][0]) <= tolerance).all()
-    off = np.abs(reference["out"][0, :, -1]) > tolerance  # the error of a sum without its last element
+    off = np.abs(reference["out"][0, :, -1]) > tolerance  # a sum without its last element has this error
     assert off.mean() > 0.1
 
 
 @pytest.mark.parametrize("reduction", ["row_sum", "row_max"])
 def test_tolerance_of_a_reduction_covers_gelus_loss_of_subnormal_bits(reduction: str) -> None:
-    """GELU halves x: an odd multiple of 2^-149 loses its last bit."""
+    """GELU halves x, so an odd multiple of 2^-149 loses its last bit."""
     problem = Matmul(16, 64, 1, a="f32", precision="ieee", epilogue="gelu", reduction=reduction)
     a = (np.arange(1, 17) * 2.0**-149).astype(np.float32).reshape(1, 16, 1)
     inputs = {"a": a, "b": np.ones((1, 1, 64), np.float32)}

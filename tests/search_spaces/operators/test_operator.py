@@ -1,4 +1,4 @@
-"""Operators: their options are derived from the fields of the problem, without duplication."""
+"""An operator's command-line options are derived from the fields of its problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem, option
 
 
 class Nothing(Problem):
-    """Defaults of a test's problem."""
+    """Base of test problems, with the methods that these need not define."""
 
     operator: ClassVar[str] = "scan"
     summary: ClassVar[str] = "running sums"
@@ -60,7 +60,7 @@ def test_options_are_the_fields_with_a_description() -> None:
 
 
 def test_annotations_may_be_types_or_their_names() -> None:
-    # as in a module without "from __future__ import annotations"
+    # annotations are types in a module without "from __future__ import annotations"
     typed = dataclass(frozen=True)(type("Typed", (Nothing,), {"__annotations__": {"n": int}, "n": option("elements")}))
     assert Operator.of(typed).options == (Option("n", ("--n",), int, "elements"),)
 

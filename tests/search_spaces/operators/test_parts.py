@@ -1,4 +1,4 @@
-"""Parts of problems have the same elements as the whole at the same positions."""
+"""A part of a problem has the same elements as the whole problem at the same positions."""
 
 from __future__ import annotations
 

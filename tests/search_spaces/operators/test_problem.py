@@ -1,4 +1,4 @@
-"""Properties common to the problems of all operators."""
+"""Properties that the problems of all operators have."""
 
 import json
 from typing import Any
@@ -51,8 +51,7 @@ def test_invalid_sizes_are_rejected_in_one_line(problem: Problem, value: object)
 def test_expected_computes_the_reference_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = problem.random_inputs(0)
     computed = []
-    # Matmul shares one function of the product between both, and ``reference`` adds the product. So do the moments of
-    # rows.
+    # In matmuls and row reductions, ``reference`` and ``tolerance`` share a function that computes the sums.
     name = next((name for name in ("_results", "_moments") if hasattr(problem, name)), "reference")
     original = getattr(type(problem), name)
 
@@ -99,6 +98,6 @@ def test_random_values_are_standard_normal_and_differ(name: str) -> None:
 def test_values_of_a_huge_array_repeat_with_a_period_that_no_row_has() -> None:
     values = standard_normal(np.random.default_rng(1), (2**11 + 8, 2**11), dtype("f16"))
     assert np.array_equal(values.ravel()[DRAWN:], values.ravel()[: values.size - DRAWN])
-    for step in (1, 2, 16, 2**10):  # rows and columns that a kernel might mistake for each other
+    for step in (1, 2, 16, 2**10):  # distances of rows or columns that a kernel might confuse
         assert np.mean(values[step:] == values[:-step]) < 0.01
     assert all(DRAWN % divisor for divisor in range(2, 2050))

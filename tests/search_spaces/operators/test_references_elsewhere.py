@@ -1,6 +1,6 @@
-"""References and tolerances are computed where the inputs are, as arrays of the same library.
+"""References and tolerances are computed with the library and on the device of the input arrays.
 
-Like cupy, this fake supports numpy's functions and operators, and refuses to mix its arrays with numpy's.
+Like cupy, the fake library supports numpy's functions and operators, and refuses to mix its arrays with numpy's.
 """
 
 import numpy as np

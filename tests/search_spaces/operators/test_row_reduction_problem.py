@@ -159,7 +159,7 @@ def test_tolerance_admits_sequential_f32_sums_and_rejects_a_missing_element(
     divisor = np.float32(columns if kind == "mean" else 1)
     assert (np.abs(totals[:, -1] / divisor - reference) <= tolerance).all()
     without_last = np.float64(totals[:, -1] - terms[:, -1]) / divisor
-    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element can be small
+    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element may be small
 
 
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
@@ -189,7 +189,7 @@ def test_tolerance_of_normalizations_admits_f32_and_rejects_a_missing_element(
 def test_tolerance_of_normalizations_admits_two_roundings_of_subnormal_products(
     kind: type[RowProblem], out: str
 ) -> None:
-    """The product x * scale rounds to a multiple of 2^-149 before the weight, which may be large, multiplies it."""
+    """The product x * scale is rounded to a multiple of 2^-149 before a weight, which may be large, multiplies it."""
     problem = kind(64, 64, dtype="f32", out=out)
     rng = np.random.default_rng(3)
     inputs = {o.name: np.zeros(o.shape, np.float32) for o in problem.operands() if o.role == "input"}

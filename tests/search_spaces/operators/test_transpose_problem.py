@@ -50,7 +50,7 @@ def test_reference_moves_whole_elements(kind: type[ArrayMove], dtype: str) -> No
     x, out = problem.operands()
     assert x.bytes == out.bytes == 2 * 3 * 5 * ELEMENT_BYTES[dtype] == problem.min_bytes / 2
     inputs = problem.random_inputs(0)
-    # the same, with whole elements as numpy's own scalars
+    # the expected result: each element is one numpy scalar
     elements = inputs["x"].view(f"V{ELEMENT_BYTES[dtype]}").reshape(2, 3, 5)
     moved = np.ascontiguousarray(elements.swapaxes(1, 2) if kind is Transpose else elements)
     words = moved.view(np.dtype(out.dtype.storage)).reshape(out.shape)

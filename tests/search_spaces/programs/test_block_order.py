@@ -1,4 +1,4 @@
-"""Execution orders of blocks with different run times."""
+"""Orders in which blocks with different run times are executed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A100 = device("a100")
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"))
 def sums_up_to_the_diagonal(p: Any, x: Any, out: Any) -> None:
-    """Add up the numbers of each row up to the end of its tile."""
+    """Add up each row up to the end of the tile on the diagonal."""
     (i,) = p.blocks((x.shape[0],), (8,))
     total = p.state(p.zeros((8, 1)))
     for j in p.steps(p.minimum(i + 8, x.shape[1]), 8):
@@ -77,16 +77,16 @@ def test_large_grids_are_sampled() -> None:
 def test_parts_balance_blocks() -> None:
     found = choices_of(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
     whole, shared = (imbalance(found, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
-    assert whole == pytest.approx(150 / 50.5)  # an SM has the blocks of 50 and 100 iterations
+    assert whole == pytest.approx(150 / 50.5)  # one SM executes the blocks of 50 and 100 iterations
     assert 2.0 < shared < 0.85 * whole
 
 
 def test_blocks_that_share_long_tiles_are_balanced_by_their_order() -> None:
     found = choices_of(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
     alone, as_many, fewer = (imbalance(found, ZIGZAG, "row", 16, 3, *parts) for parts in ((1,), (2,), (2, 16)))
-    assert alone == 1.0  # an SM has 33 of the 528 iterations
+    assert alone == 1.0  # each SM executes 33 of the 528 iterations
     assert as_many > 1.1
-    assert fewer == pytest.approx(33 / (3 * 528 / 48), rel=0.05)  # 16 tiles of one block, 16 of two
+    assert fewer == pytest.approx(33 / (3 * 528 / 48), rel=0.05)  # 16 of 32 tiles are shared by two blocks
     assert imbalance(found, FORWARD, "row", 16, 3, 2, 16) > 1.1 * fewer
 
 

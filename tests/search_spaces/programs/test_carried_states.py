@@ -1,4 +1,4 @@
-"""States of every shape in one loop: distributions fit their values, and every schedule lowers and is correct."""
+"""Loops that carry states of every shape: distributions fit the values, and every schedule lowers and is correct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A100 = device("a100")
 
 
 def lowered(p: ProgramProblem, schedules: int = 20, emulated: int = 1) -> None:
-    """Lower some schedules, and run the first ones."""
+    """Lower some schedules, and emulate the first ones."""
     own = template(p.program)
     for number, schedule in enumerate(own.space(p, A100).sample(schedules, 1)):
         kernel = own.kernel(p, schedule, A100)
@@ -28,7 +28,7 @@ def lowered(p: ProgramProblem, schedules: int = 20, emulated: int = 1) -> None:
 
 
 def both_axes(p: Builder, x: Array, out: Array) -> None:
-    """Let a column of sums read a row of sums carried by the same loop."""
+    """Carry a row of sums and a column of sums that reads the row."""
     (i,) = p.blocks((x.shape[0],), (16,))
     line, column = p.state(p.zeros((1, 8))), p.state(p.zeros((16, 1)))
     for j in p.steps(x.shape[1], 8):
@@ -39,7 +39,7 @@ def both_axes(p: Builder, x: Array, out: Array) -> None:
 
 
 def converted_column(p: Builder, x: Array, out: Array) -> None:
-    """Convert a column that the loop does not assign, and reduce a tile that depends only on itself."""
+    """Convert the layout of a column that the loop does not assign, and reduce a tile that the loop carries."""
     (i,) = p.blocks((x.shape[0],), (48,))
     line, column, tile = p.state(p.zeros((1, 8))), p.state(p.full((48, 1), 2.0)), p.state(p.zeros((48, 8)))
     for j in p.steps(x.shape[1], 8):
@@ -50,7 +50,7 @@ def converted_column(p: Builder, x: Array, out: Array) -> None:
 
 
 def set_twice(p: Builder, x: Array, out: Array) -> None:
-    """Read a state between two values that have distributions of their own."""
+    """Assign a state twice in an iteration, with values whose distributions are chosen independently."""
     (i,) = p.blocks((x.shape[0],), (32,))
     state = p.state(p.zeros((32, 8)))
     for j in p.steps(x.shape[1], 8):
@@ -97,7 +97,7 @@ def test_a_tile_from_outside_may_be_stored_in_every_iteration() -> None:
 
 
 def test_a_sum_over_two_loops_is_joined_in_every_iteration() -> None:
-    """If lanes were combined after the inner loop, its next run would add the combined sum again."""
+    """If lanes were combined only after the inner loop, the next outer iteration would add the combined sum again."""
 
     @program(x=Input("m n", "f32"), out=Output("m", "f32"))
     def nested(p: Builder, x: Array, out: Array) -> None:

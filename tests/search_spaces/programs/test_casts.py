@@ -1,4 +1,4 @@
-"""Casts to narrow and integer types, bit by bit, and functions against numpy and the standard library."""
+"""Casts to narrow and integer types are bit-exact. Functions agree with numpy and the standard library."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_eight_bit_floats_are_rounded_to_nearest_and_saturate(to: DType) -> None
 
 @pytest.mark.parametrize("to", ["bf16", "e4m3"])
 def test_a_result_is_rounded_once(to: str) -> None:
-    """Its error bound does not allow two roundings, of the cast and of the store."""
+    """The result is cast and stored in the same type, and its error bound allows only one rounding."""
     x = np.linspace(1.0, 1.9, 8 * 64, dtype=np.float32).reshape(8, 64)
     values, bounds = problem(casting(f"once_{to}", "f32", to), m=8, n=64).expected({"x": x})
     assert np.array_equal(values["out"], x)
@@ -71,7 +71,7 @@ def turned(to: str) -> Program:
 @pytest.mark.parametrize("form", ["as loaded", "transposed"])
 @pytest.mark.parametrize(("to", "last"), [("f16", 65504.0), ("bf16", float.fromhex("0x1.fep127"))])
 def test_results_on_either_side_of_the_largest_number(to: str, last: float, form: str) -> None:
-    """A result that only some kernels round to infinity may be the largest number or infinity, and nothing else."""
+    """If only some kernels round a result to infinity, exactly the largest number and infinity are accepted."""
     made = casting(f"largest_{to}", "f32", to) if form == "as loaded" else turned(to)
     type_, step = DTYPES[to], last * DTYPES[to].unit_roundoff
     x = np.full((64, 64), 1.0, np.float32)
@@ -84,7 +84,7 @@ def test_results_on_either_side_of_the_largest_number(to: str, last: float, form
         with np.errstate(over="ignore"):
             return check(p, {"x": x}, {"out": type_.store(out if form == "as loaded" else out.T)}).ok
 
-    below = last - 2 * step  # the largest number but one
+    below = last - 2 * step  # the second largest number
     assert accepts(0, x[0, 0])
     assert [accepts(3, value) for value in (last, np.inf, below - 2 * step, -last, -np.inf, np.nan)] == [
         True, True, False, False, False, False,

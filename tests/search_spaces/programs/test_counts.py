@@ -19,7 +19,7 @@ from search_spaces.programs.schedules.work import work_of_values
 from search_spaces.programs.template import template
 
 A100 = device("a100")
-CONVERTED = "../seeds/gemm_reduction.py"  # with an explicit conversion
+CONVERTED = "../seeds/gemm_reduction.py"  # this program converts a layout explicitly
 CASES = [
     ("gemm_relu.py", {"m": 256, "n": 256, "k": 128}),
     ("rope_matmul.py", {"m": 128, "n": 128, "k": 128, "half": 64}),
@@ -45,7 +45,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
-        if place != CONVERTED:  # there a row that several warps hold is counted once
+        if place != CONVERTED:  # in that program a row held by several warps is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         found += words > 0
@@ -54,7 +54,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(place: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
-        """Return counts of schedules, each with the mean iterations of blocks that differ."""
+        """Return counts of schedules. If blocks have different numbers of iterations, also return their mean."""
         made = load_program(f"examples/programs/{place}")
         p, own = problem(made, **sizes), template(made)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
@@ -77,8 +77,8 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     ("name", "s", "needed"),
     [
         ("full_attention", 1024, 0.0),  # the mask is never needed
-        ("full_attention", 1000, 1 / 32),  # in the last iteration
-        ("causal_attention", 1024, 2 / 17),  # in the last 2 of 2 to 32 iterations
+        ("full_attention", 1000, 1 / 32),  # needed in the last of 32 iterations
+        ("causal_attention", 1024, 2 / 17),  # needed in the last 2 of 2 to 32 iterations
     ],
 )
 def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:
@@ -98,5 +98,5 @@ def test_sums_of_a_split_go_to_dram() -> None:
     p, own = problem(made, m=256, n=256, k=1024), template(made)
     schedule = next(s for s in own.space(p, A100).sample(200, 1) if s.values["split_k"] == 2)
     split = counts(p, own.config(p, schedule, A100), A100)
-    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # two splits, which are read from L2
+    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # sums of two splits, read from L2
     assert split.round_trips > 0

@@ -53,7 +53,7 @@ def test_short_depths(typed: str) -> None:
 @pytest.mark.parametrize(("typed", "depth"), [("f16", 40), ("bf16", 20), ("i8", 40)])
 @pytest.mark.parametrize("name", ["a100", "h100"])
 def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, name: str) -> None:
-    """The elements after a step's window belong to the next step, so both operands are cut there."""
+    """The elements after a step's window belong to the next step, so both operands are zeroed there."""
     sums = "i32" if typed == "i8" else "f32"
 
     @program(x=Input("m k", typed), w=Input("k n", typed), out=Output("m n", sums))
@@ -71,7 +71,7 @@ def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, 
 
 
 def computed(p: Builder, form: str, x: Tile, typed: str) -> Tile:
-    """Return a function of a tile, element by element or with a reduction of its rows, in the tile's type."""
+    """Compute a function of a tile in the tile's type: element by element, or with a reduction of rows."""
     if typed == "i8":
         wide = x.cast("i32")
         return (wide + 3 if form == "each" else wide - (p.reduction("add", wide, dim=1) >> 5)).cast(typed)
@@ -81,7 +81,7 @@ def computed(p: Builder, form: str, x: Tile, typed: str) -> Tile:
 
 
 def by_steps(typed: str, depth: int, left: str, right: str) -> Program:
-    """Return a product in steps of ``depth``, with operands that are "loaded", or of a form of ``computed``."""
+    """Return a product in steps of ``depth``. Operands are "loaded", or computed by ``computed``."""
     sums = "i32" if typed == "i8" else "f32"
 
     @program(x=Input("m k", typed), w=Input("n k", typed), out=Output("m n", sums))
@@ -125,7 +125,7 @@ def test_computed_operands(case: str) -> None:
 
 @program(q=Input("m d", "f16"), k=Input("s d", "f16"), v=Input("s e", "f16"), out=Output("m e", "f32"))
 def short_keys(p: Builder, q: Array, k: Array, v: Array, out: Array) -> None:
-    """Attention over few keys, which are the depth of the second product."""
+    """Compute attention over few keys. The keys are the depth of the second product."""
     (m, d), (s, e), bm = q.shape, v.shape, p.choose(bm=(64, 128))
     (i,) = p.blocks((m,), (bm,))
     left, right = p.load(p.window(q, (i, 0), (bm, d))), p.load(p.window(k, (0, 0), (s, d)))  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def short_keys(p: Builder, q: Array, k: Array, v: Array, out: Array) -> None:
     ids=lambda text: text.split("_")[0],
 )
 def test_a_function_of_a_product_is_an_operand(name: str, way: str) -> None:
-    """Warps that have whole rows of the first product keep them in registers, with zeros behind the last key."""
+    """Warps with whole rows of the first product keep the rows in registers, with zeros after the last key."""
     p, own, gpu = problem(short_keys, m=130, s=40, d=64, e=64), template(short_keys), device(name)
     rows: dict[str, Value] = {"subgroups_n_1": 1, "subgroups_n_2": 1} if way.startswith("mma") else {}
     schedule = random_start(own.space(p, gpu), 1, {"intrinsic": way, **rows})
@@ -159,7 +159,7 @@ def test_a_function_of_a_product_is_an_operand(name: str, way: str) -> None:
 
 
 def test_infinities_and_nans_next_to_the_zeros() -> None:
-    """The elements behind a step belong to the next one: whatever they are, they are replaced, not multiplied by 0."""
+    """Elements after a step belong to the next step. They are replaced by 0, so that NaN has no effect."""
     made = by_steps("f16", 40, "each", "loaded")
     p, own = problem(made, m=32, n=32, k=80), template(made)
     inputs = dict(p.random_inputs(1))
@@ -183,7 +183,7 @@ def test_computed_depths_have_exact_counts_and_verdicts(forms: tuple[str, str]) 
 
 
 def test_products_by_fma_are_unrolled_in_part() -> None:
-    """Each step of the depth is hundreds of instructions, which take seconds to compile."""
+    """Loops over the depth are unrolled only in part, since each step has hundreds of instructions, slow to compile."""
 
     @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
     def by_fma(p: Builder, x: Array, w: Array, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Descriptions of a schedule: distributions, and conversions with their routes."""
+"""Descriptions of a schedule show distributions, and how conversions exchange elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of distributions, each by evaluation over all threads."""
+"""Properties of distributions, each checked for all threads."""
 
 from __future__ import annotations
 

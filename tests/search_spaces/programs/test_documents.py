@@ -1,6 +1,7 @@
 """The listings of the source documents, read unchanged from the folder AUTOSCHED_SEEDS.
 
-Skipped without that folder: ``test_text.py`` reads listings of our own, which have every construct of these.
+Without that folder these tests are skipped. ``test_text.py`` reads our own listings, which have every construct of the
+documents.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REFUSED = {
     "appendix 1 incorrect 1": "a column-major memref has no tile of order [1, 0] (RFC, appendix 1)",
     "appendix 1 incorrect 2": "a column-major memref has no tile of order [1, 0] (RFC, appendix 1)",
     "appendix 1 incorrect 3": "a row-major memref has no tile of order [0, 1] (RFC, appendix 1)",
-    "plain, distributed": "expected a statement or '}', found '%8:3",  # per-thread code that a compiler made
+    "plain, distributed": "expected a statement or '}', found '%8:3",  # per-thread code, the output of a compiler
 }
 ATTRIBUTE = "attribute"
 READ = [title for title in PLACES if title not in REFUSED and title != ATTRIBUTE]
@@ -44,7 +45,7 @@ def listing(title: str) -> str:
     text = file.read_text("utf-8").splitlines()
     if len(lines) == 2:
         return "\n".join(text[lines[0] - 1 : lines[1]]) + "\n"
-    *_, example = re.finditer(r"(?:%\w+ = )?xetile\.", text[lines[0] - 1])  # a row of a table: its last cell
+    *_, example = re.finditer(r"(?:%\w+ = )?xetile\.", text[lines[0] - 1])  # the last cell of a table row
     return text[lines[0] - 1][example.start() :]
 
 

@@ -1,4 +1,4 @@
-"""Edge inputs of tile programs: their cases, and correct results of correct kernels."""
+"""Edge-case inputs of tile programs: all cases occur, and correct kernels pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_lines_with_separate_results_contain_every_case() -> None:
 
 
 def test_infinities_are_omitted_if_results_depend_on_tile_sizes() -> None:
-    """Infinity times a weight of zero is NaN, but skipped tiles do not compute it."""
+    """Infinity times a weight of zero is NaN, unless a tile of zero weights is skipped. Such inputs are omitted."""
     p = example("attention.py:causal_attention", h=1, g=1, s=100, d=32)
     of_values = [given for given in p.stress_inputs(0) if not np.isfinite(F16.load(given.inputs["v"])).all()]
     assert not of_values
@@ -87,10 +87,10 @@ def test_right_kernels_answer_edge_inputs(place: str, sizes: dict[str, int], see
 @pytest.mark.parametrize(
     ("function", "numbers", "errors", "value", "bound"),
     [
-        ("exp", [200.0], [0.0], np.inf, 0.0),  # beyond f32
-        ("exp", [88.72], [1.0], None, np.inf),  # perhaps beyond
+        ("exp", [200.0], [0.0], np.inf, 0.0),  # exceeds f32
+        ("exp", [88.72], [1.0], None, np.inf),  # may exceed f32
         ("log2", [0.0], [0.0], -np.inf, 0.0),
-        ("log2", [0.0], [1e-9], None, np.inf),  # NaN, or a number
+        ("log2", [0.0], [1e-9], None, np.inf),  # may be NaN or a number
         ("multiply", [np.inf, 0.0], [0.0, 0.0], np.nan, 0.0),
         ("multiply", [np.inf, 0.0], [0.0, 0.1], None, np.inf),
         ("add", [np.inf, 1.0], [0.0, 0.1], np.inf, 0.0),

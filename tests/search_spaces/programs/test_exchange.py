@@ -1,4 +1,4 @@
-"""Positions of registers in an exchanged tile: one address per thread serves all of them."""
+"""Positions of a thread's registers in an exchanged tile follow from one address per thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_steps_reach_the_positions_of_the_layout(of: Distribution, text: str) ->
 
 
 def test_threads_with_different_offsets_have_no_common_steps() -> None:
-    of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines of 48 begin in every third of a swizzle's period
+    of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines start at different offsets in a swizzle's period
     layout = SharedLayout.parse("swizzle(2,3,4)", of.shape)
     wanted = places(layout, of)
     between = wanted - wanted[:, :1]

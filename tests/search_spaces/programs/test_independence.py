@@ -1,4 +1,4 @@
-"""Dimensions along which a program's results are independent, and parts of a problem against the whole."""
+"""Dimensions along which results are independent. Parts of a problem agree with the whole problem."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from search_spaces.programs.language.independence import independent
     ("place", "sizes", "wanted"),
     [
         ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
-        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # rows are combined along n
-        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to one position
+        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # a row combines all of n
+        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to a common position
         ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile gives positions
         ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
         (
@@ -47,7 +47,7 @@ def test_parts_agree_with_the_whole() -> None:
 
 
 def test_parts_of_far_rows_are_small() -> None:
-    """Positions along a dimension that a part cuts are not listed."""
+    """A part needs little memory, since it does not list all positions along a dimension that it cuts."""
     rows = 1 << 29
     p = problem(load_program("examples/programs/gemm_relu.py"), m=rows, n=140, k=40)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The interpreter against explicit numpy code, and against itself with other tile sizes."""
+"""The interpreter agrees with explicit numpy code, and with itself for other tile sizes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole(number: int, shape: ir.Shape) -> ir.Value:
 
 @pytest.mark.parametrize(("kind", "bound"), [("add", [2.0, 0.0]), ("maxsi", [1.0, 0.0]), ("mul", [np.inf, 0.0])])
 def test_reductions_of_whole_numbers_keep_the_bounds(kind: str, bound: list[float]) -> None:
-    """A cast that truncates may be off by one if the number is close to an integer."""
+    """A truncating cast may be off by one if the number is close to an integer."""
     operation = ir.ReduceTile(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
     parts, errors = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(reduced(operation, parts, errors, 1)[1], bound)
@@ -90,7 +90,7 @@ def real(number: int, shape: ir.Shape) -> ir.Value:
     [(2.0 - 2.0**-23, 1.0 + 2.0**-10 - 2.0**-23), (1.0 + 2.0**-10 - 2.0**-23,) * 2, (2.0**-136 - 2.0**-149, 2.0**120)],
 )
 def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]) -> None:
-    """tcgen05 truncates factors; subnormal ones to multiples of 2^-136."""
+    """tcgen05 truncates factors to tf32. Subnormal factors become multiples of 2^-136."""
     x, y = (np.array([factors], np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[0].tolist()
     mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), None, SOURCE, True)
     (left, right), zero = ((np.array([[factor]]), np.zeros((1, 1))) for factor in factors), (np.zeros((1, 1)),) * 2
@@ -104,8 +104,8 @@ def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]
     [
         ((1e77, 1e77), np.inf, 0.0),
         ((-1e77, -1e77), -np.inf, 0.0),
-        ((-1e77, 1e60), None, np.inf),  # both terms overflow, which gives inf - inf; the exact sum is negative
-        ((-0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE, 0.0), None, np.inf),  # -inf, or a number
+        ((-1e77, 1e60), None, np.inf),  # both products overflow to inf - inf, although the exact sum is negative
+        ((-0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE, 0.0), None, np.inf),  # may be -inf or a number
         ((-0.9 * LARGE, -0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE), -np.inf, 0.0),
         ((-np.inf, 1e60), None, np.inf),
         ((-np.inf, -1e60), -np.inf, 0.0),
@@ -137,7 +137,7 @@ def test_casts_of_infinite_sums_that_some_kernels_do_not_have_remain_without_a_b
 
 
 def test_bounds_of_loop_sums_include_the_size_of_terms() -> None:
-    """A schedule that splits the loop may add the first and the last terms before the second."""
+    """A schedule that splits the loop may add the first and the last terms before the second term."""
     one = np.ones((1, 1))
     mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), real(2, (1, 1)), SOURCE)
     by_product = by_sum = (0 * one, 0 * one)

@@ -1,4 +1,4 @@
-"""Findings in tile programs name the line of their operation, and no other one."""
+"""Findings in tile programs name exactly the line of the faulty operation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ A100, H100, RTX5090 = device("a100"), device("h100"), device("rtx5090")
 
 
 def places(source: str) -> list[tuple[str, str]]:
-    """Return each line of the kernel's body with the preceding line directive, or ""."""
+    """Return each line of the kernel's body with the #line directive before it, or ""."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
     found = []

@@ -1,4 +1,4 @@
-"""Mistakes in a tile program give one line with the user's file and line."""
+"""Mistakes in a tile program give a one-line message with the user's file and line."""
 
 from __future__ import annotations
 

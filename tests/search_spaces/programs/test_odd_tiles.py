@@ -1,4 +1,4 @@
-"""Carried tiles of odd sizes: lane counts that are not powers of two, and reductions over parts."""
+"""Carried tiles whose sizes are no powers of two: odd lane counts, and reductions over parts."""
 
 from __future__ import annotations
 

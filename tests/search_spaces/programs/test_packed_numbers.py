@@ -1,4 +1,4 @@
-"""Numbers of four bits, bytes that products multiply, and matrices that are packed."""
+"""Packed 4-bit numbers, products of bytes, and packed matrices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.tile_operators.packed_weights import unpack_int4
     w=Input("n words", "i32"), scale=Input("n groups", "e4m3"), out=Output("n k", "f32"), less=Output("n k", "f32")
 )
 def fours(p: Any, w: Any, scale: Any, out: Any, less: Any) -> None:
-    """Use the numbers without a product, element by element."""
+    """Unpack 4-bit numbers to two outputs, element by element, without a product."""
     n, words = w.shape
     (i,) = p.blocks((n,), (8,))
     tile = p.load(p.window(w, (i, 0), (8, words)))
@@ -49,7 +49,7 @@ def test_single_packed_elements_are_loaded(gpu: str) -> None:
 
 @program(x=Input("m k", "bf16"), w=Input("k n", "i8"), out=Output("m n", "f32"))
 def bytes_by_columns(p: Any, x: Any, w: Any, out: Any) -> None:
-    """Multiply factors whose k dimension runs across lines of memory."""
+    """Multiply by bytes whose k dimension runs across lines of memory."""
     (m, k), n = x.shape, w.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     acc = p.state(p.zeros((32, 32)))

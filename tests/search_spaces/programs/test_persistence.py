@@ -1,4 +1,4 @@
-"""Persistent blocks: each computes several tiles, whose number with work only the device knows."""
+"""Persistent blocks compute several tiles each. Only the device knows how many tiles have work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def product(p: Any, a: Any, b: Any, offsets: Any, out: Any) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def dense(p: Any, a: Any, b: Any, out: Any) -> None:
-    """Multiply matrices."""
+    """Multiply two matrices."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for at in p.steps(a.shape[1], 64):
@@ -45,7 +45,7 @@ def dense(p: Any, a: Any, b: Any, out: Any) -> None:
 
 
 SMALL = problem(product, m=200, k=136, n=136, g=3, ends=4)
-# What fills the ring and how results leave: with and without a barrier between the tiles of a block.
+# How the ring is filled and results are stored. Some combinations need a barrier between a block's tiles.
 WAYS = {
     "mma": ("a100", {}),
     "wgmma": ("h100", {"filled_by": "tma", "store_1": "turned"}),
@@ -59,7 +59,7 @@ WAYS = {
 def schedule_of(way: str, seed: int = 1) -> Schedule:
     """Return a sampled persistent schedule of SMALL."""
     gpu, wanted = WAYS[way]
-    space = template(SMALL.program).space(SMALL, device(gpu)).valid  # with fewer tiles than run at a time
+    space = template(SMALL.program).space(SMALL, device(gpu)).valid  # unpruned: few tiles
     wanted = {"persistent": 1, **wanted}
     drawn = (s for part in range(20) for s in space.sample(1000, 100 * seed + part))
     return next(s for s in drawn if wanted.items() <= s.values.items())
@@ -133,7 +133,7 @@ def test_only_programs_that_find_tiles_have_persistent_blocks() -> None:
 def test_rules() -> None:
     hopper, blackwell = device("h100"), device("b200")
     schedules = template(product).space(SMALL, hopper).sample(300, 1)
-    assert not any(s["persistent"] for s in schedules)  # fewer tiles than run at a time
+    assert not any(s["persistent"] for s in schedules)  # fewer tiles than concurrent blocks
     large = problem(product, m=20000, k=200, n=1000, g=3, ends=4)
     assert any(s["persistent"] for s in template(product).space(large, hopper).sample(300, 1))
     drawn = template(product).space(large, blackwell).sample(300, 1)

@@ -1,4 +1,4 @@
-"""Invalid tile programs, one for each rule: the error names the line, the operation and the rule."""
+"""For each rule, an invalid tile program gives an error that names the line, the operation and the rule."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_the_verifier() -> None:
 
 
 def test_padding() -> None:
-    """The sizes are 32; tiles of 48 reach beyond."""
+    """Tiles of 48 reach beyond arrays of size 32, so their loads need padding."""
 
     def tile(p: Builder, a: Array, padding: float = 0.0) -> Tile:
         i, _ = p.blocks((32, 32), (32, 32))

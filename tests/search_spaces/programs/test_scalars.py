@@ -1,4 +1,4 @@
-"""Data-dependent positions: loop bounds, starts of windows, experts, and entries of block tables."""
+"""Positions that depend on data: loop bounds, starts of windows, expert numbers, and entries of block tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INFINITY = float("inf")
 
 
 def verified(p: ProgramProblem, gpu: str, schedules: int = 2, seed: int = 1, edges: bool = True) -> None:
-    """Emulate sampled schedules on random inputs, and the first of them on the edge cases of scalars."""
+    """Emulate sampled schedules on random inputs, and the first schedule also on edge cases of the scalar inputs."""
     own, target = template(p.program), device(gpu)
     assert own.why_not(p, target) is None
     names = scalar_inputs(p.usual_trace())
@@ -42,7 +42,7 @@ def staged(p: ProgramProblem) -> dict[str, Staged]:
 
 @program(x=Input("b n", "f32"), lengths=Input("b", "i32"), out=Output("b", "f32"))
 def sums_of_rows(p: Any, x: Any, lengths: Any, out: Any) -> None:
-    """Add up the first numbers of each row."""
+    """Add up a given number of elements of each row."""
     b, n = x.shape
     (row,) = p.blocks((b,), (1,))
     length = p.load_scalar(lengths, row, high=n)
@@ -85,12 +85,12 @@ def grouped(bm: int = 16, bn: int = 16, bk: int = 32) -> Program:
 
 def test_the_number_of_an_expert() -> None:
     p = problem(grouped(), experts=3, m=40, n=24, k=72, tiles=3)
-    assert staged(p)["w"].advance == "major"  # the expert is constant, and the tile advances
+    assert staged(p)["w"].advance == "major"  # only the tile's position advances, not the expert
     verified(p, "a100")
 
 
 def by_filling(p: ProgramProblem, samples: int) -> dict[str, Schedule]:
-    """Return a schedule with wgmma for each way in which its boxes are filled."""
+    """Return a wgmma schedule for each value of ``filled_by``."""
     found: dict[str, Schedule] = {}
     for schedule in template(p.program).space(p, device("h100")).sample(samples, 1):
         if "wgmma" in str(schedule.values["intrinsic"]):
@@ -107,7 +107,7 @@ def test_tma_copies_the_tiles_of_an_expert() -> None:
 
 
 def attention(bm: int, page: int) -> Program:
-    """Return attention of the queries of one position over pages of keys and values."""
+    """Return a program for attention of one query position over pages of keys and values."""
     of_cache = Input(f"pages h page_{page} d", "f16")
 
     @program(
@@ -152,7 +152,7 @@ def test_pages_that_a_warp_of_its_own_copies() -> None:
 
 @program(x=Input("total n", "f32"), offsets=Input("ends", "i32"), out=Output("total n", "f32"))
 def numbered_rows(p: Any, x: Any, offsets: Any, out: Any) -> None:
-    """Add the number of each sequence to its rows, which begin at its offset."""
+    """Add each sequence's number to the sequence's rows, which start at the sequence's offset."""
     total, n = x.shape
     (sequence,) = p.blocks((offsets.shape[0] - 1,), (1,))
     first, end = (p.load_scalar(offsets, sequence + at, high=total, ordered=True) for at in (0, 1))
@@ -167,7 +167,7 @@ def test_offsets_of_rows_and_stores_that_end_in_a_tile() -> None:
 
 @program(x=Input("total n", "f32"), offsets=Input("ends", "i32"), out=Output("total n", "f32"))
 def numbered_tiles(p: Any, x: Any, offsets: Any, out: Any) -> None:
-    """Add the number of each group, and in each tile the number of the group's first tile, to the group's rows."""
+    """Add to each row the number of its group and 1024 times the number of the group's first tile."""
     (total, n), groups = x.shape, offsets.shape[0] - 1
     (i,) = p.blocks((total + groups * 7,), (8,))
     group, first = p.find_tile(offsets, i // 8, 8, high=total)
@@ -179,7 +179,7 @@ def numbered_tiles(p: Any, x: Any, offsets: Any, out: Any) -> None:
 
 @pytest.mark.parametrize("groups", [1, 5, 32, 70])
 def test_the_group_of_a_tile(groups: int) -> None:
-    """Groups may be empty, and more than the lanes of a warp."""
+    """Groups may be empty, and there may be more groups than a warp has lanes."""
     p = problem(numbered_tiles, total=90, n=16, ends=groups + 1)
     verified(p, "a100", 2)
     cuts = np.sort(np.random.default_rng(groups).integers(0, 91, groups - 1))
@@ -191,7 +191,7 @@ def test_the_group_of_a_tile(groups: int) -> None:
 
 
 def test_a_dedicated_warp_finds_tiles_too() -> None:
-    """Their numbers are no results of tiles, so the warp that copies computes them itself."""
+    """The copying warp computes the tile's group and position itself."""
 
     @program(a=Input("m k", "f16"), b=Input("g k n", "f16"), offsets=Input("ends", "i32"), out=Output("m n", "f32"))
     def product(p: Any, a: Any, b: Any, offsets: Any, out: Any) -> None:
@@ -217,7 +217,7 @@ def test_a_dedicated_warp_finds_tiles_too() -> None:
 def shifted_product() -> Program:
     @program(a=Input("m k", "f16"), b=Input("k n", "f16"), at=Input("one", "i32"), out=Output("m n", "f32"))
     def shifted(p: Any, a: Any, b: Any, at: Any, out: Any) -> None:
-        """Multiply by the rows of b from a loaded position to the end of the array."""
+        """Multiply by the rows of b from a position, which is loaded, to the end of the array."""
         i, j = p.blocks(out.shape, (16, 16))
         first = p.load_scalar(at, 0, high=b.shape[0])
         acc = p.state(p.zeros((16, 16)))
@@ -324,7 +324,7 @@ def gathering(by: str) -> Program:
         for at in p.steps(x.shape[1], 32):
             page = p.load(p.window(table, (p.rows(at, 32) >> 3), (32, 1), column=True), padding=-1)
             place = p.where(page < 0, -1, page * 8 + (p.rows(at, 32) & 7)) if by == "pages" else p.rows(at, 32)
-            if by == "neighbours":  # the table has an entry for each 8 rows
+            if by == "neighbours":  # one entry of the table for every 8 rows
                 entry = p.load(p.window(table, (at // 8, 0), (4, 1), column=True), padding=-1)
                 pages = p.broadcast(entry, dim=0, size=32)
                 place = p.where(pages < 0, -1, pages * 8 + (p.rows(at, 32) & 7))

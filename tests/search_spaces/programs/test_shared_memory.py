@@ -1,7 +1,7 @@
-"""Shared memory of tile programs against brute force.
+"""The shared-memory plan of tile programs agrees with brute force.
 
-The peak that a space computes is the largest sum of simultaneously live tiles, no two of these overlap, and a launch
-with less memory is reported.
+The planned size is the largest sum of simultaneously live tiles, and live tiles do not overlap. A launch with less
+memory is reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[3] / "examples"
 A100, H100 = device("a100"), device("h100")
 FEW = dataclasses.replace(A100, sm_count=2)
-OUTSIDE = None  # moments outside loops
+OUTSIDE = None  # key of the moments outside of loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +85,13 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
         slots = range(emitter.stages.get(loop, 0))
         rings[loop] = [Buffer(f"slot {i}", emitter.memory.rings[loop] + i * stage, stage) for i in slots]
         if config.get(EARLY_COPIES, 0):
-            rings[OUTSIDE] = rings[loop][:-1]  # what the next part's last slot gets is copied later
+            rings[OUTSIDE] = rings[loop][:-1]  # early copies fill all slots except the last
     yield from ([*always, *ring] for ring in rings.values())
     yield from ([*always, *rings[loop], buffer] for loop, buffer in used)
 
 
 def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
-    """Compare the plan with the live tiles at each point, and return its number of exchanges."""
+    """Compare the plan with the live tiles at each moment, and return the number of exchanges."""
     config = template(p.program).space(p, where).config(schedule)
     choices = choices_of(p)
     barriers = barrier_bytes(choices.first) if choices.boxed_instructions(where) else 0
@@ -118,7 +118,7 @@ def test_examples(name: str, where: Device) -> None:
 
 
 def test_random_programs() -> None:
-    """Loops with and without rings, sums combined in or after loops, and exchanges everywhere."""
+    """The programs have loops with and without rings, sums combined in or after loops, and many exchanges."""
     exchanges = 0
     for seed in range(25):
         p = problem(random_program(seed), m=100, n=72, k=80)
@@ -129,7 +129,7 @@ def test_random_programs() -> None:
 
 
 def test_barriers_of_many_rings() -> None:
-    """Four rings of five stages have more mbarriers than 256 bytes hold."""
+    """Four rings of five stages need more mbarriers than fit into 256 bytes."""
 
     @program(x=Input("m k", "f16"), y=Input("k n", "f16"), out=Output("m n", "f32"))
     def powers(p: Builder, x: Array, y: Array, out: Array) -> None:
@@ -157,7 +157,7 @@ def test_barriers_of_many_rings() -> None:
 
 
 def test_rings_that_are_filled_early() -> None:
-    """A block's copies for its next part do not overlap the exchange of its results."""
+    """The copies for a block's next range of k do not overlap the exchange of the block's results."""
     early = 0
     for seed in range(16):
         p = problem(load_program(str(EXAMPLES / "programs/gemm_relu.py")), m=700, n=640, k=512)

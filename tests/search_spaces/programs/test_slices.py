@@ -1,4 +1,4 @@
-"""Parts of tiles, tiles joined from parts, and tiles of another shape."""
+"""Slices of tiles, tiles joined from slices, and reshaped tiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def verified(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
 
 @program(x=Input("m n", "f32"), turn=Input("half", "f32"), out=Output("m n", "f32"), pairs=Output("m n", "f32"))
 def rotary(p: Any, x: Any, turn: Any, out: Any, pairs: Any) -> None:
-    """Rotate the halves of each row, and adjacent pairs, by angles; the row is loaded once."""
+    """Rotate the halves of each row, and adjacent pairs, by angles. Each row is loaded once."""
     (m, n), half = x.shape, turn.shape[0]
     bm = p.choose(bm=(4, 16))
     (i,) = p.blocks((m,), (bm,))
@@ -60,7 +60,7 @@ def test_rotary_halves_and_pairs() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def turned_product(p: Any, a: Any, b: Any, out: Any) -> None:
-    """Swap the halves of each row of a product with their signs, as rotary positions do."""
+    """Swap the halves of each row of a product and negate one, as in rotary embedding."""
     (m, n), k = out.shape, a.shape[1]
     (i,) = p.blocks((m,), (32,))
     acc = p.state(p.zeros((32, n)))
@@ -78,7 +78,7 @@ def test_halves_of_a_product(gpu: str) -> None:
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
 def turned_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
-    """Reverse the quarters of rows and of columns, and add up thirds."""
+    """Reverse the order of quarters of rows and of halves of columns, and add up thirds."""
     m, n = x.shape
     p.blocks((1,), (1,))
     tile = p.load(p.window(x, (0, 0), (m, n)))

@@ -1,4 +1,4 @@
-"""Listings in the syntax of the documents, read unchanged, and the canonical text of programs."""
+"""Listings in the documents' syntax are read unchanged. Programs have a canonical text."""
 
 from __future__ import annotations
 

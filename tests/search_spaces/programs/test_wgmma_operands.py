@@ -1,4 +1,4 @@
-"""wgmma operands in registers that a loop needs in every iteration: machine code must not overwrite them."""
+"""If a loop needs a wgmma operand in registers in every iteration, machine code must not overwrite the registers."""
 
 import pytest
 from cases import representative
@@ -17,7 +17,7 @@ H100 = device("h100")
 BOXED = {"layout_q": "swizzle(3,3,3)", "layout_k": "transpose+swizzle(3,3,3)", "layout_v": "swizzle(3,3,3)"}
 EACH = {f"{what}_{name}": value for name in "qkv" for what, value in
         (("copy", "cp.async"), ("vector", 1), ("copy_columns", 1))}  # fmt: skip
-# On an H100 the first three gave wrong results with ptxas of CUDA 13.0, before q was copied for each product.
+# Before q was copied for each product, the first three gave wrong results on an H100 (ptxas of CUDA 13.0).
 SCHEDULES = {
     "64 columns, by TMA": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "tma", "sum_1": "after_loop", "min_blocks": 2},
     "64 columns, warp": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "warp", "sum_1": "after_loop", "min_blocks": 2},
@@ -83,7 +83,7 @@ OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_overwritten_registers_are_counted(write, registers, turned):
-    """Registers R100 to R103 hold q, which is not reloaded in the iteration; p is also multiplied from them."""
+    """R100 to R103 hold q, which no iteration reloads. ``write`` moves p into these registers."""
     lines = [write, OF_P, OF_Q] if turned else [OF_Q, OF_SHARED, write, OF_P]
     assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
 

@@ -1,4 +1,4 @@
-"""Windows that begin before their array, clipped starts of loops, and windows that lie outside."""
+"""Windows that start before their array or lie outside of it, and clipped starts of loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verified(p: ProgramProblem, schedules: int = 2) -> None:
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
 def causal_taps(p: Any, x: Any, out: Any) -> None:
-    """Weigh each column and the three before it; there is nothing before the first."""
+    """Return a weighted sum of each column and the three columns before it. Columns before the first are 0."""
     i, j = p.blocks(x.shape, (8, 32))
     taps = [p.load(p.window(x, (i, j - tap), (8, 32))) * (tap + 1.0) for tap in range(4)]
     p.store(taps[0] + taps[1] + taps[2] + taps[3], p.window(out, (i, j), (8, 32)))

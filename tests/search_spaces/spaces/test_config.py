@@ -1,4 +1,4 @@
-"""A config: the decisions of a schedule and the derived attributes, by name."""
+"""A config maps names to the decisions of a schedule and to the derived attributes."""
 
 from __future__ import annotations
 

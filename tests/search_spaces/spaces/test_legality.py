@@ -1,4 +1,4 @@
-"""Legality by look-up tables agrees with the rules, whichever of them are small enough for a table."""
+"""Checking legality with look-up tables agrees with the rules, whichever rules are small enough for a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of(space: Space, parameters: tuple[Parameter, ...] | None = None) -> Legalit
 
 
 def codes(space: Space) -> np.ndarray:
-    """Return the codes of the whole product."""
+    """Return the codes of all combinations of values."""
     return np.array([[p.code(row[p.name]) for p in space.parameters] for row in raw(space)], dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Neighbours, mutants and children: always legal, always reachable, and the same for a seed."""
+"""Neighbours, mutants and children are always legal, reach every schedule, and are reproducible for a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.spaces.space import Space
 
 
 def tiles(limit: int = 4096, ways: int = 3) -> Space:
-    """Tiles whose product must stay below a limit and whose first divides the second; a free layout."""
+    """Return a space of two tile sizes and a layout. The product is limited, and the first size divides the second."""
     sizes = (8, 16, 32, 64, 128)
     return Space(
         "tiles",

@@ -1,4 +1,4 @@
-"""Properties of a space, checked against enumeration of small random spaces, along every path of the elimination."""
+"""Properties of a space agree with enumeration for small random spaces, on every code path of the elimination."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_empty_space_reports_the_rules_of_the_nearest_schedule() -> None:
 
 
 def test_a_space_with_many_rules_is_soon_explained() -> None:
-    """No set of rules is counted twice.
+    """An empty space is explained quickly, since no set of rules is counted twice.
 
     Each of 40 parameters has a rule that leaves one value, and two rules disagree.
     """
@@ -102,7 +102,7 @@ def test_a_space_with_many_rules_is_soon_explained() -> None:
 
 
 def sums(most: int) -> Space:
-    """Return a + b <= most, and a free c."""
+    """Return a space with the rule a + b <= most and an unrestricted c."""
     rule = Rule("sum", lambda a, b: a + b <= most, f"{{a}} + {{b}} exceed {most}")
     parameters = [ordinal("a", range(6)), ordinal("b", range(6)), categorical("c", ("x", "y"))]
     return Space("sums", parameters, [Attribute("total", lambda a, b: a + b)], [rule])
@@ -136,7 +136,7 @@ def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, p
 
 
 def test_an_older_schedule_with_a_constant_and_without_a_parameter() -> None:
-    """It has as many values as a new schedule."""
+    """An old schedule with a former constant and without a newer parameter has as many values as a new schedule."""
     new = ordinal("b", (1, 2), before=1)
     space = Space("t", [ordinal("a", (1, 2)), new], constants={"c": 5})
     config = space.config(Schedule("t", (("a", 2), ("c", 7))))
@@ -151,11 +151,11 @@ def test_samples_are_uniform() -> None:
     counts = np.unique(drawn, return_counts=True)[1]
     assert len(counts) == space.count() == 30
     chi_square = float((np.square(counts - n / 30) / (n / 30)).sum())
-    assert 13.1 < chi_square < 52.4  # 29 degrees of freedom: 99.5% of fair draws lie on either side
+    assert 13.1 < chi_square < 52.4  # 29 degrees of freedom: each bound holds for 99.5% of uniform samples
 
 
 def test_samples_without_replacement_are_uniform() -> None:
-    space = sums(1)  # 6 legal
+    space = sums(1)  # 6 legal configurations
     pairs = [tuple(s.key() for s in space.sample(2, seed=seed)) for seed in range(3000)]
     counts = np.unique(pairs, axis=0, return_counts=True)[1]
     assert len(counts) == 6 * 5

@@ -1,4 +1,4 @@
-"""Random ranks: exactly uniform, and permanently the same for a seed."""
+"""Random ranks are exactly uniform, and never change for a seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_drawing_all_ranks_is_a_permutation(count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("count", [3, 2**64 // 3 + 1, 2**70 // 3])  # the largest reject words, or need two of them
+@pytest.mark.parametrize("count", [3, 2**64 // 3 + 1, 2**70 // 3])  # large counts reject words or need two
 def test_every_third_of_the_range_is_equally_likely(count: int, replace: bool) -> None:
     if count > 3:
         drawn = draw_ranks(count, 6000, 5, replace)

@@ -1,4 +1,4 @@
-"""Orders of sums: values, parts of the built-in templates, and spaces restricted by a rule."""
+"""Orders of sums: their values, the orders of built-in templates, and spaces restricted by a rule on orders."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
     found = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
     assert {order["sum 2"] for order in found.values()} == {"exact, one term"}
     late = {schedule["width"] for schedule, order in found.items() if "after the loop" in order["sum 1"]}
-    assert late == {512}  # the others have a single iteration
-    assert any("threads 64x" in order["sum 1"] for order in found.values())  # the lanes of two warps
+    assert late == {512}  # schedules with other widths have a single iteration
+    assert any("threads 64x" in order["sum 1"] for order in found.values())  # 64 lanes: two warps
 
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
-    """A sum has one term only if all iterations pick the same column; a value loaded in each iteration may differ."""
+    """A sum has one term only if all iterations pick the same column. An index that is loaded again may differ."""
 
     @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
     def picked(p: Builder, x: Array, at: Array, out: Array) -> None:
@@ -198,14 +198,14 @@ def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
 
     one, two, four, eight, sixteen = (order(parts) for parts in (1, 2, 4, 8, 16))
     assert len({one, two, four}) == 3
-    assert eight == sixteen  # both have one of the five iterations in each of five blocks
+    assert eight == sixteen  # with 8 or 16 parts, five blocks have one of the five iterations each
     assert order(4, sum_1="in_loop") != four
     assert order(8, sum_1="in_loop") == eight
 
 
 @pytest.mark.parametrize(("causal", "keys", "same"), [(1, 150, False), (1, 250, True), (0, 150, True)])
 def test_rows_have_the_same_bits_in_tiles_with_the_same_iterations(causal: int, keys: int, same: bool) -> None:
-    """Of 250 keys, all tiles of 70 queries have the same number of iterations."""
+    """With 250 keys, all tiles of the 70 queries have the same number of iterations."""
     queries = 150 if keys == 150 else 70
     problem, where = Attention(1, 1, 1, queries, keys, head_size=32, dtype="f16", causal=causal), device("a100")
     templates = templates_for(problem, where)
@@ -229,4 +229,4 @@ def test_blocks_that_share_long_tiles_have_an_order_of_their_own() -> None:
         return found
 
     assert len({order(parts=parts, split_tiles=tiles) for parts in (2, 4) for tiles in ("all", "long")}) == 4
-    assert order(parts=16, split_tiles="long") == order(parts=16, split_tiles="all")  # a block for each iteration
+    assert order(parts=16, split_tiles="long") == order(parts=16, split_tiles="all")  # each iteration has its own block

@@ -1,4 +1,4 @@
-"""Compiler controls: decisions at the end of a schedule that are not part of its space."""
+"""Compiler controls are decisions at the end of a schedule that are not in the template's space."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ def test_a_kernel_has_the_controls_as_options_and_is_otherwise_the_same() -> Non
     assert dataclasses.replace(capped, compile_options=kernel.compile_options) == kernel
     assert "--ptxas-options=--maxrregcount=96" in added
     assert control_file_of(added) == ACF
-    assert for_ptx(capped.compile_options) == for_ptx(kernel.compile_options)  # ptxas never sees emulated PTX
+    assert for_ptx(capped.compile_options) == for_ptx(kernel.compile_options)  # emulation does not use ptxas
     assert capped.digest != kernel.digest
 
 
@@ -77,10 +77,10 @@ def test_each_register_cap_fits_one_more_block() -> None:
     its = template("copy")
     kernel = its.kernel(problem, its.space(problem, H100).sample(1, 0)[0], H100)
     kernel = dataclasses.replace(kernel, block=(256, 1, 1))
-    # 65,536 registers: 2 blocks of 256 threads at 128, 3 at 80, 4 at 64, 5 at 48.
+    # 65,536 registers hold 2 blocks of 256 threads with 128 registers each, 3 with 80, 4 with 64, 5 with 48.
     assert register_caps(kernel, 128, 0, H100) == (80, 64)
     assert register_caps(kernel, 100, 0, H100) == (80, 64)
-    assert register_caps(kernel, 128, 100_000, H100) == ()  # shared memory is the limit
+    assert register_caps(kernel, 128, 100_000, H100) == ()  # shared memory limits the blocks
 
 
 def test_a_kernel_that_moves_registers_between_warps_gets_no_cap() -> None:

@@ -65,7 +65,7 @@ def test_has_identifier_agrees_with_identifiers_of_our_headers() -> None:
     headers = package_headers()
     names = frozenset[str]().union(*(identifiers(text) for _, text in headers.files))
     words = {word for _, text in headers.files for word in text.split() if word.isidentifier()}
-    assert len(words - names) > 100  # words of comments
+    assert len(words - names) > 100  # words that occur only in comments
     sample = set(sorted(names | words)[::5])
     assert {name for name in sample if headers.has_identifier(name)} == names & sample
 
@@ -125,7 +125,7 @@ LAUNCH_DECISIONS = {
     ],
 )
 def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set[str]) -> None:
-    """Each of them changes the launch and not the code."""
+    """Each launch parameter changes the launch and not the code."""
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
     made, target = template(name), device(on)
     space, compared = made.space(problem, target).valid, dict.fromkeys(names, 0)

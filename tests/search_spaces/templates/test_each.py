@@ -61,6 +61,6 @@ def test_each_agrees_with_the_row_by_row_function(
 
 def test_many_wide_columns_do_not_overflow() -> None:
     row = np.arange(512)
-    first = (row // 2 + 128 * (row % 2)) % 256  # of 256**9 combinations the first column has the weight 2**64
+    first = (row // 2 + 128 * (row % 2)) % 256  # among 256**9 combinations, the first column's weight is 2**64
     others = [row // 2] * 8
     assert each(lambda *values: values[0] - values[8])(first, *others).tolist() == (first - others[-1]).tolist()

@@ -1,4 +1,4 @@
-"""The constraint that a launch can count its blocks, in every template."""
+"""Every template has a constraint on the number of blocks, which a launch must be able to count."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
-DEVICES = (H200, device("b200"))  # which together use every template
-# The largest grids that each operator's problems allow; arrays of these sizes fit on no device.
+DEVICES = (H200, device("b200"))  # together they use every template
+# Problems with the largest grids that each operator allows. Their arrays fit on no device.
 LARGEST = (
     {"operator": "matmul", "m": 2**19, "n": 2**20 - 1, "k": 64},
     {"operator": "matmul", "m": 16, "n": 16, "k": 2**10, "batch": 2**25},
@@ -34,7 +34,7 @@ LARGEST = (
 def test_every_built_in_operator_and_template_is_covered() -> None:
     assert {type(problem_from_json(data)) for data in LARGEST} == {o.problem_type() for o in BUILT_IN_OPERATORS}
     looked_at = {t.name for data in LARGEST for on in DEVICES for t in templates_for(problem_from_json(data), on)}
-    assert looked_at == {t.name for t in BUILT_IN_TEMPLATES}  # other tests of this process register more
+    assert looked_at == {t.name for t in BUILT_IN_TEMPLATES}  # other tests of this process may register more
 
 
 @pytest.mark.parametrize("data", spread(LARGEST, 5), ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")

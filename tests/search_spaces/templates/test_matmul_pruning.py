@@ -20,7 +20,7 @@ from search_spaces.templates.matmul.space import space, validity_constraints
 from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
-# The time model's first choice for f32 of 2048^3 without the rule ``rounding_registers``.
+# Without the rule ``rounding_registers``, the time model's first choice for f32 of 2048^3 is this schedule.
 TWO_ROUNDED_BUFFERS = Schedule.from_json(
     "matmul",
     {
@@ -32,11 +32,11 @@ TWO_ROUNDED_BUFFERS = Schedule.from_json(
         **{"raster": "row", "batch_mapping": "outer"},
     },
 )
-TURING = device("t4")  # multiplies f16 and i8, and neither bf16 nor tf32
+TURING = device("t4")  # its tensor cores multiply f16 and i8, but neither bf16 nor tf32
 
 
 def units(problem: Matmul, target: Device) -> set[str]:
-    """Return the units of the intrinsics that no rule on the intrinsic alone rejects."""
+    """Return the units of intrinsics, without intrinsics that a rule on the intrinsic alone rejects."""
     whole = space(problem, target)
     (names,) = (p.values for p in whole.parameters if p.name == "intrinsic")
     rules = [rule for rule in whole.rules if rule.needs == ("intrinsic",)]
@@ -140,7 +140,7 @@ def test_small_tiles_are_kept_if_larger_ones_leave_sms_idle() -> None:
 
 
 def test_narrower_copies_are_kept_for_small_tiles() -> None:
-    """128 threads copy 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
+    """128 threads copy 16 x 64 f16 elements in vectors of up to 8, but 16 x 32 in vectors of up to 4."""
     whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
     small = {**GOOD, "tile_m": 16, "tile_n": 64, "subgroups_m": 1, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 16}
     refused = [
@@ -154,7 +154,7 @@ def test_narrower_copies_are_kept_for_small_tiles() -> None:
     ("batch", "tile", "split"), [(1, 64, True), (1, 32, True), (1, 16, False), (4, 64, True), (5, 64, False)]
 )
 def test_k_is_only_split_if_the_tiles_are_under_two_waves(batch: int, tile: int, split: bool) -> None:
-    """512 x 512 is 64 tiles of 64 x 64, 256 of 32 x 32, 1024 of 16 x 16; an H200 has 132 SMs."""
+    """512 x 512 has 64 tiles of 64 x 64, 256 of 32 x 32, or 1024 of 16 x 16. An H200 has 132 SMs."""
     whole = space(Matmul(512, 512, 4096, batch=batch), H200)
     chosen = {p.name: p.default for p in whole.parameters} | {"tile_m": tile, "tile_n": tile, "split_k": 4}
     refused = [v.reason for v in whole.explain(chosen) if v.rule == "split_k_waves"]
@@ -169,7 +169,7 @@ def test_k_is_only_split_if_the_tiles_are_under_two_waves(batch: int, tile: int,
 
 
 def test_pruned_schedules_are_valid() -> None:
-    """A schedule with CUDA cores and split-k still computes the problem."""
+    """Schedules that only pruning rules reject, such as CUDA cores with split-k, still compute the problem."""
     problem = Matmul(512, 512, 4096, order_a="col")
     rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
     columns, constraints = attributes(problem, H200), validity_constraints(problem, H200)
@@ -181,7 +181,7 @@ def test_pruned_schedules_are_valid() -> None:
 
 
 ROUNDED = Matmul(2048, 2048, 2048, a="f32")
-# One buffer of fragments; half as many accumulators.
+# The same schedule with one fragment buffer, and with half as many accumulators.
 NEIGHBOURS = (
     TWO_ROUNDED_BUFFERS.replace(fragment_buffers=1),
     TWO_ROUNDED_BUFFERS.replace(tile_n=64, sg_data_n=32),

@@ -57,7 +57,7 @@ def test_same_seed_same_samples() -> None:
 
 
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
-    """On a few problems and devices each rule rejects a schedule of the raw product, with its own message."""
+    """For some of these problems and devices, each rule rejects some combination of values, with its own message."""
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
     for problem in (*PROBLEMS, Matmul(64, 64, 64, a="f32", b="f32", precision="ieee")):
@@ -68,14 +68,14 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
                 for violation in whole.explain(values):
                     refused.setdefault(violation.rule, violation.reason)
     names = {rule.name for rule in (*validity_constraints(LARGE, H200), *pruning_rules(LARGE, H200))}
-    # Every device row is of sm_80 or later, and every domain of tile_k is made of multiples of every intrinsic's k.
+    # No device is older than sm_80, and every value of tile_k is a multiple of every intrinsic's k.
     assert names - set(refused) <= {"intrinsic_sm", "fragments_k"}
     for rule, reason in refused.items():
         assert len(reason) > 20 and "\n" not in reason, rule
 
 
 def test_the_documents_pads_suit_wmma_and_ldmatrix() -> None:
-    """TVM auto memory planning, problem 1: a 128x64 f16 tile of A."""
+    """Use problem 1 of TVM's auto memory planning, a 128x64 f16 tile of A."""
     wmma, mma = intrinsic("wmma_m16n16k16_f16"), intrinsic("mma_m16n8k16_f16")
 
     def answer(row: object, text: str) -> str | None:
@@ -173,7 +173,7 @@ def test_a_copy_is_valid_exactly_if_the_data_movement_has_a_plan(problem: Matmul
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_sampled_copies_have_few_sectors_and_conflicts(problem: Matmul) -> None:
-    """Few sectors, and as few bank conflicts as the layout allows, counted over the whole tile."""
+    """Sampled copies access few sectors, and have as few bank conflicts as the layout allows, over the whole tile."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(25, seed=4)):
         for side in SIDES:
@@ -186,14 +186,14 @@ def test_sampled_copies_have_few_sectors_and_conflicts(problem: Matmul) -> None:
 
 
 def test_counts_match_the_work_of_a_tile() -> None:
-    rounded = 1 - 1e-12  # counts of persistent blocks are means; a byte of a launch is more than this
+    rounded = 1 - 1e-12  # for rounding, since counts of persistent blocks are means
     for schedule in space(LARGE, H200).sample(25, seed=3):
         counted = counts(LARGE, MATMUL.config(LARGE, schedule, H200), H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")
         assert counted.blocks * counted.flops >= LARGE.flops * rounded
         assert counted.dram_bytes >= LARGE.min_bytes
         element_loads = 2 * (schedule.integer("tile_m") + schedule.integer("tile_n"))
-        k_of_block = counted.flops / (2.0 * tile)  # over all its tiles
+        k_of_block = counted.flops / (2.0 * tile)  # k summed over all tiles of a block
         assert counted.load_bytes >= element_loads * k_of_block * rounded
         assert counted.shared_wavefronts * 128 >= counted.load_bytes / 2
         assert counted.store_bytes >= tile * 2 / schedule.integer("split_k")

@@ -107,9 +107,9 @@ def test_a_reduction_has_no_stream_k() -> None:
 
 
 def test_stream_k_runs_as_many_blocks_on_an_sm_as_fit() -> None:
-    """Two blocks of 128x128 tiles with k 32 in three stages fit on an A100's SM.
+    """On an A100's SM, two blocks with 128x128 tiles, a k of 32 and three stages fit.
 
-    With k 64 in five stages one block fills its shared memory, and a tile of 256x128 fills its registers.
+    With a k of 64 and five stages, one block fills shared memory. With tiles of 256x128, one block fills the registers.
     """
     names = {"tile_m": 128, "tile_n": 128, "tile_k": 32, "stages": 3, "min_blocks": 1, "stream_k": 1}
     (rule,) = (rule for rule in space(PROBLEM, A100).rules if rule.name == "stream_k_resident")

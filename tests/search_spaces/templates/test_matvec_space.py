@@ -1,4 +1,4 @@
-"""Tests of the matvec space: lowering configs of schedules, each rule, proxy problems, and matmuls with few rows."""
+"""The matvec space: lowering configs of schedules, each rule, reduced problems, and matmuls with few rows."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
-    """Counts of the space and the kernel equal the config's, and its tile divides evenly among the threads."""
+    """Accumulators of the space and the kernel equal the lowering config's. Its tile divides evenly among threads."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(60, seed=1)):
         lowering = lowering_config(config)
         tile_m, tile_n, step = config.integers("tile_m", "tile_n", "tile_k")
         accumulators = lowering.accumulators_per_thread()
-        if config["intrinsic"] != FMA:  # rows of x fill the columns of fragments, and lanes along k share their sums
+        if config["intrinsic"] != FMA:  # rows of x are padded to the columns of fragments, and lanes along k share sums
             padded = -(-tile_m // 8) * 8
             accumulators = accumulators // tile_m * padded // lowering.lane_basis.tile[2]
         assert accumulators == config["accumulators"]
@@ -133,7 +133,7 @@ def test_rows_of_a_class_have_equal_offsets_from_an_aligned_address(n: int, k: i
     for first in range(min(classes, n)):
         assert len(set(behind[first::classes])) == 1
     assert behind.max() <= most_shift(problem)
-    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more than needed
+    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more classes than needed
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
         rows = config.integer("tile_n") * config.integer("tiles_n")
         assert classes * rows >= n
@@ -172,14 +172,14 @@ def test_counts_match_the_traffic_of_the_kernel() -> None:
         w_bytes = 2 * schedule.integer("tile_n") * DOCUMENT.k / schedule.integer("split_k")
         assert counted.load_bytes >= w_bytes
         assert counted.shared_wavefronts * 128 >= w_bytes
-        # 32 FMAs per instruction, or a fragment of 16 x 8 x 16, plus other instructions
+        # an instruction does at most 32 FMAs, or a fragment of 16 x 8 x 16
         assert counted.instructions * (2 * 16 * 8 * 16 if counted.unit == "mma" else 64) >= counted.flops
 
 
 def test_fragments_of_contiguous_k_multiply_right() -> None:
-    """Lane (g, t) has 4 neighbours of k of rows g and g + 8 of w, and of row g of x.
+    """Lane (g, t) holds 4 adjacent elements along k of rows g and g + 8 of w, and of row g of x.
 
-    The k indices differ from the instruction's, but equally in both operands, so the sums are those of w @ x.T.
+    These k indices differ from the instruction's, but in the same way for both operands, so the sums equal w @ x.T.
     """
     row = mma_row(DOCUMENT)
     assert (row.m, row.k) == (MMA_LANES_N * MMA_ROWS, MMA_LANES_K * MMA_ELEMENTS)

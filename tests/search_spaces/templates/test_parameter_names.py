@@ -1,4 +1,4 @@
-"""One table names the parameters of all templates: each concept has one name, and each name is explained."""
+"""One table explains the parameters of all templates. Each concept has one name."""
 
 from __future__ import annotations
 

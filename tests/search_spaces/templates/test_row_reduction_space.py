@@ -1,4 +1,4 @@
-"""The space of row reductions: its rules one by one, its LoweringConfig, its configs and proxy problems."""
+"""The space of row reductions: its rules one by one, its LoweringConfig, its configs and reduced problems."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_sampled_schedules_break_no_rule(problem: RowProblem, name: str) -> None
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
-    # A launch has too many blocks only where there are 2^30 rows; long rows have too many steps.
+    # Only such problems break the rules on the number of blocks (2^29 rows) and of steps (long rows).
     for problem in (*PROBLEMS, Reduce(2**29, 1000, axis="row", reduction_size=1), RmsNorm(1, 2**29)):
         whole = space(problem, H200)
         for _ in range(60):
@@ -76,7 +76,7 @@ def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_attributes_agree_with_the_lowering_config(problem: RowProblem) -> None:
-    """The space computes threads, tile, step, loop and accumulators for many schedules at once."""
+    """Threads, tile, step, loop and accumulators, which the space computes for many schedules at once, must agree."""
     for config in sampled(problem, 100, seed=9):
         lowering = lowering_config(problem, config.schedule)
         tile, step, threads, states = config.integers("parallel_tile", "step", "threads", "states")
@@ -87,7 +87,8 @@ def test_attributes_agree_with_the_lowering_config(problem: RowProblem) -> None:
         assert layout.distributed_shape[1] * config.integer("batch") * config.integer("steps") == (
             config.integer("vectors") * lowering.thread[1]
         )
-        # In a LoweringConfig every element of a step has its own accumulator; this kernel adds them immediately.
+        # In a LoweringConfig every element of a step has its own accumulator. This kernel adds the elements
+        # immediately.
         assert lowering.accumulators_per_thread() == states * layout.distributed_shape[1]
         steps = config.integer("steps")
         assert lowering.loop_steps((tile, steps * step)) == steps
@@ -96,7 +97,7 @@ def test_attributes_agree_with_the_lowering_config(problem: RowProblem) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_the_kernels_indices_agree_with_the_lowering_config(problem: RowProblem) -> None:
-    """The index formulas of row_reduction.cuh, spelled again, against the NestedLayout of the config."""
+    """Index formulas of row_reduction.cuh, repeated in Python, agree with the NestedLayout of the config."""
     for config in sampled(problem, 12, seed=3):
         lowering = lowering_config(problem, config.schedule)
         tile, step, threads, vector = config.integers("parallel_tile", "step", "threads", "vector_x")

@@ -1,4 +1,4 @@
-"""Number of schedules of each kernel template for a small problem: a changed rule changes a number.
+"""The number of schedules of each kernel template for a small problem is recorded, so that changes of rules show.
 
 ``pytest tests/search_spaces/templates --update-golden`` accepts the present counts; review the diff.
 """

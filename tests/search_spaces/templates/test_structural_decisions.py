@@ -1,4 +1,4 @@
-"""Each value of a structural decision occurs among the first schedules of a sample, however rare it is."""
+"""Each value of a structural decision, however rare, occurs among the first schedules of a sample."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def lower(problem, config, device):
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KernelTemplate]]:
-    """Yield the template of PACKAGE with some files changed, imported from a folder of its own."""
+    """Yield a function that imports the template of PACKAGE, with some files changed, from a new folder."""
 
     def forget() -> None:
         for name in [m for m in sys.modules if m.partition(".")[0] == "toy_kernels"]:
@@ -194,7 +194,7 @@ def test_a_version_follows_from_the_shared_rules_that_a_template_uses(monkeypatc
 
 
 def test_a_template_that_was_typed_in_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook or a shell the module of the functions has no file."""
+    """In a notebook or a shell, the module that defines the functions has no file."""
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
 
     def space(*_: object) -> object:

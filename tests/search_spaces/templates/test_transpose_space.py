@@ -1,4 +1,4 @@
-"""The spaces of transpose and copy: rules one by one, maps as partitions of the tile, proxies for the emulator."""
+"""The spaces of transpose and copy: rules one by one, maps that partition the tile, and reduced problems."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
                 for _ in range(150):
                     for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
                         refused.setdefault(violation.rule, violation.reason)
-        assert names - set(refused) <= {"grid", "threads"}  # the domains imply these two rules on every device
+        assert names - set(refused) <= {"grid", "threads"}  # domains never violate these two rules
         for rule, reason in refused.items():
             assert len(reason) > 20 and "\n" not in reason, rule
 
@@ -87,7 +87,7 @@ def test_a_launch_of_too_many_tiles_is_rejected() -> None:
 
 
 def test_the_map_constraints_agree_with_the_maps() -> None:
-    """A map is legal if its threads own the whole tile in whole rounds, and no element twice."""
+    """A map is legal if its threads cover the tile in whole rounds and hold no element twice."""
     problem, rng = TRANSPOSES[2], np.random.default_rng(4)
     whole = space(problem, H200)
     verdicts = []
@@ -122,7 +122,7 @@ def test_blocks_cover_the_matrices(problem: Transpose) -> None:
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> None:
-    """Threads move the elements that the maps assign to them, through the layout, and none twice."""
+    """Threads move the elements that the maps assign to them through the layout, and write no element twice."""
     for config in sampled(problem, 12, seed=1):
         rows, columns = tile_of(config)
         loads, stores, layout = load_map(config), store_map(config), shared_layout(config)
@@ -130,7 +130,7 @@ def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> 
         held = loads.distribute(tile)  # [threads, blocks, block rows, vector]
         assert loads.subgroups == config["threads"] and not any(loads.wraps(tile.shape))
         if layout is None:
-            # A thread's transposed blocks are out's blocks at the transposed origins: no element changes its thread.
+            # A thread stores its own blocks, transposed, at transposed origins. No element moves between threads.
             origins = loads.all_offsets(tile.shape)
             out = np.full((columns, rows), -1)
             for thread, blocks in zip(origins, held, strict=True):
@@ -177,7 +177,7 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
         store = copy_plan(back, layout, threads, vector, columns, "ld.global")
         assert isinstance(store, CopyPlan) and store.store == config["store_piece"]
         for side in (load, store):
-            assert side.stores.conflict_degree <= 2.5  # limits for the whole tile; the rule considers a part of it
+            assert side.stores.conflict_degree <= 2.5  # whole tile; the rule checks a part
 
 
 @pytest.mark.parametrize("element_bytes", [1, 4, 16])

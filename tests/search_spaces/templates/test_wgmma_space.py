@@ -1,4 +1,4 @@
-"""Schedules of wgmma matmuls: invariants of every legal schedule, and the reasons against others."""
+"""Schedules of wgmma matmuls: invariants of legal schedules, and reasons why others are rejected."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         config = WGMMA_MATMUL.config(problem, schedule, H200)
         consumers, given, taken = config.integers("consumer_warpgroups", "producer_registers", "consumer_registers")
         assert config.integer("threads") == 128 * consumers + (128 if given else 32)
-        # The launch must have the registers that setmaxnreg.inc requests, or it waits forever. Steps of 8 from 24 to
-        # 256.
+        # setmaxnreg.inc waits forever if the block does not have the requested registers. Values are 24 to 256 in steps
+        # of 8.
         if given:
             launched = min(65536 // config.integer("min_blocks") // (128 * (consumers + 1)) // 8 * 8, 248)
             assert given + consumers * taken <= (consumers + 1) * launched
@@ -68,7 +68,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         stream_k = config.integer("stream_k")
         assert kernel.cluster == (cluster_m * cluster_n, 1, 1) and cluster_m * cluster_n <= 4
         assert config.integer("tiles_m") % cluster_m == config.integer("tiles_n") % cluster_n == 0
-        # All tiles are computed, and no block is without one.
+        # All tiles are computed, and every block has a tile.
         blocks, launched = config.integers("blocks", "launched_blocks")
         assert (launched // (cluster_m * cluster_n) - 1) * tiles < blocks // (cluster_m * cluster_n) or stream_k
         assert launched * tiles >= blocks and kernel.grid == (launched, 1, 1)
@@ -189,7 +189,7 @@ def test_unsupported_problems_and_devices_are_rejected(problem: Matmul, name: st
 
 
 def test_words_of_a_register_operand_may_have_any_order() -> None:
-    """If sides are exchanged, this operand is b."""
+    """In the transposed template, operands are exchanged, and the register operand is b."""
     for order in ("row", "col"):
         assert WGMMA_MATMUL.why_not(Matmul(64, 64, 64, a="f32", order_a=order, order_b="col"), H200) is None
         assert WGMMA_MATMUL_TRANSPOSED.why_not(Matmul(64, 64, 64, a="f32", order_b=order), H200) is None
@@ -210,9 +210,9 @@ def test_words_of_a_register_operand_may_have_any_order() -> None:
     ],
 )
 def test_threads_copy_operands_that_tma_cannot(problem: Matmul, a: int, b: int) -> None:
-    """Lines have this alignment in bytes. TMA needs 16, and only operands that it copies have a tensor map.
+    """``a`` and ``b`` are line alignments in bytes. TMA needs 16, and only operands that TMA copies have a tensor map.
 
-    If lines are aligned to less than a word, each line of a stage's boxes is followed by a padding word.
+    If lines are aligned to less than a word, each line of a stage has an additional padding word.
     """
     cannot = {side: bytes_ for side, bytes_ in (("a", a), ("b", b)) if bytes_}
     assert (aligned_bytes(problem, "a"), aligned_bytes(problem, "b")) == (a or 16, b or 16)
@@ -267,7 +267,7 @@ def test_rules_of_thread_copies(changes: dict[str, Value], problem: dict[str, in
 
 
 def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
-    """If blocks keep all SMs busy, no schedule is predicted to be faster with thread copies where TMA could copy."""
+    """If blocks keep all SMs busy, the model predicts no gain from copying with threads instead of TMA."""
     problem = Matmul(2048, 2048, 2048, a="f16", order_b="col")
     legal = space(problem, H200).valid
     compared = 0
@@ -284,7 +284,7 @@ def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
 
 
 def test_loading_a_through_registers_costs_more_than_shared_memory() -> None:
-    """So a search skips it there; words that run along m have no other option."""
+    """Searches therefore skip register operands, unless words of a run along m, which leaves no alternative."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_operand_source"] == "shared"
@@ -308,10 +308,10 @@ def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
 
 
 def test_copies_by_threads_cost_more_than_tma() -> None:
-    """The cost grows as the alignment of lines falls, and one warp takes longer than four.
+    """Costs grow as the alignment of lines falls. One copying warp takes longer than four.
 
-    Times of the model follow. All that threads copy are of one config, that of k = 4097, which has the registers that
-    shifting takes.
+    Predicted times grow likewise. All thread copies use the config of k = 4097, which has enough registers for
+    shifting.
     """
 
     def of(k: int, **changes: int) -> CostCounts:
@@ -344,12 +344,13 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
     assert alone.multicast_bytes == 0 and alone.blocks == 1024
     for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
         shared = of(cluster_m=m, cluster_n=n, tiles_per_block=1)
-        # Fewer bytes are requested from L2, and as many arrive.
+        # Fewer bytes are requested from L2, and equally many arrive in shared memory.
         assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
         assert shared.load_bytes == part * alone.load_bytes
     several = of(cluster_m=1, tiles_per_block=8)
     assert several.blocks == 128 and several.flops == 8 * alone.flops and several.iterations == 8 * alone.iterations
-    # TMA stores all but the last tile beside the loads of the next; registers are stored while nothing multiplies.
+    # TMA stores all tiles but the last while it loads the next tile. Stores from registers do not overlap
+    # multiplication.
     assert several.store_bytes == alone.store_bytes
     assert several.load_bytes == 8 * alone.load_bytes + 7 * alone.store_bytes
     assert (
@@ -361,9 +362,9 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
 
 
 def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
-    """In sampled schedules at most two clusters share a tile, since each gets the k-tiles of at least one tile.
+    """In sampled schedules at most two clusters share a tile, since each cluster has the k-tiles of at least one tile.
 
-    Each pair of neighbours has memory for the sums of a tile, and two counters for each of its warpgroups.
+    Each pair of neighbouring clusters has memory for the sums of a tile, and two counters per warpgroup.
     """
     problem, seen = Matmul(2056, 5000, 1000, a="bf16", batch=2), 0
     for schedule in space(problem, H200).sample(150, seed=6):
@@ -385,9 +386,9 @@ def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
 
 
 def test_stream_k_is_faster_for_a_small_last_wave() -> None:
-    """A few tiles more than two waves: an extra wave costs more than exchanging sums, except with few k-tiles.
+    """With slightly more than two waves of tiles, a third wave costs more than exchanging sums, unless k is short.
 
-    A block computes its share of the tiles; parts of panels that are no longer in L2 are read again.
+    Each block computes its share of the tiles. Panels that are no longer in L2 are read again.
     """
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):

@@ -34,7 +34,7 @@ CASES = {
     ),
     "more queries than keys": replace(SMALL, causal=1, keys=60),
 }
-MODELS = {  # one group of heads, and few positions
+MODELS = {  # shapes of models, reduced to one group of heads and few positions
     "llama 3 8B": Attention(batch=1, heads=4, kv_heads=1, queries=200, causal=1),
     "deepseek v3, 192 and 128": Attention(
         batch=1, heads=1, kv_heads=1, queries=150, head_size=192, value_size=128, causal=1
@@ -136,7 +136,7 @@ SHARED = replace(SMALL, heads=2, kv_heads=1, queries=70, keys=290, causal=1, log
 
 
 def sharing(problem: Attention, gpu: str, **values: str | int) -> Schedule:
-    """Return a schedule in which blocks share the keys, with the given values."""
+    """Return a schedule with the given values in which blocks share the keys."""
     way = values.get("intrinsic")
     drawn = sampled(problem, gpu, 3000) if way is None else sampled_with(problem, gpu, 3000, intrinsic=str(way))
     return next(s for s in drawn if s.integer("parts") > 1 and values.items() <= s.values.items())
@@ -190,7 +190,7 @@ SQUARE = Attention(1, 8, 8, 4096, causal=1)
 
 
 def test_reduced_problems_of_many_parts_have_no_more_work_than_those_of_two() -> None:
-    """With as many queries as keys, iterations of all parts would take work that grows with their square."""
+    """If queries and keys were both long enough for all parts, work would grow with the square of the parts."""
     template = tile_template(Attention)
     assert template.proxy is not None and template.long_proxy is not None
     for parts, most in ((2, 0.5e9), (8, 1e9), (16, 1e9)):
@@ -230,7 +230,7 @@ COMBINING_FAULTS = {
     ),
     "sinks are relative to the largest score": ("fades(peak, top, sink)", "fades(top, top, sink)"),
 }
-PART_FAULTS = {  # in the generated code
+PART_FAULTS = {  # text of the generated code
     "parts overlap": ("first_turn = split * all_turns / 4;", "first_turn = max(split * all_turns / 4 - 1, 0);"),
     "the last iteration is left out": ("(split + 1) * all_turns / 4", "(split + 1) * (all_turns - 1) / 4"),
     "the last part is left out": ("turn_{loop} < 3;", "turn_{loop} < 2;"),

@@ -1,4 +1,4 @@
-"""Gradients of attention: against differences of the forward reference, in sampled schedules, and planted faults."""
+"""Gradients of attention: compared with differences of the forward reference, sampled schedules, and planted faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CASES = {
         SMALL, packed=1, batch=3, queries=80, keys=80, kv_heads=1, causal=1, window=30, soft_cap=2.0, alibi=1
     ),
 }
-MODELS = {  # one group of heads, and few positions
+MODELS = {  # shapes of models, reduced to one group of heads and few positions
     "llama 3 8B": AttentionBackward(batch=1, heads=4, kv_heads=1, queries=200, causal=1),
     "heads of 64": AttentionBackward(batch=1, heads=2, kv_heads=2, queries=150, head_size=64),
 }
@@ -55,7 +55,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
     forward = replace(problem.forward, dtype="f16")
 
     def loss(moved: dict[str, np.ndarray]) -> float:
-        with pytest.MonkeyPatch.context() as patch:  # computes in float64, since the problem's type rounds
+        with pytest.MonkeyPatch.context() as patch:  # keep float64, since the problem's type would round
             patch.setattr(type(forward), "loaded", lambda _, given: given)
             return float((forward.reference(moved)["out"] * gradient).sum())
 
@@ -64,11 +64,11 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
         ahead, back = ({**exact, name: exact[name] + sign * step * direction} for sign in (1, -1))
         numeric = (loss(ahead) - loss(back)) / (2 * step)
         exact_slope = float((found[of] * direction).sum())
-        assert numeric == pytest.approx(exact_slope, rel=0.02, abs=0.02)  # o and lse are rounded, and differences curve
+        assert numeric == pytest.approx(exact_slope, rel=0.02, abs=0.02)  # rounded o and lse; truncation
 
 
-SAMPLED = 4  # for each GPU by default; the nightly run has 200
-# Problem of several tests, since counting its schedules takes longer than running a few of them.
+SAMPLED = 4  # schedules for each GPU by default; 200 nightly
+# Several tests share this problem, since counting its schedules takes longer than running a few of them.
 SAMPLED_PROBLEM = replace(CASES["window after a prefix"], batch=1, heads=2, kv_heads=1)
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
 

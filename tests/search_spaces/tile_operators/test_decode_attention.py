@@ -24,7 +24,7 @@ CASES = {
     "a group of 7": replace(SMALL, heads=14),
     "a group of 3, 8 queries": replace(SMALL, heads=6, queries=8),
 }
-MODELS = {  # a pair of the groups of heads of one layer, and few positions
+MODELS = {  # layers of models, reduced to two groups of heads and few positions
     "llama 3 8B": DecodeAttention(batch=2, heads=8, kv_heads=2, entries=4, page=64),
     "llama 3 70B": DecodeAttention(batch=2, heads=16, kv_heads=2, entries=9, page=16, dtype="bf16"),
     "qwen 3 235B, e4m3": DecodeAttention(batch=1, heads=32, kv_heads=2, entries=3, page=64, cache="e4m3"),
@@ -131,4 +131,4 @@ def test_infinite_keys_need_no_warning() -> None:
     inputs = SMALL.random_inputs(1)
     inputs["k"] = np.full_like(inputs["k"], np.inf)
     inputs["q"] = np.zeros_like(inputs["q"])
-    assert np.isnan(SMALL.reference(inputs)["out"]).any()  # from 0 times infinity
+    assert np.isnan(SMALL.reference(inputs)["out"]).any()  # 0 times infinity is NaN

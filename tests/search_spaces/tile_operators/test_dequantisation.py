@@ -1,4 +1,4 @@
-"""Machine code that converts packed weights: its instructions next to the time model's, and faults planted in it."""
+"""Code that converts packed weights: machine instructions compared with the time model's count, and planted faults."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def kernel_of(problem: QuantizedMatmul) -> GeneratedKernel:
 
 
 def with_header(kernel: GeneratedKernel, name: str, old: str, new: str) -> GeneratedKernel:
-    """Return a kernel with a change in a header."""
+    """Return a kernel with ``new`` instead of ``old`` in a header."""
     texts = dict(kernel.headers.files)
     assert old in texts[name]
     return replace(kernel, headers=Headers.of({**texts, name: texts[name].replace(old, new)}))
 
 
 def excess(problem: QuantizedMatmul, kernel: GeneratedKernel) -> float:
-    """Return the instructions of an iteration of a warp relative to the time model's, minus 1."""
+    """Return the excess of a warp's instructions per iteration over the time model's count, as a fraction."""
     template = tile_template(QuantizedMatmul)
     assert template.counts is not None
     work = template.counts(problem, template.config(problem, schedule(problem), H100), H100)
@@ -92,7 +92,7 @@ def test_rings_of_narrow_weights_may_have_more_stages() -> None:
     wide = tile_template(GroupedMatmul).space(GroupedMatmul(m=512, n=256, k=4096, groups=2), H100).sample(200, 1)
     assert max(s.integer("stages") for s in wide) == 5
     large = replace(FEW, m=512, k=4096)
-    for drawn in template.space(large, H100).sample(200, 1):  # two blocks fit on an SM
+    for drawn in template.space(large, H100).sample(200, 1):  # rings stay so small that two blocks fit on an SM
         ring = template.config(large, drawn, H100).integer("ring_bytes")
         assert drawn.integer("stages") < 8 or 2 * ring <= H100.shared_per_sm
     problem = replace(FEW, k=2048)

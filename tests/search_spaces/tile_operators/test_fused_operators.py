@@ -27,7 +27,7 @@ CASES: dict[str, TileProblem] = {
     "a linear layer and cross entropy": LinearCrossEntropy(70, 1200, 40),
     "the gradient of its logits": LinearCrossEntropyDlogits(70, 150, 72, dtype="f16"),
 }
-MODELS: dict[str, TileProblem] = {  # few tokens
+MODELS: dict[str, TileProblem] = {  # shapes of models with few tokens
     "llama 3 8B, norm": RmsNormQuantize(3, 4096),
     "qwen 3, norm and rotary positions": QkNormRope(3, 8, 128, length=64),
     "qwen 3 30B, router": RouterTopK(5, 128, top=8, dtype="bf16"),

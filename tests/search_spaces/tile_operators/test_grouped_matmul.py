@@ -25,7 +25,7 @@ CASES = {
     "masked, silu and up": replace(SMALL, m=70, n=40, groups=3, rows="masked", activation="silu_up"),
 }
 BLOCKS = replace(SMALL, k=272, dtype="e4m3", w_order="col")
-OF_BLOCKS = {  # a type that Ampere does not multiply
+OF_BLOCKS = {  # e4m3, which Ampere cannot multiply
     "e4m3": BLOCKS,
     "e4m3, chosen rows": replace(BLOCKS, tokens=40),
     "e4m3, silu and up": replace(BLOCKS, n=128, activation="silu_up"),
@@ -51,7 +51,7 @@ QUANTISED = {
         INT4, weights="nvf4", scale_group=16, m=70, groups=3, rows="masked", layout="fragments"
     ),
 }
-MODELS = {  # few experts and tokens
+MODELS = {  # shapes of models with few experts and tokens
     "qwen 3 30B, gate and up": GroupedMatmul(m=160, n=96, k=256, groups=8, tokens=20, activation="silu_up"),
     "deepseek v3, down": GroupedMatmul(m=140, n=128, k=256, groups=4, w_order="col"),
     "deepseek v3, gate and up": GroupedMatmul(
@@ -81,7 +81,7 @@ def test_some_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(EVERY[name], kernel_of(EVERY[name], gpu, schedule)) == "ok", schedule
 
 
-@pytest.mark.parametrize("tokens", [0, 40])  # TMA cannot copy chosen rows, so threads fill the ring
+@pytest.mark.parametrize("tokens", [0, 40])  # TMA cannot copy selected rows, so threads fill the ring
 def test_quantised_weights_are_operands_of_wgmma(tokens: int) -> None:
     problem = replace(QUANTISED["int4, zero points, bf16"], tokens=tokens)
     (schedule,) = sampled_with(problem, "h100", 1, intrinsic="wgmma_m64k16_bf16")
@@ -152,7 +152,7 @@ def test_sampled_schedules_of_quantised_weights_by_warp_groups(name: str, intrin
 
 @pytest.mark.parametrize("name", ["int4", "nvf4, masked, packed"])
 def test_edge_cases_of_quantised_weights(name: str) -> None:
-    """Empty and skewed groups, extreme numbers, zero points and scales are among the inputs of a verification."""
+    """A verification's inputs include empty and skewed groups, and extreme numbers, zero points and scales."""
     problem = replace(QUANTISED[name], m=40, n=24, k=128, zero_points=int("int4" in name))
     cases = {case for given in problem.stress_inputs(1) for case in given.cases}
     wanted = {"w: smallest numbers", "w: largest numbers", "w_scale: small and large alternate"}
@@ -369,12 +369,12 @@ def test_quantised_matrices_agree_with_their_dequantised_values() -> None:
 
 
 def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:
-    """The largest numbers of both signs give inf - inf in one order; with one sign every order gives infinity."""
+    """With the largest numbers of both signs, some order gives inf - inf. With one sign, every order gives infinity."""
     problem = GroupedMatmul(m=8, n=64, k=96, groups=2, dtype="bf16", rows="masked")
     largest = float.fromhex("0x1.fep127")
     inputs = problem.random_inputs(1)
     rows = np.full((2, 8, 96), -largest)
-    rows[0, 0, 5] = 1e-9 * largest  # far less than the others, and beyond f32 once it is multiplied
+    rows[0, 0, 5] = 1e-9 * largest  # much smaller than the others, but its product exceeds f32
     rows[0, 2, ::2] = largest
     inputs |= {
         "x": BF16.store(rows),

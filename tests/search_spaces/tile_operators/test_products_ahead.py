@@ -1,4 +1,4 @@
-"""Attention whose first product runs an iteration ahead: sampled schedules, planted faults, and the estimate."""
+"""Attention whose first product is computed one iteration ahead: sampled schedules, planted faults, the estimate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RING = "autosched/tile/box_ring.cuh"
 
 
 def ahead(problem: Attention, count: int, **values: str | int) -> list[Schedule]:
-    """Return some schedules whose first product runs ahead and that have ``values``."""
+    """Return some schedules with ``values`` whose first product is computed one iteration ahead."""
     drawn = sampled_with(problem, "h100", 3000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
     found = [s for s in drawn if s.values["products_ahead"] and values.items() <= s.values.items()][:count]
     assert len(found) == count

@@ -1,4 +1,4 @@
-"""Queries and keys rotated, keys and values appended to a paged cache: schedules in the emulator, planted faults."""
+"""Rotating queries and keys, and appending keys and values to a paged cache: emulated schedules, planted faults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_random_inputs_cross_pages_and_store_each_slot_once(name: str) -> None:
 
 
 def test_kept_elements_keep_their_bits() -> None:
-    """Comparing values is not enough: NaN and zero have several bit patterns."""
+    """Compare bits instead of values, since NaN and zero have several bit patterns."""
     problem = CASES[SLOTS]
     inputs = problem.cache_cases(1)[0].inputs
     reference = problem.reference(inputs)
@@ -130,7 +130,7 @@ def test_problems_round_trip_as_json(name: str) -> None:
 
 
 def test_the_byte_count_depends_on_the_tokens() -> None:
-    """The time model agrees: a larger cache does not take longer."""
+    """Nor does the time model predict a longer time for a larger cache."""
     small, large = (QkNormRopeAppend(4, 8, 2, pages=pages) for pages in (2, 5000))
     template, chip = tile_template(QkNormRopeAppend), device("h100")
     (schedule,) = sampled(small, "h100", 1)

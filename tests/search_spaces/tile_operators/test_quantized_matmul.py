@@ -31,7 +31,7 @@ CASES = {
     "int8, packed": replace(SMALL, weights="int8", group=0, layout="fragments"),
     "e4m3, packed": replace(SMALL, weights="e4m3", group=64, layout="fragments"),
 }
-MODELS = {  # slices of projections
+MODELS = {  # slices of the projections of models
     "llama 3 8B, qkv": QuantizedMatmul(m=16, n=192, k=512),
     "llama 3 70B, down": QuantizedMatmul(m=1, n=128, k=1024, group=128, zero_points=1, dtype="bf16"),
     "llama 3 8B, gate, packed": QuantizedMatmul(m=4, n=176, k=512, layout="fragments"),
@@ -70,7 +70,7 @@ def test_fragments_are_the_bytes_of_a_lane(name: str) -> None:
     assert np.array_equal(order.unpack(packed, shape), places)
     a_lane = 16 // problem.operand("w").dtype.bytes
     rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // shape[1], packed[0, 37 * a_lane : 38 * a_lane]
-    assert set(rows.tolist()) == {1, 9}  # of lane 5: g = 1
+    assert set(rows.tolist()) == {1, 9}  # rows of lane 5, whose g is 1
     assert len(set((columns % shape[1]).tolist())) == a_lane // 2
 
 
@@ -88,7 +88,7 @@ def test_kernels_pack_weights() -> None:
 
 
 def words(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """Return (rows, columns / 8) words with column ``order[i]`` of eight at bits 4 i on."""
+    """Pack eight columns per word: (rows, columns / 8). Column ``order[i]`` has bits 4 i to 4 i + 3."""
     eight = columns.astype(np.uint32).reshape(len(columns), -1, 8)
     found = sum(eight[:, :, column] << np.uint32(4 * i) for i, column in enumerate(order))
     return np.asarray(found, dtype=np.uint32).view(np.int32)
@@ -142,7 +142,7 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
-LONG = {  # each of the blocks that share k has several iterations
+LONG = {  # so long that each block that shares k has several iterations
     "many turns": replace(SMALL, n=70, k=35 * 64, group=64),
     "many turns, one scale": replace(SMALL, n=70, k=35 * 64, group=0),
 }

@@ -66,7 +66,7 @@ CHOICES = {
 
 
 def features(problem: TileOperator, chosen: dict[str, int]) -> Iterator[str]:
-    """Yield what a kernel does for a problem that a smaller problem might leave out."""
+    """Yield the features that a kernel uses for a problem, and might not use for a smaller problem."""
     match problem:
         case Attention() | AttentionBackward():
             yield from _features_of_attention(problem, chosen)
@@ -79,7 +79,7 @@ def features(problem: TileOperator, chosen: dict[str, int]) -> Iterator[str]:
             )
             yield f"{problem.k % 128} after whole spans"
             domains = problem.tile_problem().program.domains(problem.tile_problem().values)
-            yield f"tiles of {domains['bm']} rows, {domains['bk']} columns"  # the schedule must be one of both
+            yield f"tiles of {domains['bm']} rows, {domains['bk']} columns"  # one schedule must fit both
         case GroupedMatmul() if problem.quantised:
             yield from _several(groups=problem.groups, scales=problem.format.scales(problem.k))
             yield from _several(tiles=-(-problem.n // chosen["bn"]), steps=problem.k // chosen["bk"])
@@ -101,12 +101,12 @@ def _features_of_attention(problem: Attention | AttentionBackward, chosen: dict[
     offset = problem.keys - problem.queries
     if problem.causal:
         yield "queries without keys" if offset < 0 else "a prefix" if offset else "nothing before the first query"
-    longest = problem.keys  # of a sequence; of two that are packed the longer one has at least half
+    longest = problem.keys  # keys of the longest sequence; if sequences are packed, it has at least half of all keys
     if problem.packed and problem.batch > 1:
         longest = problem.keys // 2
     if not problem.window:
         return
-    of_tile = longest - chosen["bm"]  # the key at which the first query of the last whole tile stands, at least
+    of_tile = longest - chosen["bm"]  # at least the key position of the first query of the last whole tile
     if of_tile - problem.window + 1 >= chosen["bn"]:
         yield "the loop over keys begins at a later tile"
     yield f"a window that ends {'within' if problem.window % 32 else 'with'} a tile"

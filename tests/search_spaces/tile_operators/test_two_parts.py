@@ -1,4 +1,4 @@
-"""Attention whose long tiles two blocks share: the block that finishes last keeps its part in registers."""
+"""Attention whose long tiles are shared by two blocks. The block that finishes last keeps its sums in registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARED, SPLIT = "autosched/common/stream_k.cuh", "autosched/tile/split.cuh"
 
 
 def of_two(gpu: str, tiles: str, **values: str) -> Schedule:
-    """Return a schedule in which two blocks share all or long tiles."""
+    """Return a schedule in which two blocks share all tiles or the long tiles."""
     drawn = sampled_with(SMALL, gpu, 1000, **values) if values else sampled(SMALL, gpu, 1000)
     wanted = {"parts": 2, "split_launches": 1, "split_tiles": tiles}
     return next(s for s in drawn if wanted.items() <= s.values.items())

@@ -29,7 +29,7 @@ LANES = np.arange(32)
 
 
 def count_phase(addresses, access_bytes):
-    """Return the cycles of lanes served together: the maximum number of distinct words in one bank."""
+    """Return the cycles for lanes that are served together: the maximum number of distinct words in one bank."""
     words = defaultdict(set)
     for address in addresses:
         if address >= 0:
@@ -80,19 +80,19 @@ def test_any_leading_shape_and_many_chunks():
 @pytest.mark.parametrize(
     ("addresses", "access_bytes", "cycles"),
     [
-        (LANES * 4, 4, 1),  # neighbours
-        (LANES * 0 + 64, 4, 1),  # one word for all: a broadcast
-        (LANES * 128, 4, 32),  # one bank, 32 words
-        (LANES * 132, 4, 1),  # a column of a 32-wide f32 tile padded by one
+        (LANES * 4, 4, 1),  # adjacent words
+        (LANES * 0 + 64, 4, 1),  # all lanes read one word: a broadcast
+        (LANES * 128, 4, 32),  # 32 words of one bank
+        (LANES * 132, 4, 1),  # a column of an f32 tile with rows of 32, padded by one
         (LANES * 8, 4, 2),  # every other word
-        (LANES * 2, 2, 1),  # two lanes in a word
+        (LANES * 2, 2, 1),  # two lanes per word
         (LANES // 2 * 128 + LANES % 2 * 2, 2, 16),
         (LANES * 1, 1, 1),
-        (LANES * 8, 8, 2),  # 256 bytes take two cycles at best
-        (LANES * 16, 16, 4),  # 512 bytes take four
-        (LANES * 128, 16, 32),  # a quarter warp in the same four banks: 8 cycles, four times
+        (LANES * 8, 8, 2),  # 256 bytes: at least two cycles
+        (LANES * 16, 16, 4),  # 512 bytes: at least four cycles
+        (LANES * 128, 16, 32),  # each quarter warp hits the same four banks: 4 times 8 cycles
         (LANES * 144, 16, 4),  # rows of 64 f16 padded by 8
-        (LANES % 8 * 16, 16, 4),  # phases are served in sequence, even for the same data
+        (LANES % 8 * 16, 16, 4),  # four phases are served in sequence, even if they read the same data
         (LANES * 0 - 1, 4, 0),
         (np.where(LANES < 8, LANES * 16, -1), 16, 1),
     ],
@@ -224,7 +224,7 @@ REPEATING = (
 @pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragments_of_tiles_of_many_periods(row, operand):
-    """A few lines are counted for all."""
+    """If a layout repeats, only the lines of one period are counted, and the counts are scaled."""
     size, k = widest(row), max(16, row.k)
     checked = 0
     for text in REPEATING:
@@ -278,7 +278,7 @@ def test_known_good_layouts_have_no_conflicts():
         layout = SharedLayout.parse(text, (128, cols))
         assert fragment_traffic(mma, "a", layout, 2).conflict_degree == 1
         assert copy_traffic(layout, 2, "cols", 8, cols // 8, 256).conflict_degree == 1
-    # Rows of 128 bytes without a swizzle: all eight rows of a matrix lie in the same four banks.
+    # With rows of 128 bytes and no swizzle, all eight rows of a matrix are in the same four banks.
     assert fragment_traffic(mma, "a", SharedLayout((128, 64)), 2).conflict_degree == 8
 
 
@@ -298,7 +298,7 @@ def test_a_hundred_thousand_queries_take_under_two_seconds():
         start = time.process_time()
         addresses = tables[which[:, None], rows, cols] * 2 // access_bytes * access_bytes
         degree = conflict_degree(addresses, access_bytes)
-        assert time.process_time() - start < 2.0  # 0.1 s alone on a core
+        assert time.process_time() - start < 2.0  # takes 0.1 s on an idle core
         assert degree.min() >= 1
         sample = int(rng.integers(100_000))
         assert degree[sample] == count(addresses[sample].tolist(), access_bytes) / count_ideal(

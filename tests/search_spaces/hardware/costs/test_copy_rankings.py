@@ -1,4 +1,4 @@
-"""Rankings of layouts that both a copy and an intrinsic accept, by cost."""
+"""Layouts that a copy and an intrinsic both accept are ranked by cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data movement: a plan moves every element once, its costs equal brute force, and no legal plan is missed."""
+"""Copy plans move every element once, have the costs that brute force counts, and include every legal plan."""
 
 import itertools
 import re
@@ -88,7 +88,7 @@ def test_choices_are_all_legal_plans_best_first(case):
 
 
 def walked_sectors(plan, pitch, base):
-    """Return the sectors of all requests, from the byte addresses of each warp's lanes."""
+    """Return the number of sectors of all requests, counted from the byte addresses of each warp's lanes."""
     region = plan.region
     rows, cols = plan.positions()
     line, position = (rows, cols) if region.axis == "cols" else (cols, rows)
@@ -192,7 +192,7 @@ def test_too_many_threads_for_a_tile_have_no_copy():
 
 
 def counted_percent(layout, element_bytes, axis, vector, columns, block):
-    """Return ``conflict_percent`` by its definition: every access of the first warps, one by one."""
+    """Return ``conflict_percent`` computed from its definition, access by access, for the first warps."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     other = "rows" if axis == "cols" else "cols"
     piece = min(block if block > 1 else vector, layout.contiguity(other if block > 1 else axis), 16 // element_bytes)

@@ -1,4 +1,4 @@
-"""Counting spaces that are too large to enumerate: totals beyond 64 bits, and a matmul-like space."""
+"""Spaces that are too large to enumerate are counted: totals beyond 64 bits, and a matmul-like space."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_counts_of_independent_parameters_multiply_exactly() -> None:
 
 
 def rising(length: int, values: int) -> Space:
-    """p0 <= p1 <= ...: comb(values + length - 1, length) configurations, all tied together."""
+    """Return a space with p0 <= p1 <= ..., which has comb(values + length - 1, length) configurations."""
     names = [f"p{i}" for i in range(length)]
     rules = [rule(f"{a}<={b}", (a, b), lambda c, a=a, b=b: c[a] <= c[b]) for a, b in pairwise(names)]
     return Space("rising", [ordinal(n, range(values)) for n in names], [], rules)
@@ -79,7 +79,7 @@ def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
     space = rising(40, 40)
     assert space.count() > 2**64
     middle = space.columns(space.sample(4000, seed=2))["p20"]
-    # Of the sequences, comb(v + 20, 20) * comb(39 - v + 19, 19) have the value v in the middle.
+    # The value v is in the middle of comb(v + 20, 20) * comb(39 - v + 19, 19) sequences.
     weights = [comb(v + 20, 20) * comb(39 - v + 19, 19) for v in range(40)]
     assert sum(weights) == space.count()
     expected = float(sum(Fraction(v * w, sum(weights)) for v, w in enumerate(weights)))
@@ -88,7 +88,7 @@ def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
 
 
 def test_groups_beyond_64_bits_inside_a_small_count_are_exact() -> None:
-    """Sums over rows that a later rule refuses may be huge though the final count is 2."""
+    """Counts of rows that a later rule rejects may be huge, although the final count is small."""
     space = rising(40, 40)
     ends = rule("ends", ("p0", "p39"), lambda c: c["p39"] - c["p0"] >= 39)
     tight = [rule(f"t{i}", (f"p{i}",), lambda c, i=i: (c[f"p{i}"] == 0) | (i == 39) | (i == 7)) for i in range(40)]
@@ -129,7 +129,7 @@ pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12, u
 def test_a_join_pairs_all_rows_that_agree_in_order(
     left: list[tuple[int, int]], right: list[tuple[int, int]], dense: bool
 ) -> None:
-    size = 5 if dense else 2**30  # so large that the join searches instead of counting
+    size = 5 if dense else 2**30  # a domain so large that the join searches instead of using a table
     join = Join(relation(left, "ab"), relation(right, "bc"), {"a": 5, "b": size})
     whole = join.rows(0, len(left))
     by_b = sorted(range(len(right)), key=lambda i: right[i][0])
@@ -147,7 +147,7 @@ def test_keys_keep_the_order_beyond_64_bits(rows: list[tuple[int, int, int]]) ->
         assert int(key.max()) < bound
         assert [sorted(rows).index(row) for row in rows] == np.searchsorted(np.sort(key), key).tolist()
         order = sorted_order(key, bound)
-        expected = sorted(range(len(rows)), key=lambda i: rows[i])  # stable
+        expected = sorted(range(len(rows)), key=lambda i: rows[i])  # a stable sort
         assert (list(range(len(rows))) if order is None else order.tolist()) == expected
 
 
@@ -163,8 +163,8 @@ def test_estimates_for_the_plan_are_exact_for_parameters_and_close_for_attribute
 
     assert combinations("a", "b", "c") == 50**3
     assert combinations("total") == 99 and combinations("total", "c") == 99 * 50
-    assert 1500 < combinations("a", "total") < 3500  # 2500
-    assert 60 < combinations("half", "total") < 130  # 99
+    assert 1500 < combinations("a", "total") < 3500  # exact: 2500
+    assert 60 < combinations("half", "total") < 130  # exact: 99
 
 
 # A space like that of a matmul ----------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def layout_suits(rows: int, cols: int, layout: str, intrinsic: str) -> bool:
 
 
 def matmul_like() -> Space:
-    """23 parameters in the shape of a matmul's: 10^16 raw, 10^13 legal configurations."""
+    """Return a space with 23 parameters like a matmul's: 10^16 configurations, of which 10^13 are legal."""
     tiles, data = (16, 32, 64, 96, 128, 192, 256), (8, 16, 32, 64, 128)
     parameters = [
         ordinal("tile_m", tiles), ordinal("tile_n", tiles), ordinal("tile_k", (16, 32, 64, 128)),
@@ -340,7 +340,7 @@ GOLDEN = "6c69cbc5bdf59c6ea0b5856a1956682c31411afeecc99c78af74c58941b4e692"
 
 
 def test_shares_of_a_matmul_sum_to_the_whole(matmul: Space) -> None:
-    """Fixing a parameter to each of its values in turn partitions the space, and samples follow the parts' sizes."""
+    """Fixing a parameter to each of its values partitions the space. Samples are distributed like the parts' sizes."""
     parts = []
     for i, p in enumerate(matmul.parameters):
         if p.name == "intrinsic":
@@ -364,7 +364,7 @@ def test_moves_in_a_matmul_find_legal_schedules(matmul: Space) -> None:
 
 
 def test_threads_share_the_relations_of_a_space() -> None:
-    """Threads share the space of a problem: a relation that another thread is computing must not count as missing."""
+    """Threads share a problem's space. A relation that another thread is computing must not be considered missing."""
     at_work, go_on = threading.Event(), threading.Event()
 
     def compute(x: IntArray) -> IntArray:

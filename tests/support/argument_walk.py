@@ -3,7 +3,7 @@
 A *stop* is a function of the four packages that receives the value itself as an argument; stops are in the order of
 their first calls. The files with a stop are counted. All kernel templates count as one file, since a
 search reaches them through one interface, ``KernelTemplate``. The files that define the value's own classes do not
-count. A *climb* is a step from one stop to the next whose package lies above the first one's.
+count. A *climb* is a step from one stop to the next stop in a higher package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FLOORS = {"search_spaces": 1, "cost_models": 2, "measurements": 2, "autosched": 3}  # a package imports those below
+FLOORS = {"search_spaces": 1, "cost_models": 2, "measurements": 2, "autosched": 3}  # packages may import lower ones
 TEMPLATES = "search_spaces/templates/"
 
 
@@ -34,12 +34,12 @@ class Stop:
 
     @property
     def counted_file(self) -> str:
-        """Return the file, or the folder of templates for every kernel template."""
+        """Return the file, or the templates' folder if the file is part of a kernel template."""
         return TEMPLATES if self.file.startswith(TEMPLATES) else self.file
 
     @property
     def floor(self) -> int:
-        """Return the level of the package, counted from the bottom."""
+        """Return the level of the file's package, counted from the bottom."""
         return FLOORS[self.file.partition("/")[0]]
 
 
@@ -56,7 +56,7 @@ class Walk:
 
     @property
     def climbs(self) -> list[tuple[Stop, Stop]]:
-        """Return the pairs of successive stops that lead to a package above."""
+        """Return the pairs of successive stops that lead to a higher package."""
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def followed(value: object) -> Iterator[Walk]:
     """
     walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
     packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
-    arguments: dict[CodeType, tuple[str, ...]] = {}  # empty for functions of other files, and for stops
+    arguments: dict[CodeType, tuple[str, ...]] = {}  # empty outside of the packages, and for stops
 
     def on_event(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":

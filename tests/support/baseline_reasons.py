@@ -10,14 +10,15 @@ from measurements.runners.cuda.libraries import baselines as cuda_library
 from measurements.trials.measurement import Status
 from search_spaces.operators.problem import Problem
 
-# Errors of a wrong call by our code. A missing package raises ModuleNotFoundError, which is legitimate.
+# Errors that show a mistake in our code. A missing package raises ModuleNotFoundError, which is a legitimate reason.
 _MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
 
 
 def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: bool) -> list[str]:
     """Return a line for each baseline that should have been timed, or whose reason is a mistake of ours.
 
-    cuBLASLt must be timed for a matmul that cuBLAS computes; torch, where it works, for every operator in its table.
+    cuBLASLt must be timed for every matmul that cuBLAS computes. If torch works, it must be timed for every operator in
+    its table.
 
     Args:
         problem: Problem of the comparison.
@@ -39,7 +40,7 @@ def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: 
 
 def _mistaken(entrant: Entrant, torch_works: bool) -> bool:
     found = _MISTAKE.search(entrant.reason)
-    broken = entrant.label in ("torch", "triton") and not torch_works  # an installation may raise ImportError
+    broken = entrant.label in ("torch", "triton") and not torch_works  # a broken installation may raise ImportError
     return found is not None and not (broken and found[1] == "Import")
 
 

@@ -73,7 +73,7 @@ def load_box(
         bytes_: Bytes that the barrier expects.
         place: Coordinates of the box, fastest dimension first.
         offsets: Offsets of an im2col copy, fastest dimension first. Default: a copy in tile mode.
-        out_bytes: Bytes of shared memory to write to ``out``; those behind the box are zeros. Default: ``bytes_``.
+        out_bytes: Bytes of shared memory to write to ``out``. Bytes after the box are zeros. Default: ``bytes_``.
     """
     shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets))}}}"
     body = _LOAD.replace("REACH", str(out_bytes or bytes_)).replace("OFFSETS", shifts)
@@ -118,6 +118,6 @@ def kinds(done: Emulation) -> set[str]:
 
 
 def round_to_nearest_tf32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return finite numbers rounded to tf32, ties to even, as loads by a map of that type round them."""
+    """Round finite numbers to tf32, ties to even, as loads with a TFLOAT32 tensor map do."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     return ((bits + np.uint32(0xFFF) + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -19,8 +19,8 @@ def representative(
     Args:
         cases: Values, tuples of values or parameter sets, as ``pytest.mark.parametrize`` takes them.
         names: Prefixes of ids.
-        ids: Ids of the cases, or a function that returns the id of a case. Default: the text of a value; those of a
-            tuple are joined by hyphens.
+        ids: Ids of the cases, or a function that returns the id of a case. Default: the text of a value. The texts of a
+            tuple's values are joined by hyphens.
 
     Raises:
         ValueError: A name is not the prefix of any id.
@@ -41,7 +41,7 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
 
 
 def _id(case: Any) -> str:
-    own = getattr(case, "id", None)  # only parameter sets have one
+    own = getattr(case, "id", None)  # only parameter sets have marks
     return own or ("-".join(map(_id, case)) if isinstance(case, tuple) else str(getattr(case, "name", case)))
 
 

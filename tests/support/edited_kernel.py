@@ -9,7 +9,7 @@ from search_spaces.launches.headers import Headers
 
 
 def edited_kernel(kernel: GeneratedKernel, header: str, old: str, new: str) -> GeneratedKernel:
-    """Return the kernel with ``old``, which must occur, replaced by ``new``.
+    """Return the kernel with ``old`` replaced by ``new``. ``old`` must occur.
 
     Args:
         kernel: Kernel to edit.

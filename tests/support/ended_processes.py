@@ -1,4 +1,4 @@
-"""Waits for processes to end that another process reaps."""
+"""Wait for the end of processes that are children of another process."""
 
 from __future__ import annotations
 

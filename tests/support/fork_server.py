@@ -1,7 +1,8 @@
 """A server that imports packages once and forks a child for each command; its client is ``forked_python.py``.
 
-Arguments: the path of its socket, the id of the process after whose end it stops, and the packages to import.
-A client sends one request per connection. It receives the child's pid, and later its wait status and CPU seconds.
+Arguments: the path of its socket, the id of the owner process, and the packages to import. The server stops when the
+owner ends. A client sends one request per connection. It receives the child's pid, and later its wait status and CPU
+seconds.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
                 os.close(descriptor)
             running[pid] = connection
             connection.send(str(pid).encode())
-    shutil.rmtree(os.path.dirname(path), ignore_errors=True)  # the other server, whose socket is also there, ends too
+    shutil.rmtree(os.path.dirname(path), ignore_errors=True)  # other servers whose sockets are in the folder also end
     os._exit(0)
 
 
@@ -130,7 +131,7 @@ def writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 
 def run(arguments: list[str]) -> None:
-    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does; ``-P`` leaves its folder out of sys.path."""
+    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does. ``-P`` keeps its folder off sys.path."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     sys.orig_argv = [sys.executable, *arguments]
     paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

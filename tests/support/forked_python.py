@@ -1,11 +1,11 @@
 """Run Python commands of tests in forked processes, which have already imported their modules.
 
-``run`` and ``Popen`` replace those of ``subprocess`` for commands that start with ``sys.executable``. The command runs
-in a child that ``fork_server.py`` forks: a process of its own, with its own exit status, signals, streams, environment
-and folder. This saves the imports, which take longer than most commands.
+``run`` and ``Popen`` replace the functions of ``subprocess`` for commands that start with ``sys.executable``. The
+command runs in a child that ``fork_server.py`` forks: a separate process with its own exit status, signals, streams,
+environment and folder. This saves the imports, which take longer than most commands.
 
-Tests of a process's start (imports, closed streams) use ``subprocess`` and start a new interpreter. So does one test of
-each command, for its entry point.
+Tests of a process's start (imports, closed streams) use ``subprocess`` to start a new interpreter. One test of each
+command also does, to test the entry point.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ COMMANDS = (
     *("numpy.random", "scipy", "cuda.bindings.nvrtc", "pytest", "hypothesis"),
 )
 TORCH = (*COMMANDS, "torch", "triton.language")
-OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process; servers end when it does
-_FOLDER = gettempdir()  # determined at import, as some tests set TMPDIR
+OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process, at whose end servers stop
+_FOLDER = gettempdir()  # determined at import, since some tests set TMPDIR
 
-# Options that a forked child supports. With others, or with options of Python (-W, -I), a new interpreter starts.
+# Options that a forked child supports. For other options (such as -W or -I), a new interpreter is started.
 _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _OF_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED"}
-# A new interpreter also starts if a variable with one of these prefixes differs: Python reads them at its start.
+# A new interpreter is also started if a variable with one of these prefixes differs, since Python reads it at start.
 _OF_START = ("LANG", "LC_", "LD_", "PYTHON")
 
-cpu_seconds = 0.0  # total of the forked processes that have ended
+cpu_seconds = 0.0  # total of all forked processes that have ended
 
 
 class Popen(subprocess.Popen[Any]):
-    """A forked process, or one of ``subprocess`` if the command requires a new interpreter.
+    """A forked process, or a process of ``subprocess`` if the command requires a new interpreter.
 
     ``torch`` is for commands that import PyTorch.
     """
@@ -151,7 +151,7 @@ def _of_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _connected(torch: bool) -> socket.socket:
-    """Return a connection to a server. The first test that needs it starts it."""
+    """Return a connection to a server. If the server does not run yet, start it."""
     owner = os.environ.get(OWNER, str(os.getpid()))
     path = Path(_FOLDER, f"autosched-tests-{owner}", "torch" if torch else "commands")
     if not path.exists():

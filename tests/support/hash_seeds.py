@@ -1,4 +1,4 @@
-"""Compare what code prints with two hash seeds: the order of sets of strings differs between processes."""
+"""Compare the output of code for two hash seeds, which change the order of sets of strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 
 def printed(code: str) -> tuple[str, str]:
-    """Return what ``code`` prints in this process, and in one with another hash seed whose warnings are errors."""
+    """Return what ``code`` prints in this process, and in one with another hash seed in which warnings are errors."""
     here = io.StringIO()
     with redirect_stdout(here):
         exec(code, {})

@@ -1,4 +1,4 @@
-"""Marks of tests that need software which may be missing on a machine."""
+"""Marks for tests that need software which may be missing on a machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders, toolchain_version
 
-LENGTHS_RECORDED = (13, 3)  # NVRTC's oldest release whose machine code is about as long as that of the newest
+LENGTHS_RECORDED = (13, 3)  # oldest release of NVRTC whose machine code is about as long as the newest release's
 
 
 def _nvrtc_missing() -> bool:

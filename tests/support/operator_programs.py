@@ -20,7 +20,7 @@ WINDOW, CAP = 9, 2.0
 
 
 def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores) -> None:
-    """Multiply values by the softmax of scores that may depend on rows, columns and the head."""
+    """Compute attention with a score function that may depend on rows, columns and the head."""
     h, s, d = q.shape
     bm, bn = 32, 16
     head, i = p.blocks((h, s), (1, bm))
@@ -72,7 +72,7 @@ def alibi(p: Builder, q: Array, k: Array, v: Array, o: Array) -> None:
 
 @program(x=Input("t d", "f16"), weight=Input("d", "f32"), angle=Input("t half", "f32"), out=Output("t d", "f16"))
 def norm_and_rotate(p: Builder, x: Array, weight: Array, angle: Array, out: Array) -> None:
-    """RMS norm and rotary embedding of heads of 48."""
+    """Apply an RMS norm and a rotary embedding to heads of 48 elements."""
     (t, d), half = x.shape, angle.shape[1]
     (i,) = p.blocks((t,), (8,))
     row = p.load(p.window(x, (i, 0), (8, d))).cast("f32")
@@ -91,7 +91,7 @@ def normed_and_rotated(x: Distributions) -> FloatArray:
 
 @program(x=Input("images c pixels", "f16"), scale=Input("c", "f32"), out=Output("images c pixels", "f16"))
 def group_norm(p: Builder, x: Array, scale: Array, out: Array) -> None:
-    """Norm of groups of four channels of 7x7 images."""
+    """Normalise groups of four channels of 7x7 images."""
     images, channels, pixels = x.shape
     image, i = p.blocks((images, channels), (1, 4))
     width, count = p.cover(pixels), 4 * pixels
@@ -122,7 +122,7 @@ def top_four(p: Builder, x: Array, out: Array) -> None:
 
 @program(x=Input("t c", "f16"), w=Input("taps c", "f32"), out=Output("t c", "f16"))
 def causal_convolution(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """SiLU of a depthwise convolution of each channel with its last few positions."""
+    """Apply SiLU to a causal depthwise convolution along each channel."""
     i, j = p.blocks(x.shape, (16, 32))
     taps, total = w.shape[0], p.zeros((16, 32))
     for tap in range(taps):
@@ -140,7 +140,7 @@ def convolved(x: Distributions) -> FloatArray:
 
 @program(x=Input("e rows k", "f16"), w=Input("e k n", "f16"), count=Input("e", "i32"), out=InOut("e rows n", "f16"))
 def counted_groups(p: Builder, x: Array, w: Array, count: Array, out: Array) -> None:
-    """Products of groups, each with its own number of rows; other rows are not changed."""
+    """Multiply the rows of groups, which have different numbers of rows. Other rows are not changed."""
     (e, rows, k), n = x.shape, w.shape[2]
     group, i, j = p.blocks((e, rows, n), (1, 32, 32))
     end = p.load_scalar(count, group, high=rows)
@@ -187,7 +187,7 @@ def segment_totals(x: Distributions) -> FloatArray:
 
 @program(**OF_HEADS, o=Output("h s d", "f16"))
 def linear_attention(p: Builder, q: Array, k: Array, v: Array, o: Array) -> None:
-    """Causal attention without softmax in chunks of 32, with the sums of earlier chunks as a state."""
+    """Compute causal attention without a softmax in chunks of 32. The state holds the sums of earlier chunks."""
     h, s, d = q.shape
     (head,) = p.blocks((h,), (1,))
     before = p.state(p.zeros((d, d)))
@@ -210,7 +210,7 @@ SMOOTHING, IGNORED = 0.1, -100
 
 @program(logits=Input("m n", "f16"), label=Input("m", "i32"), loss=Output("m", "f32"))
 def smoothed_loss(p: Builder, logits: Array, label: Array, loss: Array) -> None:
-    """Cross entropy with label smoothing; the loss of ignored labels is 0."""
+    """Compute cross entropy with label smoothing. The loss of ignored labels is 0."""
     m, n = logits.shape
     (i,) = p.blocks((m,), (4,))
     width = p.cover(n)
@@ -240,7 +240,7 @@ RATE, BETAS, DECAY, EPSILON = 1e-2, (0.9, 0.99), 0.1, 1e-3
     weight=InOut("m n", "f32"), first=InOut("m n", "f32"), second=InOut("m n", "f32"), gradient=Input("m n", "f16"),
 )  # fmt: skip
 def adamw(p: Builder, weight: Array, first: Array, second: Array, gradient: Array) -> None:
-    """A step of AdamW in place, without corrections of the first steps."""
+    """Do a step of AdamW in place, without bias correction."""
     i, j = p.blocks(weight.shape, (8, 32))
     windows = [p.window(x, (i, j), (8, 32)) for x in (weight, first, second)]
     w, m, v = (p.load(window) for window in windows)
@@ -264,7 +264,7 @@ def optimised(x: Distributions) -> FloatArray:
     out=Output("m n", "f16"),
 )  # fmt: skip
 def zero_points(p: Builder, x: Array, w: Array, zero: Array, scale: Array, out: Array) -> None:
-    """Product x @ ((w - zero) * scale), with 8-bit weights."""
+    """Compute x @ ((w - zero) * scale) with 8-bit weights."""
     i, j = p.blocks(out.shape, (32, 32))
     acc, middle = p.state(p.zeros((32, 32))), p.load(p.window(zero, (0, j), (1, 32))).cast("i32")
     for at in p.steps(x.shape[1], 32):
@@ -275,7 +275,7 @@ def zero_points(p: Builder, x: Array, w: Array, zero: Array, scale: Array, out: 
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f32"))
 def triangle_sums(p: Builder, x: Array, out: Array) -> None:
-    """Cumulative sums of rows by products with a triangle of ones, stored in each iteration."""
+    """Compute cumulative sums of rows as products with a triangle of ones, and store them in each iteration."""
     m, n = x.shape
     (i,) = p.blocks((m,), (32,))
     ones = p.where(p.rows(0, 32) <= p.columns(0, 32), 1.0, p.zeros((32, 32))).cast("f16")

@@ -1,6 +1,6 @@
-"""Stock autotuned kernels whose benchmark is a stub: times are random, and each is a line in a file.
+"""Unmodified autotuned kernels with a stub benchmark, which returns random times and writes each to a file.
 
-No kernel runs: ``launch`` returns what would be launched.
+No kernel is executed: ``launch`` returns the configuration that would be launched.
 """
 
 # mypy: ignore-errors
@@ -22,11 +22,11 @@ def increase(o, x, n, C: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def on_launch():
-    """Do nothing; tests replace this."""
+    """Do nothing. Tests replace this function."""
 
 
 def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
-    """Return a kernel that is timed by ``benchmark``."""
+    """Return an autotuned kernel that uses ``benchmark``."""
     return triton.autotune(list(configs), key=["n", "C"], do_bench=benchmark, **options)(function)
 
 
@@ -49,7 +49,7 @@ def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", 
 
 
 def launch(kernel, n, c=1):
-    """Launch ``kernel``; returns the values of the configuration that was chosen."""
+    """Launch ``kernel``, and return the values of the chosen configuration."""
 
     class Array:
         dtype = "float32"

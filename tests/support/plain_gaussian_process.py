@@ -1,4 +1,4 @@
-"""The textbook Gaussian process, refitted from scratch: the reference for the incremental one."""
+"""Textbook Gaussian process that is refitted from scratch, as a reference for the incremental implementation."""
 
 from __future__ import annotations
 

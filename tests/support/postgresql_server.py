@@ -15,7 +15,7 @@ import pytest
 
 
 def binaries() -> Path | None:
-    """Return the folder of the newest installed server."""
+    """Return the folder with the programs of the newest installed server."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
     there = found[-1].parent if found else None
     return there or (Path(path).parent if (path := shutil.which("initdb")) else None)

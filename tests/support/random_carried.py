@@ -38,7 +38,7 @@ STEPS = (
 
 
 def random_carried(seed: int) -> Program:
-    """Return a loop over columns with up to twelve random steps, which stores its carried values at the end."""
+    """Return a program with a loop of up to twelve random steps over columns, which stores the carried values."""
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)
     typed, other = rng.choice(TYPES), rng.choice(TYPES)

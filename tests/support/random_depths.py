@@ -47,12 +47,12 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
             wide = wide * 2 + (p.columns(0, shape[1]) % 3).cast(sums)
         elif form == "masked":
             wide = p.where(p.columns(0, shape[1]) % 5 < 4, wide, 1)
-        elif form == "one":  # 1 for elements that are 0
+        elif form == "one":  # replace zeros by 1
             wide = wide * wide % 7 + 1 if whole else p.sigmoid(wide)
         elif form == "reduced":
             total = p.reduction("add", wide, dim=1)
             wide = wide - (total >> 4) if whole else wide - total / shape[1]
-        if x.name == "a":  # the other operand may be anything where this one is 0
+        if x.name == "a":  # zeros here make any value of the other operand irrelevant
             wide = p.where(p.columns(at[1], shape[1]) < k, wide, 0)
         made = wide.cast(typed)
         if form == "shared" and not whole:

@@ -30,7 +30,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
 def random_program(seed: int) -> Program:
-    """Return a program with one or two matmuls of random memory orders and up to six functions of them and of loads."""
+    """Return a program with one or two matmuls in random memory orders, and up to six functions of tiles."""
     rng = random.Random(seed)
     turned_a, turned_b, twice = (rng.random() < 0.4 for _ in range(3))
     typed, out_type = rng.choice(("f16", "bf16")), rng.choice(("f16", "bf16", "f32"))
@@ -161,8 +161,9 @@ TURNS = (
 def random_loops(seed: int, without: Container[int] = ()) -> Program:
     """Return a program with a loop of matmuls and other operations between them.
 
-    These are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a nested loop,
-    and further matmuls of the same or of computed operands. A second loop of matmuls of its result may follow.
+    The operations are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a
+    nested loop, and further matmuls of the same or of computed operands. A second loop of matmuls of its result may
+    follow.
 
     Args:
         seed: Seed of the random choices.

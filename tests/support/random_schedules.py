@@ -15,12 +15,12 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Step = tuple[Parameter, tuple[Attribute, ...], tuple[Rule, ...]]
-STARTS = 12  # searches from the first parameter; if all fail, a schedule is drawn from the counted space
+STARTS = 12  # number of searches; if all fail, a schedule is drawn from the counted space
 MOST_BACK = 40  # limit of backtracking steps per search
 
 
 def random_schedule(space: Space, seed: int) -> Schedule:
-    """Return a random valid schedule. Each is possible, but they are not equally probable.
+    """Return a random valid schedule. Every valid schedule is possible, but not equally probable.
 
     Raises:
         EmptySpace: There is none.
@@ -45,7 +45,7 @@ def _steps(space: Space) -> list[Step]:
     for parameter in space.parameters:
         known.add(parameter.name)
         new: list[Attribute] = []
-        for attribute in attributes:  # an attribute is listed after those that it needs
+        for attribute in attributes:  # an attribute comes after the attributes that it needs
             if known.issuperset(attribute.needs):
                 new.append(attribute)
                 known.add(attribute.name)

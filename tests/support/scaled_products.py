@@ -20,7 +20,7 @@ POINTERS = {"e4m3": "*fp8e4nv", "e5m2": "*fp8e5", "e2m1": "*u8", "ue8m0": "*u8",
 
 
 def values(kind: str, stored: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Return the numbers that lines of bytes store; of two e2m1 in a byte, the lower half comes first."""
+    """Return the numbers that lines of bytes store. For e2m1, a byte holds two numbers, the first in its lower half."""
     if kind == "e2m1":
         return np.stack([E2M1[stored & 15], E2M1[stored >> 4]], axis=-1).reshape(len(stored), -1)
     return (E4M3 if kind == "e4m3" else E5M2).load(stored)

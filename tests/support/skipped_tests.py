@@ -11,7 +11,7 @@ class LastSkipped:
     """Store the ids of skipped tests and modules in pytest's cache, and select those of the last run on request.
 
     Args:
-        config: Configuration of the run. Workers of pytest-xdist only select; their controller stores the ids.
+        config: Configuration of the run. Workers of pytest-xdist only select tests. The controller stores the ids.
     """
 
     def __init__(self, config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Maintain the list of slow tests: a checked-in list of test functions, made by ``pytest --update-slow -n 0``.
+"""Maintain the checked-in list of slow test functions, which ``pytest --update-slow -n 0`` writes.
 
 A test is slow if its cases take more than LIMIT CPU seconds on average, child processes included. A busy machine gives
 the same CPU times as an idle one, so the list is stable from run to run; a function near the limit keeps its mark.
@@ -17,7 +17,7 @@ import pytest
 
 LIST = Path("tests", "slow.txt")  # relative to the root folder of the run
 LIMIT = 0.05  # seconds of CPU
-MARGIN = 1.5  # hysteresis: a mark changes only if the time differs from the limit by this factor
+MARGIN = 1.5  # a mark changes only if the time differs from the limit by this factor (hysteresis)
 
 
 def slow_functions(root: Path) -> set[str]:
@@ -60,7 +60,7 @@ class UpdateSlow:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # by file and name
+        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # keyed by file and name
         self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._in_fixtures = 0.0
         self._passed: set[str] = set()
@@ -118,7 +118,7 @@ class UpdateSlow:
     def _exists(self, function: str) -> bool:
         """Return True if a listed test still exists.
 
-        A class may inherit it, and a run of other files does not import it.
+        A class may inherit the test, and a run of other files does not import the test's file.
         """
         owner, _, name = function.rpartition("::")
         if owner in self._owners:

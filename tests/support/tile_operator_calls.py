@@ -1,4 +1,4 @@
-"""Small problems of every operator with a tile program, and torch calls of them."""
+"""Small problems of every operator with a tile program, and torch calls that compute these problems."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tensor(operand: Operand, stored: Any) -> Any:
 
 
 def called(problem: TileOperator) -> tuple[list[Any], dict[str, Any]]:
-    """Return the tensors by position, and the tensors and options by keyword, of a call."""
+    """Return a call's positional tensors, and its tensors and options by keyword."""
     stored = problem.random_inputs(1)
     tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
     options = {name: type(usual)(getattr(problem, name)) for name, usual in problem.call_options.items()}

@@ -48,7 +48,7 @@ def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> 
 def sampled_persistent(problem: TileOperator, gpu: str, count: int, intrinsic: str, **values: str) -> list[Schedule]:
     """Return some schedules with persistent blocks, which pruning rejects for problems with few tiles.
 
-    They have the given values and multiply by ``intrinsic``. There may be fewer than ``count``.
+    The schedules have the given values and multiply with ``intrinsic``. There may be fewer than ``count``.
     """
     drawn = (s for s in sampled_with(problem, gpu, 500, intrinsic=intrinsic) if values.items() <= s.values.items())
     return [schedule.replace(persistent=1) for schedule in islice(drawn, count)]
@@ -73,7 +73,7 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
 
 
 def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1, **values: str | int) -> bool:
-    """Return True if a planted fault is refused, or detected with random inputs or edge cases.
+    """Return True if a planted fault is rejected, or detected with random inputs or edge cases.
 
     The schedule is the first sampled one that has ``values``.
     """
@@ -84,7 +84,7 @@ def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed:
     schedule = next(s for s in drawn if values.items() <= s.values.items())
     try:
         kernel = kernel_of(faulty, gpu, schedule)
-    except ValueError:  # the fault has changed the space
+    except ValueError:  # the fault changed the space, so sample again
         kernel = kernel_of(faulty, gpu, sampled(faulty, gpu, 1, seed)[0])
     if outcome(problem, kernel) != "ok":
         return True

@@ -1,4 +1,4 @@
-"""A small Triton kernel for each feature of the language, for test_features."""
+"""Small Triton kernels for test_features, one for each feature of the language."""
 
 # mypy: ignore-errors
 import triton

@@ -78,7 +78,7 @@ def accumulate_from_zero(o, x, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def wait_for_the_middle(flags, o):
-    """Block 17 sets a flag that all others wait for."""
+    """Block 17 sets a flag that all other blocks wait for."""
     block = tl.program_id(0)
     if block == 17:
         tl.atomic_xchg(flags, 1)
@@ -90,7 +90,7 @@ def wait_for_the_middle(flags, o):
 
 @triton.jit
 def wait_by_atomics(locks, o, far, SWAP: tl.constexpr):
-    """Every third block waits for the lock of the block ``far`` after it; the other blocks set their locks."""
+    """Every third block waits for the lock of the block ``far`` blocks later. The other blocks set their locks."""
     block = tl.program_id(0)
     total = tl.arange(0, 64)
     if block % 3 == 0:

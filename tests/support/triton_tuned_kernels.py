@@ -13,7 +13,7 @@ def scale(o, x, factor, n, BLOCK: tl.constexpr):
 
 
 def device():
-    """Return the device for tensors: "cuda" if torch has a GPU, which ``emulated`` simulates."""
+    """Return the device for tensors: "cuda" if torch has a GPU, real or simulated by ``emulated``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -32,7 +32,7 @@ def blocks(n):
 
 @triton.jit
 def wrong_from_128(o, x, n, BLOCK: tl.constexpr):
-    """Correct for blocks below 128 only, like a kernel that was tested with a single block size."""
+    """A kernel that is only correct for blocks below 128, as if it had been tested with a single block size."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     factor = 2.0 if BLOCK < 128 else 2.5
     tl.store(o + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)

@@ -1,4 +1,4 @@
-"""Kernels of this project that do the same as those of Triton's tutorials.
+"""Kernels of this project that compute the same as the kernels of Triton's tutorials.
 
 These are softmax, matmul, layer norm with its gradients, attention, grouped, persistent and block-scaled matmul.
 """
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def softmax_rows(o, x, stride_o, stride_x, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
-    """Softmax of rows: each block computes many rows."""
+    """Compute the softmax of rows. Each block computes many rows."""
     i = tl.arange(0, BLOCK)
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
         v = tl.load(x + row * stride_x + i, mask=i < columns, other=-float("inf"))
@@ -25,7 +25,7 @@ def leaky(v):
 
 @triton.jit
 def tile_of(block, M, N, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr):
-    """Return the tile of a block. For reuse in L2, the order is column by column in bands of GROUP rows of tiles."""
+    """Return the tile of a block. For reuse in L2, tiles are ordered by columns within bands of GROUP rows of tiles."""
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     band = block // (GROUP * tiles_n)
     rows = min(tiles_m - band * GROUP, GROUP)
@@ -84,7 +84,7 @@ def layer_norm(y, x, w, b, mean, rstd, stride, n, eps, BLOCK: tl.constexpr):
 def layer_norm_slopes(
     dx, parts_w, parts_b, dy, x, w, mean, rstd, stride, rows, n, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Store the gradient of ROWS rows of x, and this block's partial gradients of w and b as a line of parts."""
+    """Store the gradient of ROWS rows of x, and this block's partial gradients of w and b as a line of sums."""
     i = tl.arange(0, BLOCK)
     inside = i < n
     weight = tl.load(w + i, mask=inside, other=0.0)
@@ -106,7 +106,7 @@ def layer_norm_slopes(
 
 @triton.jit
 def sum_of_lines(total, lines, count, n, BLOCK: tl.constexpr):
-    """Add up the lines of partial gradients; each block handles BLOCK columns."""
+    """Add up the lines of partial gradients. Each block handles BLOCK columns."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     sums = tl.zeros((BLOCK,), tl.float32)
     for line in range(count):
@@ -129,7 +129,7 @@ def column_sums_under_locks(sums, x, locks, stride, n, GROUP: tl.constexpr, BLOC
 
 @triton.jit
 def attention(q, k, v, o, scale, length, HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
-    """Attention of one block of queries of one head: a loop over blocks of keys with a running maximum and sum."""
+    """Compute attention for a block of queries of one head, in a loop over blocks of keys."""
     start, head = tl.program_id(0) * BM, tl.program_id(1)
     rows, d = start + tl.arange(0, BM), tl.arange(0, HEAD)
     base = head * length * HEAD
@@ -160,7 +160,7 @@ def attention(q, k, v, o, scale, length, HEAD: tl.constexpr, BM: tl.constexpr, B
 @triton.jit
 def grouped_matmul(a_of, b_of, c_of, sizes, groups, BLOCKS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                    BK: tl.constexpr):  # fmt: skip
-    """Matmuls of several sizes, with arrays of addresses; a fixed number of blocks shares their tiles."""
+    """Multiply matrices of several sizes, given as arrays of addresses. A fixed number of blocks shares the tiles."""
     tile = tl.program_id(0)
     before = 0
     for g in range(groups):
@@ -188,7 +188,7 @@ def grouped_matmul(a_of, b_of, c_of, sizes, groups, BLOCKS: tl.constexpr, BM: tl
 @triton.jit
 def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
                       FLATTEN: tl.constexpr):  # fmt: skip
-    """Matmul by tensor descriptors made on the host; each block computes several tiles. ``b`` is [N, K]."""
+    """Multiply matrices with tensor descriptors from the host. Each block computes several tiles. ``b`` is [N, K]."""
     tiles = tl.cdiv(M, BM) * tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN):
         tile_m, tile_n = tile_of(tile, M, N, BM, BN, GROUP)
@@ -202,7 +202,7 @@ def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
 
 @triton.jit
 def block_scaled_matmul(a, a_scale, b, b_scale, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Matmul of e4m3 with power-of-two scales of 32 elements along k. ``b`` is [K, N], its scales [N, K / 32]."""
+    """Multiply e4m3 matrices with a power-of-two scale per 32 elements. ``b`` is [K, N], its scales [N, K / 32]."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), dtype=tl.float32)

@@ -1,4 +1,4 @@
-"""Tile programs and schedules that multiply by wgmma."""
+"""Tile programs and schedules that multiply with wgmma."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:full_attention", "attent
     at=Input("k m", "bf16"), bt=Input("n k", "bf16"), bias=Input("n", "f32"), out=Output("m n", "f32"),
 )  # fmt: skip
 def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array) -> None:
-    """Lines of a lie along m, and those of b along k."""
+    """Multiply matrices whose lines run along m for a, and along k for b."""
     m, n, k = at.shape[1], bt.shape[0], at.shape[0]
     i, j = p.blocks((m, n), (128, 64))
     x, y = p.window(at, (0, i), (32, 128)), p.window(bt, (j, 0), (64, 32))
@@ -37,7 +37,7 @@ def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array)
 
 @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
 def scaled_rows(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """Compute a from what was loaded, so that wgmma takes it from registers."""
+    """Multiply by a function of the loaded a, so that wgmma takes the operand from registers."""
     i, j = p.blocks(out.shape, (64, 64))
     rows, columns = p.window(x, (i, 0), (64, 64)), p.window(w, (0, j), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -76,7 +76,7 @@ def program_at(place: str | Program) -> Program:
 
 
 def legal(p: ProgramProblem, values: Values) -> Schedule:
-    """Return the schedule of ``values``, which no rule of the space forbids."""
+    """Return the schedule of ``values``, and check that it breaks no rule of the space."""
     schedule = filled(p, values, H100)
     assert template(p.program).space(p, H100).valid.explain(schedule) == []
     return schedule

@@ -1,6 +1,6 @@
-"""Device attributes of an H200 from which a device row is made, named as in ``cudaDeviceAttr``."""
+"""Attributes of an H200, named as in ``cudaDeviceAttr``, from which a device row is made."""
 
-CAPABILITY = {"ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0}  # cupy lists these among a device's properties
+CAPABILITY = {"ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0}  # cupy has these among a device's properties
 OTHERS = {
     "ClockRate": 1785000,
     "GlobalMemoryBusWidth": 6144,

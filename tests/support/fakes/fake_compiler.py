@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# Appends the names of objects to the file $LOG. If $LOG.slow exists, all but two objects take ten minutes. The two
-# quick ones are those whose compilers first create the folders $LOG.first and $LOG.second.
+# Appends the names of object files to the file $LOG. If $LOG.slow exists, all object files except two take ten minutes.
+# The compilers that first create the folders $LOG.first and $LOG.second are the two quick ones.
 COMPILER = r"""#!/bin/sh
 case "$1" in
   --version) echo "g++ (fake) 99.0"; exit ;;

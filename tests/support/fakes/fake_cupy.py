@@ -1,8 +1,8 @@
-"""Fake of the part of cupy that the run time uses.
+"""Fake of the cupy functions with which kernels are loaded and launched.
 
-It has arrays with shapes, strides and addresses on simulated GPUs, and records launches. The contents of arrays are
-numpy's; nothing is computed. As in cupy, ``asarray`` copies an array that is not on the current GPU, allocations are on
-the current GPU, and addresses are multiples of 256.
+It has arrays with shapes, strides and addresses on simulated GPUs, and records launches. Arrays keep their contents in
+numpy. Kernels are not executed. As in cupy, ``asarray`` copies an array that is not on the current GPU, allocations are
+on the current GPU, and addresses are multiples of 256.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_BYTES = 150_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """A launch: its GPU and stream, the file and function that it runs, and its parameters."""
+    """A recorded launch: GPU, stream, file and function of the kernel, and parameters."""
 
     gpu: int
     stream: int
@@ -174,7 +174,7 @@ class FakeCupy:
 
 
 class _Function:
-    """A loaded function, whose attributes can be set."""
+    """A loaded function with attributes that can be set."""
 
     def __init__(self, call: Any) -> None:
         self._call = call

@@ -1,8 +1,8 @@
-"""A GPU worker without a GPU whose candidates misbehave on demand, for tests of the isolation of runners.
+"""Fake GPU worker whose candidates misbehave on demand, to test that runners isolate failures.
 
-It answers the requests of ``cuda_worker``: give a CudaRunner ``MODULE`` as its worker module and ``[HERE]`` as its
-path. The name of a candidate's kernel says how the candidate behaves. It consists of words joined by underscores, of
-which the first selects the behaviour:
+It answers the same requests as ``cuda_worker``: pass ``MODULE`` to CudaRunner as the worker module and ``[HERE]`` as
+the path. The name of a candidate's kernel selects the behaviour. The name consists of words joined by underscores; the
+first word is one of these:
 
 - ``time_NS_...``: measured at NS nanoseconds, with fewer repeats if the candidate is hopeless;
   ``slow_MS_NS_...``: the same, after MS milliseconds of measuring;

@@ -1,4 +1,4 @@
-"""A compile worker without a compiler: the cubin of a kernel is its source, after AUTOSCHED_TEST_COMPILE seconds."""
+"""Fake compile worker: after AUTOSCHED_TEST_COMPILE seconds it returns a kernel's source as the cubin."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 """Use a database from inside an installed package; report what its kernel launches and which modules it imported.
 
 Arguments: PACKAGE HOLDER, the package's name and the folder that contains it. Prints one JSON document. There is no
-GPU: cupy is the fake one.
+GPU: cupy is replaced by the fake.
 """
 
 import importlib.resources

@@ -1,4 +1,4 @@
-"""Arrays of a problem in the form that libraries receive, over numpy, and a check of their results."""
+"""numpy arrays in place of the GPU arrays that libraries receive, and a check of results."""
 
 from types import SimpleNamespace
 

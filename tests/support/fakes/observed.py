@@ -1,4 +1,4 @@
-"""Synthetic times: those of the analytic model, changed by an effect that the model lacks and by a little noise."""
+"""Synthetic times: the analytic model's times, plus an effect that the model lacks and a little noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = BoostedTreeSettings(rounds=25, patience=5, eta=0.3, max_depth=4)
 
 
 def seconds(problem: Problem, name: str, schedules: Sequence[Schedule], noise: float = 0.02) -> tuple[float, ...]:
-    """Return a time in seconds for each schedule: the analytic model's, plus 30% for each doubling of ``unroll``."""
+    """Return each schedule's time in seconds: the analytic model's, plus 30% for each doubling of ``unroll``."""
     chip, rng = device(name), np.random.default_rng(len(problem.key()))
     templates = templates_for(problem, chip)
     times = []
@@ -47,7 +47,7 @@ def observations(problem: Problem, name: str = "h200", rows: int = 30, seed: int
 
 
 def make_trials(one: Observations, **change: Any) -> list[Trial]:
-    """Return trials like those that a GPU leaves in a database.
+    """Return trials as measuring on a GPU would store them.
 
     Args:
         one: Schedules and their times.

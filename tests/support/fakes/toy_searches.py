@@ -26,7 +26,7 @@ from search_spaces.spaces.space import Space
 
 
 def toy_estimates(space: SearchSpace = TOY) -> Estimates:
-    """Return estimates that ignore the letter, are infinite for x = 1, and else 3 times the exact time."""
+    """Return estimates of 3 times the exact time, infinite for x = 1. They ignore the letter."""
 
     def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
         blind = (s.replace(letter="b") for s in schedules)
@@ -38,7 +38,7 @@ def toy_estimates(space: SearchSpace = TOY) -> Estimates:
 class Nearest:
     """A model for tests: it predicts the logarithm of the time of the nearest training row.
 
-    Missing values are far from all others.
+    Missing values are far from all other values.
     """
 
     def __init__(self, rows: Matrix, times: FloatArray) -> None:

@@ -41,7 +41,7 @@ def seconds(schedule: Schedule) -> float:
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
-    """Generate a kernel in which the letter has no effect: schedules that differ in it alone give the same kernel."""
+    """Generate a kernel that does not depend on the letter. Schedules that differ only in the letter share a kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
     return GeneratedKernel(
@@ -52,7 +52,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 class FakeRunner:
     """A runner that computes times by a formula and returns the results of each batch in reverse order.
 
-    Candidates that ``fail`` names fail.
+    ``fail`` returns the status of candidates that fail.
     """
 
     name = "fake"

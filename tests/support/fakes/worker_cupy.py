@@ -1,6 +1,6 @@
-"""Fake of the part of cupy that the GPU worker uses.
+"""Fake of the cupy functions that the GPU worker uses.
 
-Device memory is numpy's, and only kernels advance the clock.
+Device memory is kept in numpy, and only kernels advance the clock.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 
 from measurements.runners.cuda.check_kernels import HOLD
 
-ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # in the form of cupy's Device.attributes
+ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # names as in cupy's Device.attributes
 
 
 class Pointer:
@@ -31,7 +31,7 @@ class Pointer:
 
 
 class Freed(Exception):
-    """A graph was replayed after memory or a module that it uses was freed."""
+    """Error: a graph was replayed after memory or a module that the graph uses was freed."""
 
 
 class DeviceArray:
@@ -112,15 +112,15 @@ def weak(array):
 
 
 class FakeCupy:
-    """The module itself. ``time`` is the duration of one launch of a candidate."""
+    """Fake of the module cupy. ``time`` is the duration of one launch of a candidate."""
 
     __version__ = "0"
     ndarray = DeviceArray
 
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
-        self.kept_by_pool = []  # memory that was freed to the pool
-        self.modules = {}  # by path, like cupy's cache
+        self.kept_by_pool = []  # allocations that were returned to the pool
+        self.modules = {}  # keyed by path, like cupy's cache
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
             getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
@@ -170,7 +170,7 @@ class FakeCupy:
         return SimpleNamespace(get_function=lambda name: self.function(path, name))
 
     def function(self, path, name):
-        """Return a function of a module; read the file again unless the module is cached, as cupy does."""
+        """Return a function of a module. As in cupy, the file is read again unless the module is cached."""
         if path not in self.modules:
             if not Path(path).exists():
                 raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
@@ -180,7 +180,7 @@ class FakeCupy:
 
 
 class Function:
-    """A kernel: a checking kernel in numpy, or a matmul that behaves as its name says."""
+    """A kernel: a checking kernel in numpy, or a matmul whose name selects its behaviour."""
 
     def __init__(self, cupy, name):
         self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)

@@ -70,7 +70,7 @@ LISTENER = ctypes.CFUNCTYPE(
 
 
 def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int]) -> Launched:
-    """Return a call of ``cuLaunchKernelEx`` as a record; ``sizes`` are those of its parameters in bytes."""
+    """Return a record of a call of ``cuLaunchKernelEx``. ``sizes`` are the sizes of its parameters in bytes."""
     c = config.contents
     found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
     return Launched(
@@ -87,10 +87,10 @@ def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int
 
 
 class Driver(FakeCupy):
-    """A fake cupy whose launches are those of the Python path.
+    """Fake cupy that records the launches of the Python path, and fake driver that records those of the C++ path.
 
     ``from_python`` and ``from_table`` list the launches of the two paths. ``result`` is the return value of
-    ``cuLaunchKernelEx``. ``on_launch`` is called with each launch, and with True if the launch is the table's.
+    ``cuLaunchKernelEx``. ``on_launch`` is called with each launch, and with True for launches of the C++ path.
     """
 
     def __init__(self, library: Path) -> None:
@@ -112,7 +112,7 @@ class Driver(FakeCupy):
 
     @property
     def stream(self) -> int:
-        """The current stream of torch and cupy."""
+        """Return the current stream of torch and cupy."""
         return self._stream
 
     @stream.setter
@@ -168,8 +168,8 @@ class _Function:
 
 @functools.cache
 def _opened() -> tuple[HostLaunchTable, Driver]:
-    """Return this process's host path and its driver; there is one of each, since torch keeps registered operators."""
-    library = compiled_stand_in(process_folder("stand-in"), "libstand_in.so")  # only these tests load a driver
+    """Return this process's host path and its driver. They are cached, since torch keeps registered operators."""
+    library = compiled_stand_in(process_folder("stand-in"), "libstand_in.so")  # other tests must not load a driver
     try:
         return HostLaunchTable(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:
@@ -178,7 +178,7 @@ def _opened() -> tuple[HostLaunchTable, Driver]:
 
 @contextmanager
 def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[HostLaunchTable, Driver]]:
-    """Yield the host path over the fake driver, which also replaces cupy; CPU tensors count as tensors of its GPU."""
+    """Yield the host path and the fake driver, which also replaces cupy. CPU tensors count as tensors of its GPU."""
     path, driver = _opened()
     driver.from_python, driver.from_table, driver.contexts, driver.result = [], [], [], 0
     driver.stream, driver.on_launch = 0, lambda *_: None

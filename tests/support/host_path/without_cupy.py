@@ -1,7 +1,7 @@
 """Run torch operators on kernels of a database over the fake driver, in a process without cupy.
 
-Arguments: the database, the library of the fake driver. Everything above the driver's functions is real: compiling,
-loading and launching.
+Arguments: the database, and the library of the fake driver. Everything except the driver's functions is real:
+compiling, loading and launching.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPACE = "autosched_without_cupy"
 
 def main(database: str, stand_in: str) -> None:
     sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
-    ctypes.CDLL(stand_in)  # from here on it is the driver of this process
+    ctypes.CDLL(stand_in)  # loaded first, so that it is the driver of this process
     path = HostLaunchTable(extension(), stand_in, stand_in)
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name in ("matmul", "softmax"):

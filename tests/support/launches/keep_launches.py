@@ -33,7 +33,7 @@ class KeepLaunches:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._test = ""
-        self._compiled = threading.local()  # per thread: bytecode compiled last, and its text
+        self._compiled = threading.local()  # per thread: the bytecode compiled last, and its PTX
         self._run = emulator.run_launch
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(emulator, "compile_to_bytecode", self._compile_to_bytecode)
@@ -104,7 +104,7 @@ class KeepLaunches:
 def is_plain(launch: Launch, settings: RunSettings) -> bool:
     """Return True if a GPU can repeat a launch.
 
-    It must be a complete launch, run once, without textures, on arrays of known contents and at most MOST_BYTES.
+    It must be a complete launch that runs once, without textures, on arrays with known contents of at most MOST_BYTES.
     """
     memory = settings.memory
     beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)

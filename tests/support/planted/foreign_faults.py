@@ -24,8 +24,8 @@ ORDERS = (Order(), Order("interleaved"), Order("random", 1), Order("interleaved"
 class ForeignKernel:
     """A kernel, its launch and its faults.
 
-    ``arguments()`` returns new arguments for each launch. ``expected`` returns the correct contents of array
-    ``output`` after it.
+    ``arguments()`` returns new arguments for each launch. ``expected`` returns the correct contents of array ``output``
+    after the launch.
     """
 
     name: str
@@ -38,12 +38,12 @@ class ForeignKernel:
     shared_bytes: int = 0
     launches: int = 1
     fills: bool = True  # True if the kernel writes every element of the output
-    aliases: dict[int, int] = field(default_factory=dict)  # by argument: another argument with the same array
-    faults: tuple[tuple[str, str, str], ...] = field(default=())  # name, old, new
+    aliases: dict[int, int] = field(default_factory=dict)  # maps an argument to another argument with the same array
+    faults: tuple[tuple[str, str, str], ...] = field(default=())  # (name, old text, new text)
     orders: tuple[Order, ...] = ORDERS
 
     def run(self, source: str, order: Order) -> tuple[EmulatedLaunch, bool]:
-        """Return the launch, and True if it has no findings and its result is correct."""
+        """Emulate the kernel. Return the launch, and True if it has no findings and the result is correct."""
         given = self.arguments()
         done = autosched.emulate(
             source,

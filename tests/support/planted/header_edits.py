@@ -1,7 +1,7 @@
 """Edit the headers of kernels, to plant faults.
 
-A kernel is a header such as "autosched/kernels/matmul.cuh"; a long one is divided into files in the folder of the same
-name. A fault gives the kernel, and its text decides which file to edit.
+A kernel is a header such as "autosched/kernels/matmul.cuh". Long headers are divided into files in a folder of the same
+name. A fault names the kernel; the file that contains the fault's old text is edited.
 """
 
 from __future__ import annotations

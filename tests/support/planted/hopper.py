@@ -1,4 +1,4 @@
-"""The small Hopper matmul of the emulator's tests, and its faulty variants."""
+"""The small Hopper matmuls of the emulator's tests."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ WRONG = "wrong numbers"
 class Fault:
     """A fault: ``old`` is replaced by ``new`` in the kernel.
 
-    Its emulation must report one of ``found``: kinds of findings, or WRONG.
+    Emulation must report one of ``found``: kinds of findings, or WRONG.
     """
 
     name: str

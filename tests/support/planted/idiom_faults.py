@@ -89,12 +89,12 @@ IDIOMS = {
     "async_bar": Idiom(lambda: (zeros(256), X[:256]), 0, lambda: turned(4, 64), 1, 128, (0,)),
 }  # fmt: skip
 
-# Name, text in the source, replacement. If the name ends in "everywhere", every occurrence is replaced.
+# (name, text in the source, replacement). If the name ends in "everywhere", every occurrence is replaced.
 FAULTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "reduce": (
         ("no barrier after store", "  s[t]=v;\n  __syncthreads();", "  s[t]=v;\n"),
         ("barrier moved out of loop", "    __syncthreads();\n  }", "  }\n  __syncthreads();"),
-        # Since Volta, threads that have exited need not arrive at barriers, so this fault keeps the thread running.
+        # Since Volta, barriers do not wait for exited threads, so this fault keeps the thread running.
         (
             "barrier in branch",
             "    if(t<d) s[t]+=s[t+d];\n    __syncthreads();\n  }",

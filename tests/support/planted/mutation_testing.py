@@ -25,7 +25,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-WRONG = "wrong numbers"  # no finding, but the result differs from the reference
+WRONG = "wrong numbers"  # outcome: no finding, but the result differs from the reference
 
 
 def reported_by_verification(
@@ -56,9 +56,9 @@ def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: Gene
 class Mutation:
     """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
 
-    ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule uses the edited line; it runs
-    on its problem with some ``fields`` replaced. An edit that does not compile does not test the emulator, so only
-    those with ``breaks_a_type`` may fail to compile.
+    ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule executes the edited line. The
+    case runs on its problem, with some ``fields`` replaced. An edit that does not compile does not test the emulator,
+    so only edits with ``breaks_a_type`` may fail to compile.
     """
 
     name: str

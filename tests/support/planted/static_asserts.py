@@ -9,7 +9,7 @@ from search_spaces.launches.headers import include_dir
 
 
 def asserted_rules(header: str) -> set[str]:
-    """Return the names in messages such as "rule unroll: ..." of a header and of those that it includes.
+    """Return the rule names in messages such as "rule unroll: ..." of a header and all headers that it includes.
 
     Args:
         header: Name of the header, such as "autosched/kernels/matmul.cuh".

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "wide boxes of k": ({"tile_k": 128}, {"k": 640}),
     "splits": ({"split_k": 2, "epilogue": "shared"}, {"k": 640}),
     "batch": ({}, {"batch": 2, "m": 64, "n": 64}),
-    # Nine tiles for four blocks: stream-K divides five of them, and each block computes one whole tile.
+    # Four blocks compute nine tiles: each block computes one whole tile, and stream-K divides the other five.
     "stream-K": ({"stream_k": 1, "epilogue": "shared"}, {"n": 136}),
     "stream-K, two buffers": ({"stream_k": 1, "fragment_buffers": 2, "stages": 3}, {"n": 136, "epilogue": "bias"}),
     "nvf4": (

@@ -26,7 +26,7 @@ SMALL = GOOD.replace(
 )
 BY_THREADS: dict[str, Value] = {"copy_a": "cp.async", "copy_b": "cp.async"}
 FROM_REGISTERS: dict[str, Value] = {"a_operand_source": "registers", "in_flight": 0}
-# For each decision: changes to the small schedule and to the problem.
+# For each decision: (changes to the small schedule, changes to the problem).
 CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "stores of f32 past the edges": (
         {"tile_m": 128, "store_buffers": 2},
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
 }
 
 
-# One column of out^T for each row of out; if a block computes several tiles, it has the columns of all of them.
+# out^T has one column for each row of out. A block that computes several tiles has the columns of all its tiles.
 TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
     "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),

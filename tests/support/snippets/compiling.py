@@ -17,7 +17,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 def shared_pool() -> CompilePool:
     """Return the pool of this process, with the user's cache.
 
-    It is shared, since starting a compiler takes as long as compiling a small kernel.
+    The pool is shared, since starting a compiler takes as long as compiling a small kernel.
     """
     pool = CompilePool()
     atexit.register(pool.close)

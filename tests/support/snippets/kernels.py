@@ -1,4 +1,4 @@
-"""Short names for tests that reach our templates through the catalogue."""
+"""Short functions for tests that use our templates through the catalogue."""
 
 from __future__ import annotations
 

@@ -31,6 +31,6 @@ def words(name: str, role: str, size: int) -> Operand:
 
 
 def same_floats(ours: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
-    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN, and signs of zeros are checked separately
+    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN; signs of zeros are compared separately
     zero = expected == 0
     np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(expected[zero]))

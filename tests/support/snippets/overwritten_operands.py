@@ -43,10 +43,10 @@ def operand(instruction: SassInstruction) -> range:
 
 
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
-    """Return writes to the register operand of a wgmma in a loop that would change what the wgmma reads next.
+    """Return the writes in a loop that change the register operand of a wgmma before the wgmma reads it again.
 
-    A write that another wgmma reads first is meant for that one and is left out. Only valid for programs in which no
-    two matmuls share such an operand.
+    A write that another wgmma reads first is meant for that wgmma, and is omitted. This is only valid for programs in
+    which no two matmuls share such an operand.
     """
     wrong = []
     for body in loops(code):

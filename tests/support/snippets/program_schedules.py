@@ -13,7 +13,7 @@ Values = dict[str, int | str]
 
 
 def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
-    """Return values with which the operand ``name`` is copied to shared memory by cp.async."""
+    """Return schedule values that copy the operand ``name`` to shared memory with cp.async."""
     return {
         f"layout_{name}": layout,
         f"copy_{name}": "cp.async",
@@ -23,7 +23,7 @@ def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
 
 
 def filled(p: ProgramProblem, values: Mapping[str, int | str], on: Device) -> Schedule:
-    """Return a schedule with those ``values`` whose parameters exist, and the only value of each other parameter."""
+    """Return a schedule with the ``values`` of existing parameters. Every other parameter must have only one value."""
     parameters = template(p.program).space(p, on).parameters
     known = {q.name for q in parameters}
     return Schedule.from_json(

@@ -117,7 +117,7 @@ class WarpSnippet:
 def warp_program(snippets: Sequence[WarpSnippet]) -> str:
     """Return PTX that executes each instruction once.
 
-    Each source register has 32 words of 8 bytes in ``in``, one per lane. Each result register has as many in ``out``.
+    Each source register has 32 words of 8 bytes in ``in``, one per lane. Each result register has 32 words in ``out``.
     """
     lines, read, written = [], 0, 0
     for k, snippet in enumerate(snippets):

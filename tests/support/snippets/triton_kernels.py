@@ -61,7 +61,7 @@ def matmul_by_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 
 @triton.jit
 def matmul_by_made_descriptors(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Its tensor descriptors are made on the device, in scratch memory of the launch."""
+    """Multiply matrices by tensor descriptors that are made on the device, in the launch's scratch memory."""
     of_a = tl.make_tensor_descriptor(a, shape=[M, K], strides=[K, 1], block_shape=[BM, BK])
     of_b = tl.make_tensor_descriptor(b, shape=[K, N], strides=[N, 1], block_shape=[BK, BN])
     of_c = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])
@@ -86,7 +86,7 @@ def scaled_dot(
     a, sa, b, sb, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FORMAT: tl.constexpr, PACKED: tl.constexpr,
     GROUP: tl.constexpr,
 ):  # fmt: skip
-    """One tile of a @ b.T: lines of a and b have K elements, PACKED per byte, and a scale per GROUP of them."""
+    """Compute one tile of a @ b.T. Lines of a and b have K elements, PACKED per byte, and a scale per GROUP."""
     rows, columns = tl.arange(0, M), tl.arange(0, N)
     along, groups = tl.arange(0, K // PACKED), tl.arange(0, K // GROUP)
     left = tl.load(a + rows[:, None] * (K // PACKED) + along[None, :])
@@ -100,7 +100,7 @@ def scaled_dot(
 def compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:
-    """Compile a kernel of this file, or ``kernel``, for ``sm``; the first ``aligned`` arguments are multiples of 16."""
+    """Compile a kernel of this file, or ``kernel``, for ``sm``. The first ``aligned`` arguments are multiples of 16."""
     source = ASTSource(
         fn=globals()[kernel] if isinstance(kernel, str) else kernel,
         signature={**signature, **dict.fromkeys(constants, "constexpr")},
@@ -153,7 +153,7 @@ def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def in_turns(lock, o):
-    """Run programs one after another, last one first: each polls a lock until it is its turn, then passes it on."""
+    """Let programs run one after another, the last first. Each polls a lock until its turn, then passes it on."""
     last = tl.num_programs(0) - 1
     turn = last - tl.program_id(0)
     while tl.atomic_cas(lock, turn, turn) != turn:

@@ -1,4 +1,4 @@
-"""Kernels as Triton's users write them: attention, gradients under a lock, groups, sorts. ``FAULT`` plants a fault."""
+"""Triton kernels as users write them: attention, gradients under a lock, groups, sorts. ``FAULT`` plants a fault."""
 
 # mypy: ignore-errors
 import triton
@@ -71,7 +71,7 @@ def attention_backward(
 
 @triton.jit
 def weight_gradient(DW, DY, X, LOCK, N, GROUPS: tl.constexpr, BLOCK: tl.constexpr, FAULT: tl.constexpr):
-    """Add the product of X and DY of each row to one of GROUPS lines of DW, under the line's lock."""
+    """For each row, add the product of X and DY to one of GROUPS lines of DW, under the line's lock."""
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
     product = tl.load(X + row * N + c, mask=c < N, other=0.0) * tl.load(DY + row * N + c, mask=c < N, other=0.0)
     lock, line = LOCK + row % GROUPS, DW + row % GROUPS * N + c

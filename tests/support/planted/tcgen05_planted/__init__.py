@@ -1,7 +1,7 @@
 """Faults planted in tcgen05_matmul.
 
-They are missing or misplaced waits, fences and commits, wrong allocation, release and addressing of tensor memory,
-wrong descriptors and wrong positions. Start at cases.py.
+The faults are missing or misplaced waits, fences and commits; wrong allocation, release and addressing of tensor
+memory; wrong descriptors and wrong positions. Start reading at cases.py.
 """
 
 from __future__ import annotations

@@ -99,4 +99,6 @@ def test_the_first_emulation_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()) < 750
-    assert "estimates" in text[:1500] and "docs/status.md" in text[:1500], "the first screen lists the limitations"
+    assert "estimates" in text[:1500] and "docs/status.md" in text[:1500], (
+        "the beginning of the README must state the limitations"
+    )

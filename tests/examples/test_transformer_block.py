@@ -25,4 +25,4 @@ def test_the_block_runs_tuned_kernels(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "9 of 9 calls ran tuned kernels" in done.stdout
     assert "the block's result is right" in done.stdout
-    assert (tmp_path / "shapes.csv").read_text().count("\n") == 9, "a head, and eight problems"
+    assert (tmp_path / "shapes.csv").read_text().count("\n") == 9, "the file must have a header and eight problems"

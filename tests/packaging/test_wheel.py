@@ -118,7 +118,7 @@ def test_the_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> Non
 
 
 def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
-    assert built(tmp_path, 0o077).read_bytes() == wheel.read_bytes(), "for any umask"
+    assert built(tmp_path, 0o077).read_bytes() == wheel.read_bytes(), "the umask must not change the wheel"
 
 
 @needs_compiler
@@ -130,7 +130,9 @@ def test_a_wheel_with_the_runner_emulates_without_a_compiler(wheel: Path, tmp_pa
     assert made.returncode == 0, made.stderr
     (platform_wheel,) = tmp_path.glob("*.whl")
     assert made.stdout.split() == [str(platform_wheel)] and "-py3-none-manylinux2014_" in platform_wheel.name
-    assert any(tag in set(sys_tags()) for tag in parse_wheel_filename(platform_wheel.name)[3]), "pip requests it here"
+    assert any(tag in set(sys_tags()) for tag in parse_wheel_filename(platform_wheel.name)[3]), (
+        "pip must accept the wheel's tags on this machine"
+    )
     installed = tmp_path / "site"
     zipfile.ZipFile(platform_wheel).extractall(installed)
     ptx = tmp_path / "kernel.ptx"

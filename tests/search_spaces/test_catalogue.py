@@ -178,7 +178,7 @@ def test_a_failing_entry_point_is_only_a_warning(
     assert text.endswith(": fix its package") and "\n" not in text
     assert {"matmul", "one"} <= {t.name for t in templates}
     assert catalogue.template("matmul") is MATMUL
-    assert catalogue.templates() == templates, "and it is reported once"
+    assert catalogue.templates() == templates, "the faulty package is reported only once"
 
 
 @pytest.mark.parametrize("row", catalogue.BUILT_IN_TEMPLATES, ids=lambda row: row.name)

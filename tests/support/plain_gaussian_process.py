@@ -29,7 +29,7 @@ class GaussianProcess:
         """
         columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
         if values.shape != (columns.shape[1],) or not len(values):
-            raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
+            raise ValueError(f"values have shape {values.shape}: give one value for each row, and at least one row")
         if not np.isfinite(values).all():
             raise ValueError("values must be finite: leave failed trials out")
         scale = Scale.of(values)

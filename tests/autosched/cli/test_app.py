@@ -104,7 +104,7 @@ def test_every_operator_has_its_options_in_every_command(run: Run, command: str,
             assert flag in out.replace(",", " ").split(), flag
     shown = [line.split()[0] for line in out.splitlines() if line.startswith("  -")]
     assert "--json" in shown and len(shown) == len(set(shown)), (
-        "an option of the operator has the name of one of the command"
+        "an option of the operator has the same name as an option of the command"
     )
 
 

@@ -70,7 +70,7 @@ def refused(folder: Path, most: int, *command: str) -> str:
         assert status == 2 and err.count("\n") == 1, err
         if held < most:
             return err
-    pytest.fail(f"it held {held} bytes, of {most}")
+    pytest.fail(f"the command used {held} bytes of memory, more than {most}")
 
 
 def write(folder: Path, more: str, reference: str = "") -> None:

@@ -122,7 +122,7 @@ def test_a_problem_is_found_next_to_one_of_another_format(run: Run) -> None:
 )
 def test_a_bad_cell_is_named(run: Run, command: str, cell: str, text: str) -> None:
     if (command, cell) == ("tune", "provenance"):
-        pytest.skip("it goes on from trials of its own provenance, and of no other")
+        pytest.skip("tune continues only from trials of its own provenance")
     database(**{cell: text})
     with closing(sqlite3.connect("b.db")) as raw:  # so that `best` shows the damaged trial
         raw.execute("UPDATE trials SET median = 1e-3, p25 = 1e-3, p75 = 1e-3 WHERE id = 1")

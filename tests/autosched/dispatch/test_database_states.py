@@ -297,7 +297,7 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
     """Commands that create databases are also run without a database."""
     one = COMMANDS[command]
     if makes and not one.makes:
-        pytest.skip("it makes no database")
+        pytest.skip("the command creates no database")
     if not makes:
         Store.open("x.db").close()
     capsys.readouterr()

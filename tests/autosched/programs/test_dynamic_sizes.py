@@ -91,7 +91,7 @@ def by_wgmma(made: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
             schedule = Schedule.from_json(made.name, {**found.values, "filled_by": filled_by})
             if not space.explain(schedule):
                 return schedule
-    raise AssertionError("no schedule is as wanted")
+    raise AssertionError("no sampled schedule has the wanted values")
 
 
 def around(tile: int, **fixed: int) -> list[dict[str, int]]:

@@ -46,7 +46,7 @@ def example(place: str, sizes: dict[str, int]) -> tuple[Program, ProgramProblem]
 
 def peeled(made: Program, p: ProgramProblem, count: int = 1) -> list[Schedule]:
     found = [s for s in template(made).space(p, A100).sample(120, 3) if s.values["tail"] == "peeled"]
-    assert len(found) >= count, "half of the schedules peel"
+    assert len(found) >= count, "about half of the schedules must peel the last iterations"
     return found[:count]
 
 

@@ -97,7 +97,7 @@ def test_every_entry_is_a_test(
     }
     assert told["matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"]["registers"] == str(resources.registers)
     only = run(*static, "-k", "stencil")
-    assert only.returncode == 2, "what is selected and not judged does not pass: " + only.stdout
+    assert only.returncode == 2, "a selected entry without a verdict must not pass: " + only.stdout
 
 
 def test_a_database_without_entries_or_of_another_kind_is_rejected(

@@ -46,12 +46,16 @@ def test_the_verdict_is_independent_of_machine_drift(slowdown, verdict, drift):
 def test_the_limit_grows_with_the_noise_of_the_entry():
     loud = compare(times(0.05, noise=0.1), LIMITS)
     assert loud.limit > 0.02 and loud.verdict is not SpeedChange.SLOWER
-    assert compare(times(0.05), LIMITS, noise=0.08).verdict is SpeedChange.SAME, "noise known from earlier runs counts"
+    assert compare(times(0.05), LIMITS, noise=0.08).verdict is SpeedChange.SAME, (
+        "noise that is known from earlier runs must be considered"
+    )
     assert compare(times(0.05), SlowdownLimits(max_slowdown=0.08)).verdict is SpeedChange.SAME
 
 
 def test_a_slowdown_below_the_floor_is_ignored():
-    assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is SpeedChange.SAME, "a quarter of a microsecond"
+    assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is SpeedChange.SAME, (
+        "a slowdown of 0.25 us is below the floor"
+    )
     assert compare(times(0.05, seconds=5e-5), LIMITS).verdict is SpeedChange.SLOWER
 
 

@@ -161,14 +161,16 @@ def test_a_rival_now_predicted_to_be_faster_is_reported(
     with Store.open(path) as store:
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
     allowed = checked(path).findings[0]
-    assert not allowed.verdict.fails, "the database may allow this entry more than others"
+    assert not allowed.verdict.fails, "the database may allow this entry a larger slowdown"
     right = make_trial(fast, predicted(fast), provenance=Provenance.ESTIMATED), make_trial(slow, best)
     assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
     measured = make_trial(slow, 1e-6), make_trial(fast, 2e-6)
-    assert checked(database(*measured, name="measured.db")).status == 0, "the model did not predict the measured time"
+    assert checked(database(*measured, name="measured.db")).status == 0, (
+        "measured times are not compared with predictions"
+    )
     by_ptx = [dataclasses.replace(r, fingerprint=json.dumps({"model": "a model (PTX)"})) for r in estimated]
     elsewhere = checked(database(*by_ptx, name="by_ptx.db")).findings[0]
-    assert not elsewhere.verdict.fails, "times counted in another code are not comparable"
+    assert not elsewhere.verdict.fails, "estimates from PTX and from machine code are not comparable"
 
 
 def test_an_estimate_that_is_longer_now_is_slower(
@@ -257,7 +259,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     assert entry["verdict"] == "same" and 0 < entry["numbers"]["error_over_tolerance"] <= 1
     (source,) = here.glob("*.cu")
     right = source.read_text()
-    assert "load(a + i) + load(b + i)" in right, "the last elements"
+    assert "load(a + i) + load(b + i)" in right, "the source has the code for the last elements"
     source.write_text(right.replace("load(a + i) + load(b + i)", "load(a + i) - load(b + i)"))
     capsys.readouterr()
     assert main(command) == 1

@@ -251,7 +251,9 @@ def test_a_candidate_that_also_fails_alone_is_blamed(run, measured, database, fa
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), measured(0, 1), name="before.db")))
     gpu = Gpu(fates={digest(measured(1)): fate})
     report = run(database(measured(1), measured(0, 1)), gpu, options)
-    assert [f.verdict for f in report.findings] == [verdict, EntryStatus.SAME], "and the other entry is not affected"
+    assert [f.verdict for f in report.findings] == [verdict, EntryStatus.SAME], (
+        "a failure of one entry does not affect the other"
+    )
     assert (report.status, str(fate) in report.findings[0].reason) == (1, True)
 
 

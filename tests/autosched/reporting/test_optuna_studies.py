@@ -111,5 +111,5 @@ def response(server: subprocess.Popen[bytes], port: int, path: str) -> Any:
             raise
         except OSError:  # the server has not started yet
             assert server.poll() is None, server.stderr and server.stderr.read()
-            assert time.monotonic() < end, "the server does not answer"
+            assert time.monotonic() < end, "the server does not respond"
             time.sleep(0.2)

@@ -158,7 +158,9 @@ def test_tune_from_a_log_passes_its_budget_on(
     assert (seen["trials"], seen["seconds"]) == (trials, seconds)
     members = seen["members"]
     assert isinstance(members, tuple)
-    assert [(m.problem, m.weight) for m in members] == [(SOFTMAX, 50.0), (MATMUL, 1.0)], "most to save first"
+    assert [(m.problem, m.weight) for m in members] == [(SOFTMAX, 50.0), (MATMUL, 1.0)], (
+        "problems with the largest savings come first"
+    )
 
 
 @pytest.mark.parametrize(

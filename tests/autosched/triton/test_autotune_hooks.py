@@ -39,7 +39,7 @@ def launched(kernel, n=4096):
 def test_times_are_kept_and_found_again(tmp_path):
     database = tmp_path / "best.db"
     first, config = launched(stock(database)[1])
-    assert len(first) == 2 * len(kernels.CONFIGS) + 1, "each is called twice, then the best"
+    assert len(first) == 2 * len(kernels.CONFIGS) + 1, "each configuration is called twice, then the best once"
     _, again = stock(database)
     second, same = launched(again)
     assert len(second) == 1 and same == config, "no configuration is timed again"
@@ -61,7 +61,7 @@ def test_the_model_prunes(tmp_path):
     times = modelled(hooks, 2**16)
     assert config.kwargs["BLOCK"] == min(times, key=times.get)
     times = modelled(hooks, 2**20)
-    assert times[32] > 1.2 * times[512], "32,768 blocks of one warp"
+    assert times[32] > 1.2 * times[512], "32,768 blocks of one warp are slow"
 
 
 def modelled(hooks, n):
@@ -107,7 +107,9 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
     assert [key[0] for key in earlier] == [96, 96, 160], "an existing listener is also called"
     lines = [json.loads(line) for line in heard.read_text().splitlines()]
     assert all(len(line["milliseconds"]) == 2 and line["best"]["BLOCK"] in (32, 64) for line in lines)
-    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], "launches tuned by two programs come first"
+    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], (
+        "launches that two programs tuned come first"
+    )
 
     db = str(tmp_path / "best.db")
     command = ["tune", "--triton", f"{place}:twice", "--args", f"{place}:arguments", "--from", str(heard), "--db", db]

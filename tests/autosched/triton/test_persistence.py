@@ -58,7 +58,7 @@ def starts(tmp_path):
 def test_a_second_start_measures_nothing_and_chooses_the_same(starts):
     first, counts = starts.start()
     assert counts == (0, stock.COUNT) and starts.timed() == stock.COUNT * len(stock.CONFIGS)
-    assert len({tuple(choice.items()) for choice in first}) > 1, "times are random"
+    assert len({tuple(choice.items()) for choice in first}) > 1, "random times should lead to different choices"
     second, counts = starts.start()
     assert counts == (stock.COUNT, 0) and starts.timed() == 0
     assert second == first
@@ -79,7 +79,7 @@ def test_a_list_that_grows_or_shrinks_keeps_the_other_times(starts):
     _, counts = starts.start(count=1, configs=stock.CONFIGS[1:4])
     assert starts.timed() == 0 and counts == (1, 0)
     starts.start(count=1, configs=stock.CONFIGS[2::-1])
-    assert starts.timed() == 0, "the order of a list is no part of it"
+    assert starts.timed() == 0, "the order of configurations does not affect the stored choice"
 
 
 @pytest.mark.parametrize("change", ["key", "device", "source", "triton"])

@@ -92,7 +92,7 @@ def test_wider_samples_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wide.blocks == (0, 11, 12, 13, 14, 15, 99)
     wide.blocks = wide.widened(run)
     assert wide.blocks == (0, *range(9, 18), 99)
-    assert wide.widened(run) == wide.blocks, "they have executed 12e7 instructions"
+    assert wide.widened(run) == wide.blocks, "the sample does not grow after 12e7 instructions"
     few = replace(run, executed=(("add.s32", 10**4),))
     assert sample.Sample((10, 10, 1), (0, 13, 99)).widened(few) is None
     assert sample.Sample((2, 2, 1), (0, 3)).widened(replace(run, findings=())) is None

@@ -49,7 +49,7 @@ def test_a_search_for_energy_finds_efficient_schedules(store: Store) -> None:
     assert result.best is not None
     taken = [energy(r.schedule) for r in result.trials if r.ok]
     assert energy(result.best.schedule) == min(taken) < energy(store.best(PROBLEM, "h200").schedule)  # type: ignore[union-attr]
-    assert np.median(taken[-10:]) < 0.6 * np.median(taken[:8]), "it has not learned"
+    assert np.median(taken[-10:]) < 0.6 * np.median(taken[:8]), "the sampler has not learned the objective"
 
 
 def test_larger_may_be_better(store: Store) -> None:
@@ -79,7 +79,7 @@ def test_schedules_on_the_front_are_verified(store: Store) -> None:
     assert result.front and all(row["x"] != 32 for row in result.front)
     # Schedules that differ only in the letter are equally fast, and only the first of them is verified.
     assert {(row["x"], row["y"]) for row in result.front} <= {(s["x"], s["y"]) for s in judged}
-    assert any(s["x"] == 32 for s in judged), "the best by watts was tried and refused"
+    assert any(s["x"] == 32 for s in judged), "the best schedule by watts was tried and rejected"
 
 
 def test_a_second_run_continues_the_first(store: Store) -> None:

@@ -77,10 +77,10 @@ def replayed(tmp_path: Path, file: Path, trials: int = 30, made: KernelSpec | No
 def test_a_kernel_tuner_cache_is_searched_for_a_user_kernel(tmp_path: Path) -> None:
     result = replayed(tmp_path, cache(tmp_path / "cache.json"))
     assert result.exhausted and result.provenance is Provenance.REPLAYED
-    assert result.device.name == "a100_40gb_pcie", "the device that the file names"
+    assert result.device.name == "a100_40gb_pcie", "the file names this device"
     assert len(result.trials) == len(BLOCKS) * len(TILES) - 1, "illegal schedules are not tried"
     assert result.best is not None and result.best.schedule.values == {"block_size_x": 64, "tile": 2}
-    assert result.best.seconds == pytest.approx(1e-3), "milliseconds in the file, seconds here"
+    assert result.best.seconds == pytest.approx(1e-3), "milliseconds of the file are converted to seconds"
     assert [r.status.value for r in result.trials if not r.ok] == ["launch_error"]
     assert any("3 more configurations" in line for line in result.lines)
 

@@ -260,7 +260,9 @@ class TestResume:
             tuned(store, 30, versions={"toy": "other code"})
         tried_before = {r.schedule.key() for r in store.trials()}
         result = tuned(store, TOTAL)
-        assert tried_before <= {r.schedule.key() for r in result.trials}, "they are tried again here"
+        assert tried_before <= {r.schedule.key() for r in result.trials}, (
+            "schedules of another version's trials are tried again"
+        )
         if other in ("device", "provenance"):
             assert result.earlier == 0
             assert result.best is not None and result.best.seconds == pytest.approx(1e-6)
@@ -363,7 +365,9 @@ class TestVerification:
 
         runner = FakeRunner(Provenance.ESTIMATED)
         again = tuned(store, TOTAL, runner, verifier=lambda s: Outcome(True))
-        assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unverified}, "they are tried again"
+        assert {s.key() for s in runner.measured} <= {r.schedule.key() for r in unverified}, (
+            "unverified schedules are tried again"
+        )
         assert again.best is not None and again.best.schedule["x"] == 8
         assert store.best(PROBLEM, "h200") == again.best
 

@@ -70,7 +70,7 @@ def test_the_page_suffices_to_add_a_kernel(environment: dict[str, str], tmp_path
         said[command] = done.stdout
     listing = next(out for command, out in said.items() if "space matmul" in command)
     assert "template strips: each thread computes a strip of one row of out" in listing
-    assert "template matmul:" in listing, "built-in templates are searched with it"
+    assert "template matmul:" in listing, "built-in templates must be searched, too"
     verified = next(out for command, out in said.items() if "verify matmul" in command)
     assert "all 6 pass" in verified
     best = next(out for command, out in said.items() if "best matmul" in command)

@@ -59,7 +59,7 @@ def test_the_main_loop_of_a_compiled_kernel() -> None:
     assert body[-1].kind == "control"
     loop = mix(main_loop(body))
     assert 10 < loop.instructions < len(body) * 2 // 3 + 60
-    assert loop.loaded_bytes and loop.loaded_bytes % 16 == 0, "float4 is loaded whole"
+    assert loop.loaded_bytes and loop.loaded_bytes % 16 == 0, "a float4 must be loaded by one instruction"
     turns = loop.loaded_bytes // 16  # the compiler unrolls the loop
     assert loop.count("barrier") >= 2 * turns
     assert loop.count("float") >= 2 * turns
@@ -146,8 +146,10 @@ def test_the_main_loop_is_the_inner_one_that_does_the_work() -> None:
     body = code("S2R R0", *inner, "STG.E [R1]", "BRA 0x0", "EXIT")
     assert [i.opcode for i in main_loop(body)] == [row.partition(" ")[0] for row in inner]
     body = code(*["FFMA R0"] * 3, *["FFMA R1"] * 4, "BRA 0x30", *["FFMA R2"] * 5, "BRA 0x0", "EXIT")
-    assert main_loop(body) == body[3:8], "over half of the work of the outer loop"
-    assert main_loop(code("MOV R1", "EXIT")) == code("MOV R1", "EXIT"), "without loops, the whole kernel"
+    assert main_loop(body) == body[3:8], "the inner loop has over half of the outer loop's work"
+    assert main_loop(code("MOV R1", "EXIT")) == code("MOV R1", "EXIT"), (
+        "without loops, the main loop is the whole kernel"
+    )
 
 
 def test_kinds_widths_and_the_way_from_the_barrier_to_the_arithmetic() -> None:
@@ -158,5 +160,5 @@ def test_kinds_widths_and_the_way_from_the_barrier_to_the_arithmetic() -> None:
     found = mix(body)
     assert [i.kind for i in body] == ["shared", "tensor", "barrier", "load", "load", "load", "integer", "control"]
     assert found.loaded_bytes == 16 + 2 + 4
-    assert found.after_barrier == 6, "around the end of the loop: five, then LDSM"
+    assert found.after_barrier == 6, "counted across the end of the loop: five instructions, then LDSM"
     assert sum(count for _, count in found.kinds) == found.instructions == 8

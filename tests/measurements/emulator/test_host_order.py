@@ -127,7 +127,7 @@ def test_the_legacy_stream_and_blocking_streams_wait_for_each_other() -> None:
     used(order, a, Use.WRITE)
     assert used(order, LEGACY, Use.WRITE) is None
     assert used(order, b, Use.WRITE) is None
-    assert used(order, a, Use.WRITE) is not None, "b and a are not ordered"
+    assert used(order, a, Use.WRITE) is not None, "streams a and b are not ordered"
 
 
 def test_a_blocking_stream_that_is_gone_is_still_waited_for() -> None:
@@ -146,7 +146,7 @@ def test_the_host_waits_before_it_reads() -> None:
     assert used(order, HOST, Use.READ) is not None
     order.synchronize(LEGACY)
     assert used(order, HOST, Use.READ) is None
-    assert used(order, LEGACY, Use.WRITE) is None, "the host's own uses precede work that it starts later"
+    assert used(order, LEGACY, Use.WRITE) is None, "the host's uses precede work that the host starts later"
 
 
 def test_waiting_for_a_blocking_stream_does_not_wait_for_the_legacy_stream() -> None:

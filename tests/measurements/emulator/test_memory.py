@@ -104,7 +104,7 @@ def test_addresses_in_an_array() -> None:
     done = follow((StoredAddress("p", 0, "b", 8), StoredAddress("p", 8, "a", 4)))
     assert done.ok, done.reason
     assert done.outputs["o"].tolist() == [12, 1]
-    assert done.outputs["p"].tolist() == [7, 9], "the host's values are restored"
+    assert done.outputs["p"].tolist() == [7, 9], "pointers in p must be replaced by the original values again"
 
 
 def test_an_integer_is_not_a_valid_address() -> None:

@@ -304,16 +304,16 @@ def test_the_first_time_warming_up_takes_as_long_as_a_clock_may_take_to_rise(war
 
 def test_warming_up_continues_while_the_clock_rises_from_idle(warm_up):
     warm_up(1980.0)
-    assert warm_up(1980.0) < 0.015, "two readings of the same clock"
+    assert warm_up(1980.0) < 0.015, "two equal readings of the clock end the warm-up"
     low, higher = warm_up(1500.0, 1500.0), warm_up(1500.0, 1700.0, 1900.0, 1980.0, 1980.0)
-    assert low < 0.015, "power limits it, and it does not rise"
+    assert low < 0.015, "a clock that power limits does not rise, so warming up ends"
     assert higher > 1.5 * low
 
 
 def test_warming_up_continues_while_the_clock_is_far_below_the_highest(warm_up):
     warm_up(1980.0)
     assert 0.02 < warm_up(345.0, 345.0, 345.0, 1980.0, 1980.0) < 0.04
-    assert 0.1 < warm_up(345.0) < 0.11, "but with a limit"
+    assert 0.1 < warm_up(345.0) < 0.11, "warming up has a time limit"
 
 
 def test_a_permanently_rising_clock_does_not_extend_the_warm_up(warm_up):

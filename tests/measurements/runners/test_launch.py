@@ -120,7 +120,7 @@ def test_a_map_is_encoded_once_for_each_address(driver, monkeypatch):
     program, function = loaded(dataclasses.replace(LAUNCH, launches=1))
     for address in (4096, 8192, 4096, 12288, 4096):
         program({"out": array(0), "a": array(address)})
-    assert [values[2] for values in driver] == [4096, 8192, 12288, 4096], "no more than two are kept"
+    assert [values[2] for values in driver] == [4096, 8192, 12288, 4096], "at most two maps are cached"
     assert function.calls[0][2][1].tobytes() == function.calls[2][2][1].tobytes() != function.calls[1][2][1].tobytes()
 
 
@@ -233,7 +233,7 @@ def test_tensor_maps_are_built_on_the_gpu_for_old_drivers(no_driver):
     for address in (4096, 8192, 4096):
         program({"out": array(0), "a": array(address)})
     assert cupy.loaded == ["f", "fill_tensor_map"]
-    assert [int(fields["address"]) for fields in cupy.made] == [4096, 8192], "once for each address"
+    assert [int(fields["address"]) for fields in cupy.made] == [4096, 8192], "one map is made for each address"
     maps = [parameters[1] for _, _, parameters, _ in cupy.function.calls]
     assert {(m.size, m.nbytes) for m in maps} == {(1, 128)}
     assert maps[0].tobytes() == maps[4].tobytes() != maps[2].tobytes()

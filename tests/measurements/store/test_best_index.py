@@ -87,7 +87,7 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
             with store.reading() as connection:
                 kept = best_index.stored_entry(connection, _cells(store)[0])
-            assert kept is not None and kept.ranked, "else every best of a killed run would read all of its trials"
+            assert kept is not None and kept.ranked, "an unranked entry would make `best` read all trials after a kill"
 
 
 @pytest.mark.parametrize("close", [True, False])
@@ -118,10 +118,10 @@ def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypa
     with Store.open(path) as writer:
         writer.append(trial(2, Status.OK, 3, "h200", "d", None, Provenance.MEASURED))
         newer = reader.best(PROBLEM, "h200")
-        assert newer is not None and newer.seconds == pytest.approx(3e-6), "from the log next to it"
+        assert newer is not None and newer.seconds == pytest.approx(3e-6), "the new trial is read from the log"
         writer.append(trial(3, Status.OK, 2, "h200", "d", None, Provenance.MEASURED))
         newer = reader.best(PROBLEM, "h200")
-        assert newer is not None and newer.seconds == pytest.approx(2e-6), "even immediately afterwards"
+        assert newer is not None and newer.seconds == pytest.approx(2e-6), "a second new trial is also read immediately"
     reader.close()
     with pytest.raises(StoreError, match="has been closed"):
         reader.best(PROBLEM, "h200")

@@ -92,7 +92,7 @@ class TestProcesses:
                 shutil.copy(name, copy)
             raw.execute("ROLLBACK")
         left = copy / path.name
-        assert left.stat().st_size > path.stat().st_size, "the copy holds half of a transaction"
+        assert left.stat().st_size > path.stat().st_size, "the copy must contain a part of the transaction"
         with Store.open(left) as store:
             assert store.append(make_trial(2)).id == 2
         assert os.listdir(copy) == [left.name]
@@ -176,4 +176,4 @@ def test_an_append_waits_for_no_disk(store: Store) -> None:
     store.append(make_trial())
     with store.writing() as connection:
         told = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
-    assert told == ["wal", 1], "a commit is appended to the log, which is synchronised when it is folded in"
+    assert told == ["wal", 1], "commits are appended to the log, and only checkpoints synchronise"

@@ -27,7 +27,9 @@ def test_an_entrant_near_the_tie_limit_is_undecided_only_if_it_would_win() -> No
     fast, edge = [1.0] * 20, noisy(1.01, 0.02, 20, 1)
     found = choose([fast, edge], [5, 1])
     assert found.undecided == (1,) and not found.clear and found.contenders == (0, 1)
-    assert choose([[1.0] * 40, noisy(1.01, 0.02, 40, 1)], [1, 5]).clear, "inside or outside the tie, it does not win"
+    assert choose([[1.0] * 40, noisy(1.01, 0.02, 40, 1)], [1, 5]).clear, (
+        "the entrant does not win, whether it ties or not"
+    )
     many = choose([[1.0] * 1000, noisy(1.016, 0.02, 1000, 1)], [5, 1])
     assert many.clear and many.winner == 0, "rounds decide"
 

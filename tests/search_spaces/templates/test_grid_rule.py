@@ -55,4 +55,6 @@ def test_a_grid_that_is_too_large_is_rejected_by_name() -> None:
     reasons = {v.rule: v.reason for v in space.explain(values)}
     assert reasons["grid"].endswith(f"2147483647 blocks that a launch may have with blocks = {2**15 * 2**16}")
     small = template("matmul").space(Matmul(4096, 4096, 4096), H200)
-    assert "grid" not in {rule.name for rule in small.rules}, "it would reject no schedule, but tie parameters"
+    assert "grid" not in {rule.name for rule in small.rules}, (
+        "the rule would reject no schedule, and only tie parameters together"
+    )

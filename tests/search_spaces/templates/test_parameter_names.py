@@ -64,5 +64,5 @@ def test_a_template_has_all_parameters_that_are_listed_as_its_own(template: str)
 @pytest.mark.parametrize("pattern", SHARED)
 def test_shared_names_are_used_by_several_templates(pattern: str) -> None:
     users = {t.removesuffix("_transposed") for t, names in NAMES.items() if any(matches(pattern, n) for n in names)}
-    assert len(users) > 1 or pattern == "in_flight", "programs have it, too"
+    assert len(users) > 1 or pattern == "in_flight", "in_flight is also a parameter of tile programs"
     assert all(pattern not in own for own in OWN.values())

@@ -38,7 +38,7 @@ def test_configs_and_kernels_require_valid_schedules() -> None:
     transposes = TRANSPOSE.space(Transpose(64, 64), H200).sample(1, seed=1)
     space = COPY.space(PROBLEM, H200)
     wasteful = next(s for s in space.valid.sample(200, seed=1) if space.explain(s))
-    assert COPY.config(PROBLEM, wasteful, H200).schedule == wasteful, "the result is correct nevertheless"
+    assert COPY.config(PROBLEM, wasteful, H200).schedule == wasteful, "a schedule that pruning rejects is still valid"
     for make in (COPY.config, COPY.kernel):
         with pytest.raises(ValueError, match="this is a schedule of transpose: give one of copy"):
             make(PROBLEM, transposes[0], H200)
@@ -55,7 +55,7 @@ def test_why_not_checks_the_operator_before_support() -> None:
 
     picky = replace(COPY, name="picky", supports=supports)
     assert picky.why_not(Matmul(4, 4, 4), H200) == "picky computes copy, not matmul"
-    assert asked == [], "it is only called with its own problems"
+    assert asked == [], "`supports` must only be called with problems of its operator"
     assert picky.why_not(Copy(4, 4), H200) is None
     assert picky.why_not(Copy(3, 4), H200) == "its rows are odd"
     with pytest.raises(ValueError, match=r"^its rows are odd$"):
@@ -189,7 +189,7 @@ def test_a_version_follows_from_the_shared_rules_that_a_template_uses(monkeypatc
     before = {t.name: t.version for t in (replace(COPY), replace(MATMUL))}
     monkeypatch.setattr(template_module, "_package", changed)
     after = {t.name: t.version for t in (replace(COPY), replace(MATMUL))}
-    assert after["copy"] == before["copy"], "it has no tiles to order"
+    assert after["copy"] == before["copy"], "copy has no tile order, so its version must not change"
     assert after["matmul"] != before["matmul"]
 
 

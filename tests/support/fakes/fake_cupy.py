@@ -99,7 +99,7 @@ class FakeCupy:
             def __init__(self, gpu: int | None = None) -> None:
                 self.id = cupy.current_gpu if gpu is None else gpu
                 self.attributes = device_attributes.ATTRIBUTES | {"MultiProcessorCount": cupy.sm_count}
-                assert -1 <= self.id < gpus, "-1 is the number that torch gives to the CPU, taken for a GPU"
+                assert -1 <= self.id < gpus, "-1, torch's device number of the CPU, was used as a GPU"
 
             def __enter__(self) -> Device:
                 cupy._stack("gpu").append(self.id)

@@ -31,5 +31,5 @@ def edited(headers: Headers, header: str, old: str, new: str, *, everywhere: boo
     parts = parts_of(headers, header)
     count = sum(text.count(old) for text in parts.values())
     if count == 0 or (count > 1 and not everywhere):
-        raise ValueError(f"{header} and its folder have {count} times {old!r}")
+        raise ValueError(f"{header} and its folder contain {old!r} {count} times")
     return headers | Headers.of({name: text.replace(old, new) for name, text in parts.items() if old in text})

@@ -30,7 +30,7 @@ class Fault:
         path = hopper.CLUSTER_SOURCE if self.clustered else hopper.SOURCE
         source = path.read_text()
         if source.count(self.old) != 1:
-            raise ValueError(f"{self.name}: the kernel has {source.count(self.old)} times {self.old!r}")
+            raise ValueError(f"{self.name}: the kernel contains {self.old!r} {source.count(self.old)} times")
         make = hopper.clustered if self.clustered else hopper.matmul
         return make(m, n, k, source.replace(self.old, self.new))
 

@@ -299,5 +299,5 @@ def source(name: str) -> str:
 def planted(name: str, fault: tuple[str, str, str]) -> str:
     what, old, new = fault
     whole = source(name)
-    assert old in whole, f"{name}: {what}: not there"
+    assert old in whole, f"{name}: the source has no text for the fault {what!r}"
     return whole.replace(old, new, -1 if what.endswith("everywhere") else 1)

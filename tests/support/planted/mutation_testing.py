@@ -117,7 +117,7 @@ def mutation_tests(
     @pytest.mark.parametrize("mutation", spread(mutations, count), ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
         found = found_with(mutation)
-        assert found != "ok", f"nobody noticed: {mutation.name}"
+        assert found != "ok", f"the fault was not detected: {mutation.name}"
         assert mutation.breaks_a_type or not found.startswith("compile_error"), found
 
     return unbroken, broken

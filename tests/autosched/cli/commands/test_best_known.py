@@ -61,7 +61,9 @@ def test_a_report_lists_a_user_kernel_with_rate_and_metrics(database: Path, caps
     assert {p["problem"] for p in found} == {f"{NAME} n=64"}
     worked = [p for p in found if p["seconds"] is not None]
     assert len(found) == 2 and len(worked) == 1 and 0 < worked[0]["share_of_roof"] <= 1
-    assert [bool(p["advice"]) for p in found if p["seconds"] is None] == [False], "it was replaced"
+    assert [bool(p["advice"]) for p in found if p["seconds"] is None] == [False], (
+        "a replaced revision of a kernel gets no advice"
+    )
     page = Path("r.html").read_text()
     assert "<title>autosched: b.db</title>" in page and str(database.parent) not in page
     assert "GB/s" in page and "computes" not in page

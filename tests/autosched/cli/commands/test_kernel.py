@@ -171,7 +171,7 @@ def test_space_counts_and_explains_a_user_kernel(write: Write, run: Run) -> None
 
 def test_a_user_kernel_is_verified_and_a_faulty_one_fails(write: Write, run: Run) -> None:
     status, out, _ = run("verify", "--kernel", write(), "--sample", "2")
-    assert status == 0 and out.count("all 2 pass") == 2, "one line for each problem of the file"
+    assert status == 0 and out.count("all 2 pass") == 2, "one line is expected for each problem of the file"
     status, out, _ = run("verify", "--kernel", write(source=SOURCE.replace("2.0f", "2.5f")), "--size", "n=50")
     assert status == 1 and "FAIL" in out
 

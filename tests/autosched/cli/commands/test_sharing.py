@@ -110,7 +110,9 @@ def test_a_threshold_is_set_and_removed(here: Path, capsys: pytest.CaptureFixtur
     }
     with Store.open(here / "a.db", create=False) as store:
         (entry,) = entries(store, SlowdownLimits())
-    assert isinstance(entry, CheckedEntry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
+    assert isinstance(entry, CheckedEntry) and entry.limits.max_slowdown == 0.05, (
+        "`check` uses the entry's stored limit"
+    )
     assert run([*OF_IT, "--forget"]) == 0 and stored_threshold() is None
 
 

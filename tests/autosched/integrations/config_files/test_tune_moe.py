@@ -212,15 +212,17 @@ def test_the_first_sound_candidate_is_chosen() -> None:
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16}, default={"local_bytes": 16})).choices
     assert dict(choice.config) == ranked[0][0] and choice.verification["local_bytes"] == 16, (
-        "if all spill, one is chosen"
+        "if all candidates spill, one of them is chosen"
     )
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
-    assert dict(choice.config) == DEFAULT, "the default does not spill"
+    assert dict(choice.config) == DEFAULT, "all candidates spill, so the default is chosen"
     for status in ("wrong_result", "unverified"):
         with pytest.raises(NoUsableConfig, match="64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unverified", "reason": "lacks", "registers": 40})).choices
-    assert choice.verification["status"] == "unverified", "compiled and fits, but recorded as not verified"
+    assert choice.verification["status"] == "unverified", (
+        "the configuration fits and is chosen, but recorded as unverified"
+    )
 
 
 def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
@@ -233,7 +235,9 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
     (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
     assert dict(choice.config) == ranked[2][0], "spilling candidates are last"
     (choice,) = tuned(Judged({}, seconds=(4.0, None, 1.0, 3.0))).choices
-    assert (dict(choice.config), choice.seconds) == (ranked[0][0], 4.0), "estimates of two kinds are not compared"
+    assert (dict(choice.config), choice.seconds) == (ranked[0][0], 4.0), (
+        "estimates from different sources are not compared"
+    )
     (by_sizes,) = estimated_seconds([DEFAULT], MIXTRAL, 64, device("h200")).tolist()
     (choice,) = tuned(Judged({}, default_seconds=None)).choices
     assert choice.comparison.tuned.seconds == ranked[0][1] and choice.comparison.default.seconds == by_sizes
@@ -274,7 +278,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
     assert (choice.comparison.word, choice.seconds, choice.comparison.tuned.timing.count) == ("tuned", 3.0, 1)
     unclear = {"status": "unverified", "reason": "time"}
     (choice,) = tuned(Judged({}, default=unclear)).choices
-    assert choice.comparison.ratio is not None, "no evidence that it cannot run"
+    assert choice.comparison.ratio is not None, "an unverified default is still compared"
 
 
 @needs_compiler
@@ -293,7 +297,7 @@ def test_the_gpu_measures_the_layer_at_full_size(layer: Layer) -> None:
     assert len(set(grids[: len(grids) // 2])) == 1 and grids[0] * 32 >= 2 * layer.intermediate
     for n, _ in layer.matmuls:
         written = {dict(launch.written)["c_ptr"] for launch in session.launches}
-        assert 2 * n * 5 * layer.top_k in written, "every row of the output"
+        assert 2 * n * 5 * layer.top_k in written, "launches must cover every row of the output"
 
 
 @needs_compiler
@@ -415,4 +419,4 @@ def test_counts_by_sizes_agree_with_the_compiled_kernel(monkeypatch, name, dtype
     derived = derived_table("vllm", layer, rows, config, layer.matmuls[0], row)
     times = [float(triton_times(table, row).seconds[0]) for table in (ours, found, derived)]
     assert times[0] == pytest.approx(times[1], rel=0.35)
-    assert times[2] == pytest.approx(times[1], rel=0.05), "one block stands for all"
+    assert times[2] == pytest.approx(times[1], rel=0.05), "the counts of one block represent all blocks"

@@ -52,5 +52,5 @@ def test_wrong_results_are_rejected_with_a_reason() -> None:
     assert verify(other) is None
     ((refused, why),) = verify.refused
     assert refused == other and why
-    assert verify(odd) is None, "not a power of two"
+    assert verify(odd) is None, "a block size of 3 is not a power of two"
     assert len(verify.refused) == 2

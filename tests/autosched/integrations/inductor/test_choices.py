@@ -130,7 +130,7 @@ class Caller:
 def test_measurements_of_inductor_are_recorded(inductor, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     factory = inductor.choices(database, device="h100", record=True)
-    assert ask(factory) == {}, "Inductor times the candidates first"
+    assert ask(factory) == {}, "Inductor must time the candidates before a choice is recorded"
     slow = Caller({"tile_shape": "(64, 32, 32)", "num_stages": 3, "num_warps": 4})
     fast = Caller({"tile_shape": "(16, 32, 32)", "num_stages": 2, "num_warps": 2})
     library, failed = Caller({}), Caller({"tile_shape": "(1, 1, 1)", "num_stages": 1, "num_warps": 1})

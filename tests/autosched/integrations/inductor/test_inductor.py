@@ -50,7 +50,9 @@ def _stderr_of(program: str, cache: Path) -> str:
 
 @pytest.mark.nightly
 def test_inductor_measures_a_kernel_and_its_formula(tmp_path: Path) -> None:
-    assert _stderr_of(RACING, tmp_path).count('"num_choices": 2') == 2, "the kernel and the formula of each"
+    assert _stderr_of(RACING, tmp_path).count('"num_choices": 2') == 2, (
+        "each matmul has two choices: the kernel and the formula"
+    )
 
 
 def test_the_result_is_written_in_place() -> None:

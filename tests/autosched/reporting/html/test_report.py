@@ -84,7 +84,7 @@ def test_the_page_is_self_contained(database: Path) -> None:
     assert not page.tags & {"script", "iframe", "img", "object", "embed", "form"}
     assert all(r == "data:," or (r.startswith("#") and r[1:] in page.ids) for r in page.references)
     assert "url(" not in text and "@import" not in text
-    assert HOSTILE in page.text, "shown as text, and not interpreted"
+    assert HOSTILE in page.text, "hostile text is shown as text, not interpreted"
 
 
 def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
     assert (transpose.winner, transpose.seconds, transpose.age) == ("transpose", 3e-6, "3 days")
     assert transpose.share == pytest.approx(PROBLEM.min_bytes / H200.dram_bandwidth / 3e-6)
     assert transpose.failures[0].status == "compile_error" and transpose.failures[0].share == pytest.approx(1 / 7)
-    assert "the kernel's code" in transpose.advice, "no kernel of this version has its digest"
+    assert "the kernel's code" in transpose.advice, "the trial's digest belongs to no kernel of this version"
     assert softmax.provenance == "estimated" and softmax.verification == "none"
     page = Page(render(report))
     for entry in report.entries:

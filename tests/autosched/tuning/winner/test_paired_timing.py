@@ -220,7 +220,7 @@ def test_the_previous_winner_keeps_a_tie_and_loses_to_a_faster_one(store: Store)
     again = tuned(
         store, PairedRunner(lambda x: 1e-6 * (1.005 if x == 3 else 1.0)), complexity=lambda s: float(-s.integer("x"))
     )
-    assert order(again)[0] == 3, "others are simpler now, and even a little faster"
+    assert order(again)[0] == 3, "the earlier winner stays, although others are simpler and slightly faster"
     beaten = tuned(store, PairedRunner(lambda x: 1e-6 * (1.05 if x == 3 else 1.0)))
     assert order(beaten)[0] != 3
 
@@ -252,7 +252,9 @@ def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store:
 
 def test_the_number_of_finalists_grows_with_the_noise_of_screening() -> None:
     exact = [Timing(t, t, t, 7) for t in 1 + 0.015 * np.arange(40)]
-    assert paired_timing.select_entrants(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
+    assert paired_timing.select_entrants(exact[::-1]) == list(range(39, 33, -1)), (
+        "exact times give the fewest finalists, fastest first"
+    )
     loose = [Timing(t.median, 0.98 * t.median, 1.02 * t.median, 7) for t in exact]
     assert paired_timing.FEWEST_ENTRANTS < len(paired_timing.select_entrants(loose)) < paired_timing.MOST_ENTRANTS
     ties = [Timing(1 + 1e-6 * i, 1.0, 1.0, 7) for i in range(100)]
@@ -270,7 +272,7 @@ def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> 
     found = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
     assert [p.position for p in found.failed] == [1]
     again = next(i for i, xs in enumerate(runner.compared) if i and len(xs) > len(runner.compared[i - 1]))
-    assert runner.compared[again] == [0, 2, 3, 4], "including entrants that had been dropped"
+    assert runner.compared[again] == [0, 2, 3, 4], "the new round includes entrants that had been dropped"
     assert found.standings[0].position in (0, 2)
 
 
@@ -348,7 +350,7 @@ def test_later_candidates_compete_with_the_winner_in_the_next_final(store: Store
     assert first.best is not None
     second = tuned(store, upside_down, 20)
     assert second.best is not None
-    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the winner competes again"
+    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the earlier winner must compete again"
     assert second.best == store.best(PROBLEM, "h200")
 
 
@@ -391,7 +393,7 @@ class TestStore:
         self.add(store, 1, 1e-6)
         self.add(store, 2, 2e-6)
         self.add(store, 1, 3e-6, rank=2)
-        assert self.best(store) == (2, 2e-6), "without a winner, the newest time of an entrant"
+        assert self.best(store) == (2, 2e-6), "without a winner, an entrant's newest time counts"
         self.add(store, 2, 2.5e-6, rank=1)
         assert self.best(store) == (2, 2.5e-6)
 

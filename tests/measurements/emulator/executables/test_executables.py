@@ -81,7 +81,9 @@ def test_separately_compiled_files_are_linked() -> None:
 
 def test_an_overrun_is_found_at_its_line() -> None:
     done = run(build("overrun"), options=("--json",))
-    assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), "the output of the program"
+    assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), (
+        "with --json, the program's output goes to stderr"
+    )
     assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
     assert "byte 400 of cudaMalloc#1, which has 400 bytes" in done.stderr
     (found,) = json.loads(done.stdout)["findings"]
@@ -96,7 +98,9 @@ def test_unread_results_of_uninitialised_reads_are_a_note(use: str) -> None:
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "note: uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
     assert "nothing reads the memory that depends on it" in done.stderr
-    assert f"no fault and {2 if use == 'half' else 1} note" in done.stderr, "the other half was never written"
+    assert f"no fault and {2 if use == 'half' else 1} note" in done.stderr, (
+        "copying half of the buffer leaves the other half unwritten"
+    )
 
 
 def test_unread_results_are_a_note_in_every_order() -> None:

@@ -53,7 +53,7 @@ def test_a_dependent_launch_without_its_wait_is_a_race(program: Path, how: str, 
     assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
     assert f"global_race in {kernel}" in done.stderr and "element" in done.stderr
     assert done.stderr.count("global_race") == 1
-    assert "dependent.cu:" in done.stderr.partition("launch ")[2], "where the host launches it"
+    assert "dependent.cu:" in done.stderr.partition("launch ")[2], "the finding names the line of the launch"
 
 
 def test_gpus_before_sm_90_ignore_the_attribute() -> None:

@@ -123,7 +123,7 @@ def test_a_waiting_process_takes_over_from_a_killed_one(site: Site) -> None:
         time.sleep(0.01)
     second = site.start()
     assert second.stderr is not None
-    assert "of 4 files" in second.stderr.readline(), "it reports that it waits"
+    assert "of 4 files" in second.stderr.readline(), "the second build must report that it waits"
     slow.unlink()
     first.kill()
     first.communicate(timeout=60)

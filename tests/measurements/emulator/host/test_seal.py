@@ -84,7 +84,7 @@ def test_a_crash_rejects_a_kernel_only_if_the_runner_works(tmp_path: Path, monke
     crashes("true")
     with pytest.raises(HostFailure, match="correct kernel"):
         emulate(kernel(), {})
-    assert not broken.exists(), "the next use compiles it again"
+    assert not broken.exists(), "the broken runner must be deleted, so that the next use compiles it"
 
 
 SMALL = RuntimePart("small", ("machine/report.cpp",))

@@ -166,7 +166,7 @@ def test_bf16_conversions_round_to_nearest_even() -> None:
     two = Snippet("cvt.rn.bf16x2.f32 %d, %a, %b;", "b32", ("b32", "b32"), int)
     single, double = results([one, two], [(b, bits[0]) for b in bits])
     assert single.tolist() == right.tolist()
-    assert double.tolist() == [int(high) << 16 | 0x3F80 for high in right], "the first source is the upper half"
+    assert double.tolist() == [int(high) << 16 | 0x3F80 for high in right], "the first source becomes the upper half"
 
 
 @pytest.mark.parametrize("signs", ["u32.u32", "s32.s32", "u32.s32", "s32.u32"])
@@ -437,5 +437,5 @@ ret; }}
 
     assert run(0, 4) == ("ok", []) and run(1, 0) == ("ok", [])
     assert run(1, 4) == ("findings", ["async_read_before_wait"]), "the second group is in flight"
-    assert run(2, 0) == ("findings", ["async_read_before_wait"]), "both are"
-    assert run(-1, 0) == ("findings", ["async_read_before_wait"]), "ptxas takes -1 for 63 groups that may be pending"
+    assert run(2, 0) == ("findings", ["async_read_before_wait"]), "both groups are in flight"
+    assert run(-1, 0) == ("findings", ["async_read_before_wait"]), "ptxas treats -1 as 63 groups that may be pending"

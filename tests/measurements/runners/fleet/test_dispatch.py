@@ -121,7 +121,7 @@ def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
         member = Member(f"m{n}")
         it.add(member)
         while member.jobs[0][0] != "killer":
-            assert n, "it came first"
+            assert n, "the killer job was the first job of the first member"
             member.finish()
         member.die()
     with pytest.raises(WorkersLost, match="m3"):

@@ -115,7 +115,7 @@ import os
             (NAMES, "took more than 0.38 GiB of memory"),
             (WRITES, "ended its process without an answer"),
             ("import numpy as np; return np.broadcast_to(1.0, (1 << 40,))", "MemoryError"),
-            ("raise ValueError('x' * (1 << 28))", "fails at line 2: ValueError: xxx"),
+            ("raise ValueError('x' * (1 << 26))", "fails at line 2: ValueError: xxx"),
             ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
             ("import os; os._exit(0)", "ended its process without an answer"),
         ],

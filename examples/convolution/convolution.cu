@@ -23,7 +23,7 @@
 #ifndef tile_size_y
 #define tile_size_y 1
 #endif
-// Padding columns of each row in shared memory, which avoid bank conflicts.
+// Number of padding columns per row in shared memory, which avoid bank conflicts.
 #ifndef padding
 #define padding 0
 #endif

@@ -18,11 +18,11 @@
 #ifndef tile_size_k
 #define tile_size_k 16
 #endif
-// Padding columns of each row of A's tile, which avoid bank conflicts.
+// Number of padding columns per row of A's tile, which avoid bank conflicts.
 #ifndef padding_a
 #define padding_a 1
 #endif
-// 2: the next tiles are written while the current ones are read, with one barrier per step instead of two.
+// Number of buffers. With 2, the next tiles are written while the current ones are read: one barrier per step, not two.
 #ifndef buffers
 #define buffers 1
 #endif

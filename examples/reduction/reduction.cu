@@ -1,8 +1,8 @@
 // The sum of n floats, in one launch.
 //
-// Each block adds up its elements in a grid-stride loop, and its threads' sums by shuffles. The last block either adds
-// the partial sums of all blocks in their order, so that every launch gives the same result, or reads the total that
-// the blocks added by atomics. In both cases the counter and the total are zero again after the launch.
+// Each thread adds up elements in a grid-stride loop, and each block adds its threads' sums by shuffles. The last block
+// either adds the partial sums of all blocks in order, so that every launch gives the same result, or reads the total
+// that the blocks added by atomics. In both cases, the counter and the total are zero again after the launch.
 
 #ifndef block_size_x
 #define block_size_x 256
@@ -10,7 +10,7 @@
 #ifndef vector_width
 #define vector_width 4
 #endif
-// Vectors that a thread loads at a time, each with a separate sum.
+// Number of vectors that a thread loads at a time. Each has a separate sum.
 #ifndef vectors_per_thread
 #define vectors_per_thread 2
 #endif
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(block_size_x)
     partial[blockIdx.x] = sum;
 #endif
     __threadfence();
-    last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 1;  // which also resets the counter to zero
+    last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 1;  // wraps around: the counter is zero again
   }
   __syncthreads();
   if (!last) return;

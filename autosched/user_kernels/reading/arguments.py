@@ -291,5 +291,4 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         table.fail(f"{kind} needs the smaller number first", "fill")
     if kind == "integers" and any(v != int(v) for v in numbers):
         table.fail("integers needs two whole numbers", "fill")
-    # type: ignore[arg-type]
-    return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))
+    return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]

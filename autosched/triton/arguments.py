@@ -24,7 +24,8 @@ _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
 )  # a fully defined storage above this size gets no flags of defined bytes, because these need as much memory
-# The indices are Triton's codes of element types (the codes of tensormap.replace) and of swizzles.
+# Names of element types and of swizzles, indexed by Triton's codes. The codes of element types are those of the PTX
+# instruction tensormap.replace.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",

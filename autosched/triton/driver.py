@@ -222,7 +222,7 @@ class EmulatedDriver:
         return self.launcher.device_interface()
 
     def get_benchmarker(self) -> Any:
-        """Return the function that times calls."""
+        """Return the function that Triton's autotuner uses to time calls."""
         return self.do_bench
 
     def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:

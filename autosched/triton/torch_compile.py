@@ -42,7 +42,7 @@ def torch_compiled(fake_cuda: bool) -> Iterator[None]:
     with ExitStack() as stack:
 
         def first(*arguments: Any, **named: Any) -> Any:
-            """Prepare torch's compiler on its first use, because importing it takes seconds."""
+            """Prepare torch's compiler only when a program first uses it, because importing it takes seconds."""
             torch.compile = compiles
             stack.enter_context(_prepared(fake_cuda))
             return compiles(*arguments, **named)
@@ -107,7 +107,7 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Drop compiled code, because the keys of Inductor's caches do not include the device."""
+    """Drop compiled code, because Inductor's cache keys do not include the device that the code is for."""
     torch.compiler.reset()
     importlib.import_module("torch._inductor.codecache").PyCodeCache.cache_clear()
     importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()

@@ -140,7 +140,7 @@ def at_true_size(
 ) -> tuple[Problem, GeneratedKernel]:
     """Return ``problem`` and its kernel. Shorten k if even the minimum number of blocks would take too long.
 
-    Blocks of a persistent launch compute many tiles each.
+    This matters for persistent launches, whose blocks compute many tiles each.
 
     Args:
         template: Generates the kernel.

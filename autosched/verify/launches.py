@@ -86,9 +86,8 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    The verdict has the faults and notes of all runs, without duplicates of the same grade, kind and line. A wrong
-    result determines the status. Without a wrong result, a fault does; without a fault, the first run that did not end
-    does.
+    The verdict has the faults and notes of all runs, without duplicates of the same grade, kind and line. The status is
+    taken from a wrong result if there is one, or else from a fault, or else from the first run that did not end.
 
     Args:
         runs: The completed runs, at least one.

@@ -12,8 +12,7 @@ def all_orders(seed: int = 0) -> tuple[Order, ...]:
         seed: Seed of the order of warps, lanes and atomics. Default: 0.
 
     Returns:
-        Ascending blocks, and random, descending and interleaved blocks, each of these three with a random order of
-        threads.
+        Ascending blocks; then random, descending and interleaved blocks, which also have a random order of threads.
     """
     return (
         ASCENDING,

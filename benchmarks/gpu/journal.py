@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Trial, ...]:
-    """Return the trials of a journal file. A line truncated by a kill or a full disk ends the file."""
+    """Return the trials of a journal file. Reading stops at a line that was truncated by a kill or a full disk."""
     trials = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:

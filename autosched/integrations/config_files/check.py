@@ -1,7 +1,7 @@
 """Check folders of tuned configurations of vLLM and SGLang. Each file and each of its entries gets a finding.
 
-A configuration is compiled and verified once for each GPU architecture for which a file contains it. Nothing is timed,
-so slow configurations are not detected.
+If several files for one GPU architecture contain the same configuration, it is compiled and verified only once. Nothing
+is timed, so slow configurations are not detected.
 """
 
 from __future__ import annotations

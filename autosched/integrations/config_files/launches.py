@@ -283,8 +283,8 @@ def _launch(
     magnitude: torch.Tensor,
 ) -> SmallLaunch:
     relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
-    # Allowed error: half a unit in the last place of the output, plus the error of sums. The latter covers f32, and
-    # tensor cores, which sum products of 8-bit floats with fewer bits.
+    # Allowed error: half a unit in the last place of the output, plus the error of sums. The error of sums covers f32
+    # arithmetic, and tensor cores, which sum products of 8-bit floats with fewer bits.
     bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
     return SmallLaunch((blocks, 1, 1), _arguments(parameters, values, tiles), out, expected, bound)
 

@@ -161,7 +161,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         return {template: [config]}
 
     def override_best_choice(self, best_choice: Any, timings: Mapping[Any, float]) -> Any:
-        """Record Inductor's timings."""
+        """Record the times that Inductor has measured for a problem."""
         if self._shared.record:
             _keep(self._shared, best_choice, timings)
         return best_choice

@@ -1,6 +1,6 @@
-"""Problems, devices, layouts, intrinsics, parameters and rules: the schedules that a search can try.
+"""The schedules that a search can try, defined by problems, devices, layouts, intrinsics, parameters and rules.
 
-Start at ``catalogue.py``, which lists operators and kernel templates. Imports point down: from ``templates`` to
-``operators``, then ``launches`` and ``hardware``, then ``layouts`` and ``spaces``. The package only needs Python and
-numpy, and must not import ``autosched``, ``measurements`` or ``cost_models``.
+Start at ``catalogue.py``, which lists operators and kernel templates. Its packages are layers, from top to bottom:
+``templates``, ``operators``, ``launches`` and ``hardware``, ``layouts`` and ``spaces``. Each imports only lower layers.
+The package needs only Python and numpy, and must not import ``autosched``, ``measurements`` or ``cost_models``.
 """

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]  # elements as a kernel stores them, of any type
+Array = npt.NDArray[np.generic]  # array of elements as a kernel stores them, of any type
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
-"""Catalogue of operators and kernel templates: built-in, from other packages, or registered at run time.
+"""Catalogue of operators and kernel templates, which are built-in, from other packages, or registered at run time.
 
-Another package adds its own by an entry point of the group ``autosched.templates``. It names a KernelTemplate, an
-Operator, a list of both, or a function without arguments that returns one of these.
+Another package adds operators and templates by an entry point of the group ``autosched.templates``. The entry point
+names a KernelTemplate, an Operator, a list of these, or a function without arguments that returns any of them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ENTRY_POINTS = "autosched.templates"
 
 
 class BuiltInOperator(NamedTuple):
-    """A built-in operator, imported on first use, so that a command only imports the operator that it needs."""
+    """A built-in operator. It is imported on first use, so that a command imports only the operators that it needs."""
 
     name: str
-    module: str  # relative to search_spaces
-    problem: str  # class of its problems
+    module: str  # name of the module, relative to search_spaces
+    problem: str  # name of the class of its problems
 
     def problem_type(self) -> type[Problem]:
-        """Import the class of its problems."""
+        """Import the class of the operator's problems."""
         loaded: type[Problem] = getattr(import_module(f"search_spaces.{self.module}"), self.problem)
         return loaded
 
@@ -61,15 +61,15 @@ TILE_OPERATORS = (
     BuiltInOperator("linear_cross_entropy", "tile_operators.linear_cross_entropy", "LinearCrossEntropy"),
     BuiltInOperator("linear_cross_entropy_dlogits", "tile_operators.linear_cross_entropy", "LinearCrossEntropyDlogits"),
 )
-"""Operators whose only template has the same name and consists of tile programs."""
+"""Operators that are defined by tile programs. The only template of each has the operator's name."""
 
 
 class BuiltInTemplate(NamedTuple):
-    """A built-in template, imported on first use, so that a verification only imports those of its operator."""
+    """A built-in template. It is imported on first use, so that a command imports only the templates that it needs."""
 
-    name: str  # also the name of the constant, in capitals
+    name: str  # name of the template; in capitals also the name of the constant in the module
     operators: tuple[str, ...]
-    module: str  # relative to search_spaces.templates
+    module: str  # name of the module, relative to search_spaces.templates
 
     def load(self) -> KernelTemplate:
         """Import the template."""
@@ -78,13 +78,13 @@ class BuiltInTemplate(NamedTuple):
 
 
 class BuiltInTileProgram(NamedTuple):
-    """The template of an operator defined by tile programs; loading it imports their compiler."""
+    """Template of an operator that tile programs define. Loading it imports the compiler of tile programs."""
 
     operator: BuiltInOperator
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """Names of the operators that it computes."""
+        """Names of the operators that the template can compute."""
         return (self.operator.name,)
 
     def load(self) -> KernelTemplate:
@@ -112,7 +112,7 @@ BUILT_IN_TEMPLATES = (
 
 
 class _Catalogue:
-    """The built-in entries, then those of other packages, which are loaded on first use."""
+    """All operators and templates: first built-in ones, then those of other packages. They are loaded on first use."""
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator | BuiltInOperator] = {
@@ -160,8 +160,8 @@ class _Catalogue:
         return entry
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
-        """Add all entries or none. With ``replace``, entries that were added with ``replace`` are replaced."""
-        from search_spaces.operators.operator import Operator  # slow imports (100 ms)
+        """Add all entries, or none on an error. ``replace`` may replace entries that were added with ``replace``."""
+        from search_spaces.operators.operator import Operator  # imported here, because these imports take 100 ms
         from search_spaces.templates.template import KernelTemplate
 
         for entry in entries:
@@ -179,7 +179,7 @@ class _Catalogue:
                     self._replaceable.add((type(entry), entry.name))
 
     def _known(self, entry: Operator | KernelTemplate) -> Operator | KernelTemplate | None:
-        """Return the entry with the name of ``entry``, or None."""
+        """Return the existing entry that has the name of ``entry``; None if there is none."""
         from search_spaces.operators.operator import Operator
 
         if isinstance(entry, Operator):
@@ -189,7 +189,7 @@ class _Catalogue:
     def _load_entry_points(self) -> None:
         if self._complete:
             return
-        self._complete = True  # set first: loading an entry point may look up entries or register some
+        self._complete = True  # set before loading, because loading an entry point may look up or register entries
         load_offers(ENTRY_POINTS, "templates", self._add_offered)
 
     def _add_offered(self, offered: Operator | KernelTemplate | Iterable[Operator | KernelTemplate]) -> None:
@@ -205,11 +205,11 @@ def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None
     """Add operators and templates to the catalogue of this process.
 
     Args:
-        entries: Operators and templates; registering the same one again has no effect.
-        replace: True if an entry may take the name of one that was itself registered with ``replace``.
+        entries: Operators and templates. Registering the same object again has no effect.
+        replace: True if an entry may replace an entry of the same name that was also registered with ``replace``.
 
     Raises:
-        ValueError: For a name already taken, or anything other than an operator or a template.
+        ValueError: A name is already in use, or an object is neither an operator nor a template.
     """
     _catalogue().add(*entries, replace=replace)
 
@@ -225,13 +225,13 @@ def operator_names() -> tuple[str, ...]:
 
 
 def operator(name: str) -> Operator:
-    """Return the operator called ``name``. Raises ValueError that lists the known ones."""
+    """Return the operator called ``name``. Raises ValueError, which lists the known operators."""
     _check_name(name, _catalogue().operator_names, "operator")
     return _catalogue().operator(name)
 
 
 def is_operator(name: str) -> bool:
-    """Return True if an operator is called ``name``. A user's kernel is an operator once its file has been read."""
+    """Return True if an operator is called ``name``. Reading a kernel file adds the user's kernel as an operator."""
     return name in _catalogue().operator_names
 
 
@@ -251,7 +251,7 @@ def template_names() -> tuple[str, ...]:
 
 
 def template(name: str) -> KernelTemplate:
-    """Return the template called ``name``. Raises ValueError that lists the known ones."""
+    """Return the template called ``name``. Raises ValueError, which lists the known templates."""
     _check_name(name, _catalogue().template_names, "kernel template")
     return _catalogue().template(name)
 
@@ -262,7 +262,7 @@ def _check_name(name: str, known: Collection[str], kind: str) -> None:
 
 
 def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:
-    """Return every template of the problem's operator, with the reason why it cannot compute ``problem``, or None."""
+    """Return every template of the problem's operator, with None or the reason why it cannot compute ``problem``."""
     return tuple((t, t.why_not(problem, device)) for t in _catalogue().templates_of(problem.operator))
 
 
@@ -275,8 +275,8 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
         only: Names or templates to choose from. Default: all.
 
     Raises:
-        ValueError: For an unknown name, for a template in ``only`` that cannot compute the problem, and if no template
-            can, with the reason for each.
+        ValueError: A name is unknown, a template in ``only`` cannot compute the problem, or no template can. The
+            message has the reasons.
     """
     from search_spaces.templates.template import TemplateSet
 

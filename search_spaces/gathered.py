@@ -1,4 +1,4 @@
-"""Build options for functions that accept an options object, its fields as keywords, or both."""
+"""Options of functions that accept an options object, the fields of the options as keywords, or both."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def gathered(options_type: type[Options], argument: str, value: Options | None, keywords: Mapping[str, Any]) -> Options:
-    """Return ``value`` with the fields in ``keywords`` replaced.
+    """Return the options ``value``, with the fields in ``keywords`` replaced.
 
     Args:
         options_type: Dataclass of the options.
-        argument: Name of the argument through which a caller passes a value.
+        argument: Name of the function's argument for the options object, for messages.
         value: Options whose fields the keywords override. Default: new ones.
         keywords: Fields by name.
 
     Raises:
-        TypeError: For a missing or unknown field, or a ``value`` of another type.
-        ValueError: For an invalid option.
+        TypeError: A field is missing or unknown, or ``value`` has another type.
+        ValueError: An option is invalid.
     """
     if value is None:
         return options_type(**keywords)
     if not isinstance(value, options_type):
         wanted, actual = options_type.__name__, type(value).__name__
-        raise TypeError(f"{argument} must be {wanted}, not {actual}: name other arguments")
+        raise TypeError(f"{argument} must be {wanted}, not {actual}: pass other arguments by keyword")
     return dataclasses.replace(value, **keywords)

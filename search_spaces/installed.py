@@ -1,7 +1,7 @@
-"""Find installed packages by the names of their metadata folders.
+"""Search for installed packages by the names of their metadata folders.
 
-Importing importlib.metadata, which uses a mail parser, takes a tenth of a small verification's time. The folder names
-are sufficient for most commands.
+This avoids importing importlib.metadata, which takes a tenth of a small verification's time because it imports a mail
+parser. The names of the folders are sufficient for most commands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_METADATA = (".dist-info", ".egg-info", "egg-info")  # the last one is that of an unpacked egg
+_METADATA = (".dist-info", ".egg-info", "egg-info")  # "egg-info": in an unpacked egg
 
 
 def metadata_folders() -> Iterator[tuple[str, str]]:
@@ -32,7 +32,7 @@ def metadata_folders() -> Iterator[tuple[str, str]]:
 
 
 def metadata_folder(package: str) -> tuple[Path, str] | None:
-    """Return the metadata folder of a package and its version; None if only importlib.metadata could find it."""
+    """Return a package's metadata folder and version; None if only importlib.metadata could find the package."""
     start = f"{re.sub('[-_.]+', '_', package).lower()}-"
     for name, folder in metadata_folders():
         if name.lower().startswith(start) and name.endswith(".dist-info"):
@@ -50,16 +50,16 @@ def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
 
 
 class UnusableEntryPoint(UserWarning):
-    """An installed package has an entry point that cannot be loaded."""
+    """Warning: an installed package has an entry point that cannot be loaded."""
 
 
 def load_offers(group: str, kind: str, add: Callable[[Any], None]) -> None:
-    """Load the entry points of a group, sorted by name, and pass each object to ``add``. Errors only cause a warning.
+    """Load the entry points of a group, sorted by name, and pass each object to ``add``. Errors become warnings.
 
     Args:
         group: Group of entry points, each of which names an object or a function without arguments that returns one.
-        kind: Name of the offered objects, for the warning.
-        add: Receives one object; its exceptions are treated as errors of the package.
+        kind: What the objects are called in warnings.
+        add: Function that receives one object. Its exceptions are treated as errors of the package.
     """
     for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
         try:
@@ -68,7 +68,7 @@ def load_offers(group: str, kind: str, add: Callable[[Any], None]) -> None:
         except (Exception, SystemExit) as error:  # a broken third-party package must not break the catalogue
             text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[
                 1:-1
-            ]  # escaped, so that it cannot control a terminal
+            ]  # escaped, because control characters could manipulate the terminal
             warnings.warn(
                 f"the entry point {point.name} ({point.value}) provides no {kind} ({text}): fix its package",
                 UnusableEntryPoint,
@@ -77,10 +77,10 @@ def load_offers(group: str, kind: str, add: Callable[[Any], None]) -> None:
 
 
 def _may_offer(group: str) -> bool:
-    """Return True if a package may have entry points of a group; True if the folders are not sufficient to decide."""
+    """Return False if the metadata folders show that no package has entry points of the group; else True."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
-    if any(os.path.isfile(entry) for entry in sys.path):  # a zip file
+    if any(os.path.isfile(entry) for entry in sys.path):  # may be a zip file
         return True
     for name, folder in metadata_folders():
         with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:

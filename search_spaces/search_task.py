@@ -1,4 +1,4 @@
-"""The task of one search: a problem on a device, and the schedules of some kernel templates."""
+"""The task of a search: find the fastest schedule of some kernel templates for a problem on a device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from search_spaces.templates.template import TemplateSet
 
 @dataclass(frozen=True)
 class SearchTask:
-    """The task that a search passes to samplers, models and trials.
+    """Task of a search, which is passed to samplers, models and trials.
 
     Attributes:
-        problem: Problem that is computed.
+        problem: Problem to compute.
         device: GPU to search for.
-        templates: Kernel templates that are searched.
+        templates: Kernel templates to search.
         space: Legal schedules of all ``templates``.
     """
 
@@ -29,7 +29,7 @@ class SearchTask:
     space: SearchSpace
 
     def num_changed(self, schedule: Schedule) -> int:
-        """Return the number of parameters of a schedule that differ from their defaults."""
+        """Return the number of parameters that do not have their default value in a schedule."""
         member = self.space.members.get(schedule.template)
         defaults = {} if member is None else {p.name: p.default for p in member.parameters}
         return sum(value != defaults.get(name) for name, value in schedule.items)

@@ -1,4 +1,4 @@
-"""Representations of dataclasses with a bounded length, even with fields such as sources, arrays or findings."""
+"""Representations of dataclasses that stay short even if fields are sources, arrays or lists of findings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import reprlib
 from collections.abc import Mapping, Sized
 from typing import Any
 
-MOST = 900  # characters of one object
+MOST = 900  # maximum number of characters of an object's representation
 _MOST_OF_FIELD, _MOST_OF_TEXT = 120, 400
 
 
 class _Fields(reprlib.Repr):
-    """Shortens long values: arrays to shape and type, collections and texts to a few elements."""
+    """Formatter that shortens long values: arrays to shape and type, collections and texts to a few elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,9 +33,9 @@ _FIELDS = _Fields()
 
 
 def short_repr(self: Any) -> str:
-    """Return ``Name(field=value, ...)``, at most ``MOST`` characters; for use as ``__repr__`` of a dataclass.
+    """Return ``Name(field=value, ...)`` of at most ``MOST`` characters. Use it as ``__repr__`` of a dataclass.
 
-    Long values are shortened, and fields with their defaults are left out.
+    Long values are shortened, and fields with default values are omitted.
     """
     shown = []
     for field in dataclasses.fields(self):

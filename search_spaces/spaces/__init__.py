@@ -1,6 +1,6 @@
 """Search spaces: the legal combinations of parameters.
 
-Start at ``space.py``: parameters, attributes and rules make a space that is counted and sampled exactly, never
-listed. ``counting/`` counts, ``legality.py`` explains rejections, ``neighbourhood.py`` has the moves of a search.
-This package must not import devices, layouts or problems.
+Start at ``space.py``: parameters, attributes and rules define a space. Its schedules are counted and sampled exactly,
+without listing them. ``counting/`` counts schedules, ``legality.py`` checks them, and ``neighbourhood.py`` has the
+moves of a search (neighbours, mutation, crossover). This package must not import devices, layouts or problems.
 """

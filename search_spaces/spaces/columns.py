@@ -1,6 +1,6 @@
-"""Columnar configurations: one array per parameter or attribute, all of equal length.
+"""Configurations as columns: one array per parameter or attribute, all of equal length.
 
-A rule on Columns handles one schedule (length 1) or a million with the same code.
+A rule on Columns handles one schedule (length 1) or a million schedules with the same code.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy.typing as npt
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Value
 
-Values = tuple[Value, ...] | IntArray  # values of the codes; the array form is for attributes, which are integers
+Values = tuple[Value, ...] | IntArray  # the value of each code; an array for attributes, whose values are integers
 
 
 def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    """Return a over b, rounded up; integers or arrays that broadcast, b positive."""
+    """Return a / b, rounded up, for integers or for arrays that broadcast. b must be positive."""
     return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
-    """A column of texts: ``codes``, one per row, into ``values``.
+    """A column of texts: ``codes`` has one index into ``values`` per row.
 
-    A comparison with a text returns one bool per row; ``each`` converts any function of texts to a function of columns.
+    A comparison with a text returns one bool per row. ``each`` converts any function of texts to a function of columns.
     """
 
     codes: IntArray
@@ -51,16 +51,16 @@ Column = IntArray | TextColumn
 
 
 class Columns:
-    """Named columns of equal length. ``len()`` is the number of rows, iteration gives the names.
+    """Named columns of equal length. ``len()`` is the number of rows; iteration yields the names.
 
-    ``columns[name]`` is an int64 array: the values of an integer column, the codes (indices into the parameter's
-    values) of a text column. ``decode`` gives the values of both. Treat the arrays as read-only.
+    ``columns[name]`` is an int64 array: the values of an integer column, or the codes (indices into the parameter's
+    values) of a text column. ``decode`` returns the values of either. Arrays must not be modified.
     """
 
     def __init__(self, arrays: Mapping[str, npt.ArrayLike], texts: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Create columns from ``arrays`` of values; for a name in ``texts``, the array has codes into ``texts[name]``.
+        """Create columns from arrays of values; for a name in ``texts``, the array has codes (indices of the texts).
 
-        Raises ValueError for columns that are not 1-D integer arrays of one length, or for a code out of range.
+        Raises ValueError if a column is not a 1-D integer array, if lengths differ, or if a code is out of range.
         """
         codes: dict[str, npt.NDArray[Any]] = {}
         values: dict[str, Values] = {}
@@ -78,15 +78,15 @@ class Columns:
                 integers[name] = array
         lengths = {len(a) for a in (*codes.values(), *integers.values())}
         if len(lengths) > 1:
-            raise ValueError(f"columns must have one length, not {sorted(lengths)}")
+            raise ValueError(f"columns must have equal lengths, not {sorted(lengths)}")
         self._length = lengths.pop() if lengths else 0
         self._codes, self._values, self._integers = codes, values, integers
 
     @classmethod
     def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
-        """Return columns of codes into ``values[name]``, without checking or copying them.
+        """Return columns from codes, which are indices into ``values[name]``. The codes are neither checked nor copied.
 
-        Integers are decoded on first use.
+        Codes of integers are decoded on first use.
         """
         return cls._of_arrays(dict(codes), {name: values[name] for name in codes}, {}, length)
 
@@ -117,11 +117,11 @@ class Columns:
         return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
 
     def is_text(self, name: str) -> bool:
-        """Return True if ``self[name]`` holds codes of texts."""
+        """Return True if ``self[name]`` contains codes of texts."""
         return name in self._codes and isinstance(self._values[name][0], str)
 
     def __getitem__(self, name: str) -> IntArray:
-        """Return the int64 column. Raises KeyError that lists the existing columns."""
+        """Return the int64 column. Raises KeyError, which lists the existing columns."""
         if name in self._integers:
             return self._integers[name]
         if name not in self._codes:
@@ -133,7 +133,7 @@ class Columns:
         return array
 
     def column(self, name: str) -> Column:
-        """Return the column in the form that rule functions receive. Raises KeyError like ``[]``."""
+        """Return the column as rules receive it: an int64 array or a TextColumn. Raises KeyError like ``[]``."""
         array = self[name]
         return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 
@@ -142,7 +142,7 @@ class Columns:
         return list(self.column(name).tolist())
 
     def take(self, rows: npt.NDArray[Any]) -> Columns:
-        """Return the rows chosen by indices or by a bool mask."""
+        """Return the rows that an array of indices or a bool mask selects."""
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         codes = {n: c[rows] for n, c in self._codes.items()}
         integers = {n: a[rows] for n, a in self._integers.items() if n not in codes}
@@ -162,7 +162,7 @@ class Columns:
         return self._of_arrays(codes, self._values, integers, len(self))
 
     def with_integers(self, name: str, array: IntArray) -> Columns:
-        """Return these columns and one more integer column of the same length."""
+        """Return the columns with another integer column of the same length added."""
         if len(array) != len(self):
-            raise ValueError(f"column {name} has {len(array)} rows, the others {len(self)}")
+            raise ValueError(f"column {name} has {len(array)} rows, but the other columns have {len(self)}")
         return self._of_arrays(self._codes, self._values, {**self._integers, name: array}, len(self))

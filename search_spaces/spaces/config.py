@@ -1,4 +1,4 @@
-"""A config: one value for every parameter of a space, and every attribute derived from them."""
+"""A config: values of all parameters of a space, and of all attributes that are derived from the parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from search_spaces.spaces.schedule import Schedule
 class Config(Mapping[str, Value]):
     """A mapping from the names of parameters and attributes to values, in the order of the space.
 
-    ``schedule`` has the decisions, ``attributes`` the derived values, which lowering and cost counts use without
-    recomputing them.
+    ``schedule`` has the values of parameters, and ``attributes`` the derived values, so that lowering and cost counts
+    need not compute them again.
     """
 
     schedule: Schedule
@@ -39,7 +39,7 @@ class Config(Mapping[str, Value]):
         return hash(self.schedule)
 
     def integer(self, name: str) -> int:
-        """Return an integer parameter or an attribute.
+        """Return the value of an integer parameter or an attribute.
 
         Raises TypeError for a text parameter, KeyError for an unknown name.
         """
@@ -49,15 +49,15 @@ class Config(Mapping[str, Value]):
         return value
 
     def integers(self, *names: str) -> tuple[int, ...]:
-        """Return several of them, in order."""
+        """Return the values of several integer parameters or attributes, in the order of ``names``."""
         values = self._values
         integers: list[Any] = [values[name] for name in names]
-        if {*map(type, integers)} - {int}:  # a fast check, because this is called often
+        if {*map(type, integers)} - {int}:  # test the types first, which is fast, because this is called often
             return tuple(self.integer(name) for name in names)
         return tuple(integers)
 
     def text(self, name: str) -> str:
-        """Return a text parameter. Raises TypeError for an integer, KeyError for an unknown name."""
+        """Return the value of a text parameter. Raises TypeError for an integer, KeyError for an unknown name."""
         value = self._values[name]
         if not isinstance(value, str):
             raise TypeError(f"{name} is {value!r}, not a string")

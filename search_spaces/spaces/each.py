@@ -1,4 +1,4 @@
-"""Conversion of functions of single values to functions of columns."""
+"""Conversion of functions of one row's values to functions of columns."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import numpy.typing as npt
 from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Column, TextColumn
 
-_DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
-_FEW_ROWS = 8  # up to this many rows, one call per row is cheaper than a search for equal rows
+# maximum number of possible combinations for which a flag per combination is cheaper than sorting
+_DENSE_KEYS = 1 << 22
+_FEW_ROWS = 8  # maximum number of rows for which one call per row is cheaper than searching for equal rows
 
 
 def each(fn: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of columns with the parameters of ``fn``, which applies ``fn`` to every row.
 
-    ``fn`` receives Python values (texts as str) and returns an int or a bool. For many rows it is called once per
-    distinct combination of values, so it may be slow, and must only depend on its arguments. The columns are passed all
-    by position or all by name, and have at least one row.
+    ``fn`` receives Python values (texts as str) and returns an int or a bool. If there are many rows, ``fn`` is called
+    once per distinct combination of values. So ``fn`` may be slow, but its result must depend only on its arguments.
+    Callers pass all columns by position or all by name; the columns must have at least one row.
     """
     positions = _positional(fn)
 
@@ -30,7 +31,7 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
     def over(*columns: Column, **named: Column) -> npt.NDArray[Any]:
         if not named:
             return _spread(fn, columns)
-        if named.keys() == positions.keys():  # a call by position is faster
+        if named.keys() == positions.keys():  # calls with positional arguments are faster
             return _spread(fn, [named[name] for name in positions])
         names = tuple(named)
         return _spread(lambda *values: fn(**dict(zip(names, values, strict=True))), tuple(named.values()))
@@ -39,14 +40,14 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
 
 
 def _positional(fn: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of ``fn`` in their order, if all of them may be given by position; otherwise none."""
+    """Return the parameters of ``fn`` in order if all can be passed by position; otherwise an empty result."""
     parameters = inspect.signature(fn).parameters
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return parameters if all(p.kind in by_position for p in parameters.values()) else {}
 
 
 def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray[Any]:
-    """Return ``fn`` of the values of every row, called once per distinct combination."""
+    """Return the results of ``fn`` for every row, with one call per distinct combination of values."""
     if len(columns[0]) <= _FEW_ROWS:
         return np.array([fn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)])
     coded = [_coded(column) for column in columns]
@@ -68,7 +69,7 @@ def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray
 
 
 def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
-    """Return the codes of a column and their values."""
+    """Return the codes of a column, and the value of each code."""
     if isinstance(column, TextColumn):
         return column.codes, column.values
     least, most = int(column.min()), int(column.max())
@@ -83,10 +84,10 @@ def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
 
 
 def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
-    """Return one integer per combination of codes, and the exclusive upper bound of these integers."""
+    """Return one integer per row that identifies its combination of codes, and an exclusive upper bound."""
     keys, size = np.zeros(len(coded[0][0]), dtype=np.int64), 1
     for codes, count in coded:
-        if size * count >= 2**62:  # compress to the combinations that occur
+        if size * count >= 2**62:  # replace each key by its index among the keys that occur, to keep keys small
             distinct, keys = np.unique(keys, return_inverse=True)
             size = len(distinct)
         keys = keys * count + codes

@@ -1,7 +1,7 @@
-"""Legality checks by table look-ups: a search checks thousands of configurations for every proposal.
+"""Fast legality checks by table look-ups, because a search checks thousands of configurations for every proposal.
 
-A rule or an attribute with a relation becomes an array over all combinations of its inputs. The few that are too large
-for that are evaluated on the remaining rows.
+A rule or attribute that has a relation becomes an array with an entry for each combination of its inputs. The few rules
+and attributes with too many combinations are evaluated on the rows that all other rules allow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 @dataclass(frozen=True)
 class _Lookup:
-    """An array over all combinations of some variables: the codes of an attribute, or the flags of a rule."""
+    """Array with an entry for each combination of some variables: the code of an attribute, or the flag of a rule."""
 
     output: int | None
     inputs: tuple[int, ...]
@@ -31,7 +31,7 @@ class _Lookup:
     table: npt.NDArray[np.generic]
 
     def of(self, codes: IntArray) -> npt.NDArray[np.generic]:
-        """Return the entry of every column of ``codes`` [variables, n]."""
+        """Return the entries for the columns of ``codes`` [variables, n]."""
         keys = codes[self.inputs[0]] * self.strides[0]
         for variable, stride in zip(self.inputs[1:], self.strides[1:], strict=True):
             keys += codes[variable] * stride
@@ -40,9 +40,9 @@ class _Lookup:
 
 
 class Legality:
-    """Check that configurations satisfy every rule, with tables that are faster than the rules themselves.
+    """Function that checks configurations by all rules, using tables that are faster than the rules' functions.
 
-    The parameters of ``constraints`` may have fewer values than ``parameters``; the missing values are illegal.
+    Parameters may have fewer values in ``constraints`` than in ``parameters``; the missing values are illegal.
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
@@ -77,7 +77,7 @@ class Legality:
         self._lookups.append(self._lookup(attribute.needs, definition, codes, self._row[attribute.name]))
 
     def _lookup(self, needs: Sequence[str], relation: Relation, entries: Codes, output: int | None) -> _Lookup:
-        """Return ``entries`` at the rows of the relation, 0 elsewhere."""
+        """Return a table with ``entries`` at the combinations that are rows of the relation, and 0 elsewhere."""
         sizes = [len(self._domains[name]) for name in needs]
         table = np.zeros(math.prod(sizes), dtype=entries.dtype)
         table[np.ravel_multi_index([relation.columns[name] for name in needs], sizes)] = entries
@@ -85,7 +85,7 @@ class Legality:
         return _Lookup(output, tuple(self._row[name] for name in needs), strides, table)
 
     def __call__(self, codes: IntArray) -> BoolArray:
-        """Return which rows of a matrix [n, parameters] of codes satisfy every rule."""
+        """Return a mask of the rows that satisfy every rule. ``matrix`` [n, parameters] contains codes."""
         variables = np.zeros((len(self._row), len(codes)), dtype=np.int64)
         for i, code in enumerate(self._code):
             variables[i] = code[codes[:, i]]
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """Return the rows that the rules without a relation also allow."""
+        """Return those of the rows that the rules without a relation also allow."""
         columns_by_name = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(columns_by_name, self._domains, len(rows))
         for item in self._evaluated:

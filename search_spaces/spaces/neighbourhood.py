@@ -1,6 +1,7 @@
 """Moves of a search in a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
 
-The space's rules are applied to all proposals at once. Only ``rng.random`` is used.
+The space's rules are applied to all proposals at once. Of the random generator, only ``rng.random`` is used, so that
+results do not depend on numpy's version.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # limit of moves that are combined in pairs; no built-in space has as many
+_MOST_MOVES = 1024  # maximum number of single moves that are combined in pairs; built-in spaces have fewer
 ROUNDS = 4
 TRIES = 16
 
@@ -29,20 +30,20 @@ def check_rate(rate: float) -> None:
 def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
     """Raise ValueError for lists of parents of different lengths."""
     if len(a) != len(b):
-        raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
+        raise ValueError(f"crossover needs equally many first and second parents, not {len(a)} and {len(b)}")
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Return the legal rows one move away; if these are few, also rows two moves away in tied parameters.
+    """Return the legal rows one move away. If these are few, also return rows with moves of two tied parameters.
 
     Args:
         parameters: Parameters of the space.
-        tied: [parameters, parameters], true for tied pairs, the first before the second.
-        start: The row, [parameters].
-        legal: Returns which rows are legal.
+        tied: [parameters, parameters], True at [i, j] with i < j if a rule depends on both parameters.
+        start: Codes of the configuration to start from, [parameters].
+        legal: Function that returns a mask of legal rows.
 
     Returns:
-        [n, parameters].
+        Codes of the neighbours, [n, parameters].
     """
     steps = [p.neighbour_codes(int(code)) for p, code in zip(parameters, start, strict=True)]
     moved = np.repeat(np.arange(len(steps)), [len(codes) for codes in steps])
@@ -53,13 +54,13 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
         pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves
-        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by parameters first
+        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted, first by the parameters that move
         neighbours_ = np.concatenate([neighbours_, _moved(start, moved[pairs], to[pairs], legal)])
     return neighbours_
 
 
 def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
-    """Return the legal rows that result from changing ``parameters`` [n, k] of a row to ``codes`` [n, k]."""
+    """Set the ``parameters`` [n, k] of a row to ``codes`` [n, k], and return the legal results."""
     rows = np.tile(start, (len(parameters), 1))
     rows[np.arange(len(parameters))[:, None], parameters] = codes
     return rows[legal(rows)]
@@ -68,17 +69,18 @@ def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal)
 def mutate(
     parameters: Sequence[Parameter], parents: IntArray, rng: np.random.Generator, rate: float, legal: Legal
 ) -> IntArray:
-    """Return one legal mutant of each parent, or the parent itself.
+    """Return one legal mutant of each parent; the parent if no legal mutant is found.
 
     Args:
         parameters: Parameters of the space.
-        parents: Rows, [n, parameters].
-        rng: Random generator of the moves.
-        rate: Fraction of the parameters that move, in addition to one that always moves; it is halved every round.
-        legal: Returns which rows are legal.
+        parents: Codes of the parents, [n, parameters].
+        rng: Random generator for the moves.
+        rate: Probability that a parameter moves, in addition to one parameter that always moves. It is halved every
+            round.
+        legal: Function that returns a mask of legal rows.
 
     Returns:
-        [n, parameters].
+        Codes of the mutants, [n, parameters].
     """
     movable = np.array([i for i, p in enumerate(parameters) if len(p.values) > 1], dtype=np.int64)
     if not len(movable):
@@ -96,18 +98,19 @@ def mutate(
 
 
 def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) -> IntArray:
-    """Return one legal child of each pair of rows, different from both, or the row of ``a``.
+    """Return one legal child of each pair of rows that differs from both; the row of ``a`` if none is found.
 
-    The share of parameters from ``b`` differs between proposals, so that some stay close to one parent.
+    The fraction of parameters that come from ``b`` differs between proposals, so that some children are similar to one
+    parent.
 
     Args:
-        a: Rows, [n, parameters].
-        b: Rows, [n, parameters].
-        rng: Random generator of the shares.
-        legal: Returns which rows are legal.
+        a: Codes of the first parents, [n, parameters].
+        b: Codes of the second parents, [n, parameters].
+        rng: Random generator for the choices.
+        legal: Function that returns a mask of legal rows.
 
     Returns:
-        [n, parameters].
+        Codes of the children, [n, parameters].
     """
 
     def propose(origin: IntArray, attempt: int) -> IntArray:
@@ -127,7 +130,7 @@ def _first_accepted(
     propose: Callable[[IntArray, int], IntArray],
     accept: Callable[[IntArray, IntArray], BoolArray],
 ) -> IntArray:
-    """Return the first accepted proposal of each parent, else the parent. ``propose`` receives the parents' indices."""
+    """Return the first accepted proposal for each parent, or the parent. ``propose`` receives indices of parents."""
     result = parents.copy()
     waiting = np.arange(len(parents))
     for attempt in range(ROUNDS):

@@ -1,7 +1,7 @@
-"""A parameter of a schedule: its finite domain, and how it is sampled, mutated and encoded for a model.
+"""Parameters of schedules: finite domains, with sampling, mutation and encoding for models.
 
-Searches and cost models share its default, neighbours, mutation and encoding. A *code* is the index of a value in
-``values``; the vectorised methods work on int64 arrays of codes.
+Searches and cost models use the same defaults, neighbours, mutations and encodings. A *code* is the index of a value in
+``values``. Vectorised methods work on int64 arrays of codes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Value = int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named finite domain.
+    """A parameter: a named finite domain.
 
-    ``ordinal`` values are in their natural order (neighbours are adjacent ones); ``categorical`` values have no order
-    (every other value is a neighbour).
+    The values of an ``ordinal`` parameter are in their natural order, and adjacent values are neighbours. The values of
+    a ``categorical`` parameter have no order, and all other values are neighbours.
 
     Raises:
-        ValueError: The domain is empty, a value occurs twice, types are mixed, or a default or ``before`` is outside
+        ValueError: The domain is empty, a value occurs twice, types are mixed, or the default or ``before`` is not in
             the domain.
     """
 
@@ -36,9 +36,9 @@ class Parameter:
     doc: str = ""
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
-    before: Value | None = None  # value in schedules that are older than the parameter
-    deeper: bool = False  # larger values hide more load latency, and are preferred among equal estimates
-    at_launch: bool = False  # a launch argument: with rare exceptions, all values share one compiled module
+    before: Value | None = None  # value that schedules have which are older than the parameter
+    deeper: bool = False  # True if larger values hide more load latency; they are then preferred if estimates are equal
+    at_launch: bool = False  # True for a launch argument: with rare exceptions, all values share one compiled module
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -60,7 +60,7 @@ class Parameter:
 
     @property
     def default(self) -> Value:
-        """Default value: the given one, else the first."""
+        """Default value: the specified default, or the first value."""
         return self.values[0] if self.chosen_default is None else self.chosen_default
 
     @property
@@ -73,7 +73,7 @@ class Parameter:
         return {value: code for code, value in enumerate(self.values)}
 
     def code(self, value: Value) -> int:
-        """Return the index of ``value`` in the domain. Raises ValueError that names the parameter and its domain."""
+        """Return the index of ``value`` in the domain. Raises ValueError, which names the parameter and its domain."""
         known = None if isinstance(value, bool) else self._codes.get(value)
         if known is None:
             shown = ", ".join(map(repr, self.values[:12])) + (", ..." if len(self.values) > 12 else "")
@@ -81,27 +81,28 @@ class Parameter:
         return known
 
     def random(self, rng: np.random.Generator) -> Value:
-        """Return a uniform value."""
+        """Return a random value, all equally likely."""
         return self.values[int(rng.random() * len(self.values))]
 
     def neighbour_codes(self, code: int) -> tuple[int, ...]:
-        """Return the codes of the neighbours of a code, ascending."""
+        """Return the codes of the neighbours of a code, in ascending order."""
         if self.kind == "categorical":
             return tuple(c for c in range(len(self.values)) if c != code)
         return tuple(c for c in (code - 1, code + 1) if 0 <= c < len(self.values))
 
     def neighbours(self, value: Value) -> tuple[Value, ...]:
-        """Return the values next to ``value``: the adjacent ones of an ordinal, all others of a categorical.
+        """Return the neighbours of ``value``: adjacent values of an ordinal parameter, all others of a categorical one.
 
         Raises ValueError for a value outside the domain.
         """
         return tuple(self.values[c] for c in self.neighbour_codes(self.code(value)))
 
     def mutate_codes(self, codes: IntArray, rng: np.random.Generator) -> IntArray:
-        """Move every code to another one (shape kept; a domain of one value stays).
+        """Replace every code by a random different code. If the domain has a single value, codes stay.
 
-        Categorical: uniform over the others. Ordinal: half of the time one step up or down (inwards at an end), else
-        uniform over the others. Draws two ``rng.random`` arrays, independently of the codes.
+        For a categorical parameter, all other codes are equally likely. For an ordinal parameter, half of the moves are
+        one step up or down (at an end of the domain, inwards), and half are to any other code. Always draws two
+        ``rng.random`` arrays, whatever the codes are.
         """
         size = len(self.values)
         which, how = rng.random(codes.shape), rng.random(codes.shape)
@@ -116,14 +117,14 @@ class Parameter:
         return np.where(how < 0.5, step, moved)
 
     def mutate(self, value: Value, rng: np.random.Generator) -> Value:
-        """Return a mutated value, like ``mutate_codes``."""
+        """Return a random different value, chosen as by ``mutate_codes``."""
         return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
         """Return the names of the columns of ``encode``.
 
-        They are the parameter itself, or ``name=value`` for each value of a categorical parameter.
+        For an ordinal parameter, this is the parameter's name; for a categorical one, ``name=value`` for each value.
         """
         if self.kind == "categorical":
             return tuple(f"{self.name}={value}" for value in self.values)
@@ -140,15 +141,15 @@ class Parameter:
         return scale.astype(np.float32)[:, None]
 
     def encode_codes(self, codes: IntArray) -> npt.NDArray[np.float32]:
-        """Return ``encode`` for codes: float32 [n, width]."""
+        """Encode values that are passed as codes, like ``encode``: float32 [n, width]."""
         return self._encodings[codes]
 
     def encode(self, values: Sequence[Value]) -> npt.NDArray[np.float32]:
-        """Return values for a model, float32 [n, width], columns as in ``encoded_names``.
+        """Encode values for a model, as float32 [n, width] with the columns ``encoded_names``.
 
-        Categorical: one-hot. Ordinal: log2(1 + value) for integers from 0 up (independent of the rest of the domain),
-        the position in the domain for texts and domains with negative numbers. Raises ValueError for a value outside
-        the domain.
+        Categorical values are one-hot. Ordinal integers become log2(1 + value), which does not depend on other values
+        of the domain. Texts, and integers of a domain with negative numbers, become the index in the domain. Raises
+        ValueError if a value is not in the domain.
         """
         return self.encode_codes(np.array([self.code(v) for v in values], dtype=np.int64))
 
@@ -168,12 +169,12 @@ def ordinal(
     Args:
         name: Name in schedules.
         values: Different values, in their order.
-        doc: Purpose of the parameter, in a line.
-        default: Default value; None for the first.
-        before: Value in schedules that are older than the parameter, or None.
-        deeper: If True, larger values hide more load latency, and are preferred among schedules with equal estimates.
-        at_launch: If True, the value is a launch argument, so that schedules that only differ in it share a compiled
-            module.
+        doc: Purpose of the parameter, in one line.
+        default: Default value; None for the first value.
+        before: Value that schedules have which are older than the parameter, or None.
+        deeper: True if larger values hide more load latency. They are then preferred if estimates are equal.
+        at_launch: True if the value is a launch argument. Schedules that differ only in launch arguments share a
+            compiled module.
 
     Returns:
         The parameter.
@@ -198,7 +199,7 @@ def categorical(
     Args:
         name: Name in schedules.
         values: Different values.
-        doc: Purpose of the parameter, in a line.
+        doc: Purpose of the parameter, in one line.
         default: As in ``ordinal``.
         before: As in ``ordinal``.
         at_launch: As in ``ordinal``.

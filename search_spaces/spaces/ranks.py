@@ -1,7 +1,7 @@
-"""Uniform random ranks that are the same on every machine and with every version of numpy.
+"""Uniformly distributed random ranks, which are equal on every machine and with every version of numpy.
 
-Only the raw 64-bit output of PCG64 is used, which numpy guarantees for a seed. Rejection sampling converts it to
-bounded integers, so that every rank is exactly equally likely.
+Only the raw 64-bit output of PCG64 is used, which numpy guarantees to be stable for a seed. Rejection sampling converts
+the output to bounded integers, so that all ranks have exactly the same probability.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_FEWEST_WORDS, _MOST_WORDS = 64, 4096  # drawn at a time
+_FEWEST_WORDS, _MOST_WORDS = 64, 4096  # number of words that are drawn at a time
 
 
 def _words(seed: int) -> Iterator[int]:
     generator = np.random.PCG64(seed)
-    count = _FEWEST_WORDS  # most draws need only a few ranks
+    count = _FEWEST_WORDS  # first block of words, small because most calls need only a few ranks
     while True:
         yield from generator.random_raw(count).tolist()
         count = min(2 * count, _MOST_WORDS)
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """Return a uniform integer in [0, bound), from the leading bits of as many words as necessary."""
+    """Return a uniformly distributed integer in [0, bound), from the leading bits of as many words as necessary."""
     bits = (bound - 1).bit_length()
     count = -(-bits // 64)
     while True:
@@ -35,7 +35,7 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int]:
-    """Return uniform random ranks in [0, count). The first ranks of a longer draw are those of a shorter one.
+    """Return uniform random ranks in [0, count). With equal seeds, a longer result begins with the shorter one.
 
     Args:
         count: Number of ranks to draw from, of any size.
@@ -44,18 +44,18 @@ def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int
         replace: If True, a rank may be drawn twice; otherwise at most ``count`` are drawn.
 
     Raises:
-        ValueError: A negative ``n`` or ``seed``, or an empty range.
+        ValueError: ``n`` or ``seed`` is negative, or ``count`` is 0.
     """
     if n < 0:
         raise ValueError(f"cannot draw {n} samples: use 0 or more")
     if isinstance(seed, bool) or seed < 0:
         raise ValueError(f"seed {seed} is negative: use 0 or more")
     if count < 1:
-        raise ValueError("cannot draw from an empty range")
+        raise ValueError("cannot draw ranks from an empty space")
     words = _words(seed)
     if replace:
         return [_below(count, words) for _ in range(n)]
-    # The first n steps of a Fisher-Yates shuffle of range(count), of which only the moved entries are stored.
+    # Make the first n steps of a Fisher-Yates shuffle of range(count), storing only entries that have moved.
     moved: dict[int, int] = {}
     ranks = []
     for i in range(min(n, count)):

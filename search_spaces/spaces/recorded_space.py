@@ -1,4 +1,4 @@
-"""A space that consists of listed schedules, such as recorded ones, for a search that may only try these."""
+"""A space that is a list of schedules, for searches that can try only recorded schedules."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-_NEAR = 8  # number of nearest listed schedules from which a move chooses
+_NEAR = 8  # number of nearest schedules in the list from which a move chooses
 
 
 class RecordedSpace(Space):
-    """The distinct legal schedules among ``listed``, with the parameters, rules and fingerprint of ``space``.
+    """Space of the distinct legal schedules in ``listed``, with the parameters, rules and fingerprint of ``space``.
 
-    Moves stay in the list: a mutant is one of the listed schedules nearest to its parent, a child one of those nearest
-    to a mixture of its parents, and neighbours are the listed schedules in order of distance. Distance is the number of
-    parameters that differ. Listed schedules that are not legal in ``space`` are skipped. Raises EmptySpace, a
-    ValueError, if none remains.
+    All moves result in schedules of the list. A mutant is one of the schedules nearest to its parent. A child is one of
+    the schedules nearest to a mixture of its parents. Neighbours are all other schedules in the order of distance. The
+    distance of two schedules is the number of parameters that differ. Schedules that are not legal in ``space`` are
+    skipped. Raises EmptySpace, a ValueError, if no schedule remains.
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
@@ -41,7 +41,7 @@ class RecordedSpace(Space):
         )
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
-        if space.stratifying:  # sort, so that the ranks of a stratum are consecutive
+        if space.stratifying:  # sorted, so that the ranks of a stratum are consecutive
             self._rows = self._rows[np.lexsort(self._rows[:, self._columns_of_strata].T[::-1])]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
@@ -56,7 +56,7 @@ class RecordedSpace(Space):
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """Parts of the recording with equal values of ``stratifying``."""
+        """Strata: schedules of the recording with equal values of the parameters ``stratifying``."""
         if not self.stratifying:
             return super().strata
         columns = self._columns_of_strata
@@ -87,31 +87,31 @@ class RecordedSpace(Space):
         """Return the recorded schedules at these ranks. Raises ValueError for a rank out of range."""
         wanted = np.asarray(ranks, dtype=np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self._rows)):
-            raise ValueError(f"ranks go from 0 to {len(self._rows) - 1}")
+            raise ValueError(f"a rank is out of range: use 0 to {len(self._rows) - 1}")
         return self._from_codes(self._rows[wanted])
 
     def allowed(self, columns: Columns) -> BoolArray:
-        """Return which rows are recorded."""
+        """Return a mask of the rows that are recorded."""
         return np.array([row.tobytes() in self._keys for row in self._values(columns)], dtype=np.bool_)
 
     def neighbours(self, schedule: Schedule | Mapping[str, Value], limit: int | None = None) -> list[Schedule]:
-        """Return the other recorded schedules, those that differ in the fewest parameters first."""
+        """Return the other recorded schedules, in the order of the number of parameters that differ."""
         order = self._by_distance(self._codes_of(schedule))
         return self._at(order if limit is None else order[:limit])
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """Return a recorded schedule near each of the given ones."""
+        """Return one recorded schedule near each of ``schedules``."""
         neighbourhood.check_rate(rate)
         return self._moved(self._matrix(schedules), schedules, rng)
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return recorded schedules near random mixtures of each pair."""
+        """Return one recorded schedule near a random mixture of each pair."""
         neighbourhood.check_pairs(a, b)
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
 
     def _moved(self, targets: IntArray, parents: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one of the nearest other listed schedules for every target; the parent if there is no other."""
+        """Return one of the recorded schedules nearest to each target, other than the parent if possible."""
         near = [self._by_distance(target)[:_NEAR] for target in targets]
         return [
             self._at(order[[int(rng.integers(len(order)))]])[0] if len(order) else parent
@@ -119,7 +119,7 @@ class RecordedSpace(Space):
         ]
 
     def _by_distance(self, target: IntArray) -> IntArray:
-        """Return the positions of the listed schedules that differ from ``target``, nearest first."""
+        """Return the indices of the recorded schedules other than ``target``, nearest first."""
         distance = (self._rows != target).sum(axis=1)
         order: IntArray = np.argsort(distance, kind="stable").astype(np.int64)
         other_rows: IntArray = order[distance[order] > 0]
@@ -129,7 +129,7 @@ class RecordedSpace(Space):
         return np.array(self._codes(schedule), dtype=np.int64)
 
     def _values(self, columns: Columns) -> IntArray:
-        """Return rows [n, parameters] that are equal if and only if the configurations are."""
+        """Return configurations as rows [n, parameters], which are equal if and only if configurations are."""
         return np.stack([columns[p.name] for p in self.parameters], axis=1)
 
     def _at(self, positions: IntArray) -> list[Schedule]:
@@ -137,7 +137,7 @@ class RecordedSpace(Space):
 
 
 def recorded_union(union: UnionSpace, listed: Sequence[Schedule]) -> UnionSpace:
-    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace if none remains."""
+    """Return the space of legal schedules in ``listed``, of any template. Raises EmptySpace if none is legal."""
     spaces, refused = [], []
     for name, member in union.members.items():
         own = [schedule for schedule in listed if schedule.template == name]

@@ -1,16 +1,17 @@
-"""Attributes and rules, which define a template's space together with its parameters.
+"""Attributes and rules. Together with parameters, they define the space of a template.
 
-Both are functions of columns. The names of their arguments select the columns:
+Attributes and rules are functions of columns. The names of the functions' arguments select the columns:
 
     Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
     Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
 
-An argument is the column (a parameter or attribute of the space) of the same name, or of the name that ``names`` maps
-it to. Arguments with a default are not columns, and ``**`` collects all columns in ``names``. The functions receive an
-int64 array for a column of integers and a TextColumn for one of texts; ``each`` converts functions of single values.
+An argument receives the column (a parameter or attribute of the space) with the name of the argument, or with the name
+that ``names`` maps the argument to. Arguments with a default are not columns, and ``**`` collects all columns in
+``names``. Integer columns are passed as int64 arrays, text columns as TextColumn. ``each`` converts functions of single
+values.
 
-A space evaluates them on any combination of values of their inputs, including combinations that another rule rejects,
-so they must not raise an exception or divide by zero.
+A space calls the functions with any combination of values of their inputs, including combinations that another rule
+rejects. So the functions must not raise exceptions or divide by zero.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 
-_Parameters = tuple[tuple[str, Any, bool], ...]  # name, kind, whether it has a default
+_Parameters = tuple[tuple[str, Any, bool], ...]  # name and kind of a function's argument, and whether it has a default
 _OF_CODE: dict[tuple[CodeType, int, frozenset[str]], _Parameters] = {}
 
 
 @dataclass(frozen=True)
 class _OfColumns:
-    """A named function of columns. Raises ValueError if it has none, or one of them twice."""
+    """A named function of columns. Raises ValueError if the function has no columns, or the same column twice."""
 
     name: str
     function: Callable[..., Any]
@@ -55,12 +56,12 @@ class _OfColumns:
 
     @cached_property
     def inputs(self) -> Mapping[str, str]:
-        """Parameters of the function, and the column of each."""
+        """Names of the function's arguments, and the column of each."""
         return _inputs(self.function, self.names)
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """Columns of the function."""
+        """Names of the columns that the function receives."""
         return tuple(self.inputs.values())
 
     @cached_property
@@ -82,7 +83,7 @@ class _OfColumns:
 
 @dataclass(frozen=True)
 class Attribute(_OfColumns):
-    """A derived int64 column: ``function`` gives one integer per row, |value| < 2**62."""
+    """A derived int64 column. ``function`` returns one integer per row, with |value| < 2**62."""
 
     doc: str = ""
 
@@ -93,22 +94,22 @@ class Attribute(_OfColumns):
 
 @dataclass(frozen=True)
 class Rule(_OfColumns):
-    """A predicate: ``function`` gives one bool per row, True where legal.
+    """A condition that legal configurations satisfy. ``function`` returns one bool per row, True if it is legal.
 
-    ``reason`` is the message for a rejected configuration: a format string with the arguments of ``function``, or a
-    function of the values of some of them. Raises ValueError for a reason with other names.
+    ``reason`` is the message for a rejected configuration: a format string with arguments of ``function`` as fields, or
+    a function of the values of such arguments. Raises ValueError if the reason uses other names.
     """
 
     reason: str | Callable[..., str | None]
     doc: str = ""
-    requested: bool = False  # requested by a user; not part of the space's identity
+    requested: bool = False  # True for a rule that a user requests; it is not part of the space's fingerprint
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in self._mentioned:
             if name not in self.inputs:
                 raise ValueError(
-                    f"the reason of rule {self.name} mentions {name!r}: use the parameters of the rule, "
+                    f"the reason of rule {self.name} has the unknown name {name!r}: use arguments of the rule, "
                     f"{', '.join(self.inputs)}"
                 )
 
@@ -120,9 +121,9 @@ class Rule(_OfColumns):
 
         Args:
             name: Name of the rule in messages.
-            why_not: Function of one schedule's values that returns a sentence or None.
+            why_not: Function of one schedule's values that returns the reason as a sentence, or None if they are legal.
             doc: Purpose of the rule.
-            names: Column of each of its parameters, if the names differ.
+            names: Column of each argument of ``why_not`` whose name differs from the column's name.
         """
 
         @wraps(why_not)
@@ -138,17 +139,17 @@ class Rule(_OfColumns):
         return tuple(name for _, name, _, _ in Formatter().parse(self.reason) if name is not None)
 
     def evaluate(self, columns: Columns) -> BoolArray:
-        """Return a mask of legal configurations. Raises ValueError if the function returns a wrong shape or type."""
+        """Return a mask of legal rows. Raises ValueError if the function returns a wrong shape or type."""
         return self._evaluated(columns, "b", "bools")
 
     def why_not(self, values: Mapping[str, Value]) -> str:
-        """Return the reason for one refused configuration with these values of ``needs``."""
+        """Return the reason why a configuration with these values of ``needs`` is rejected."""
         mentioned = {name: values[self.inputs[name]] for name in self._mentioned}
         return (self.reason(**mentioned) or "") if callable(self.reason) else self.reason.format_map(mentioned)
 
 
 class Violation(NamedTuple):
-    """A rule that a configuration breaks, and the reason."""
+    """A rule that a configuration violates, and the reason."""
 
     rule: str
     reason: str
@@ -156,7 +157,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Number of configurations of the ``raw`` product that ``rule`` alone rejects."""
+    """Number of configurations that ``rule`` alone rejects, of ``raw`` configurations in the product of all domains."""
 
     rule: str
     count: int
@@ -167,7 +168,7 @@ def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str,
     inputs: dict[str, str] = {}
     for name, kind, optional in _parameters(function):
         if kind is Parameter.VAR_POSITIONAL:
-            raise ValueError(f"a function of columns takes *{name}: give each column a parameter of its own")
+            raise ValueError(f"*{name} is not supported in a function of columns: use one argument for each column")
         if kind is Parameter.VAR_KEYWORD:
             inputs |= names
         elif not optional:
@@ -176,9 +177,9 @@ def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
-    """Return the parameters of ``inspect.signature``, cached by code object.
+    """Return a function's arguments as ``inspect.signature`` does, cached by code object.
 
-    Caching matters because the rules of a template are created for each problem.
+    Caching saves time, because the rules of a template are created again for each problem.
     """
     inner = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if not isinstance(inner, FunctionType) or hasattr(inner, "__signature__"):

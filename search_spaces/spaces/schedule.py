@@ -1,4 +1,4 @@
-"""A schedule: one value for every parameter of a kernel template's space."""
+"""Schedules: one value for every parameter of a kernel template's space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from search_spaces.spaces.parameters import Value
 class Schedule:
     """Values of all parameters of a template.
 
-    ``items`` contains (parameter, value) in the order of the parameters of ``template``. Iterate it like a mapping.
+    ``items`` contains (parameter, value) in the order of the parameters of ``template``. Iteration and indexing work as
+    for a mapping.
     """
 
     template: str
@@ -35,7 +36,7 @@ class Schedule:
         shown = (repr(self.template), *(f"{name}={value!r}" for name, value in self.items))
         return cut(f"Schedule({', '.join(shown)})")
 
-    def __hash__(self) -> int:  # cached, because a search looks schedules up far more often than it creates them
+    def __hash__(self) -> int:  # cached, because a search hashes schedules far more often than it creates them
         return self._hash
 
     def __getitem__(self, name: str) -> Value:
@@ -45,21 +46,21 @@ class Schedule:
         return (name for name, _ in self.items)
 
     def integer(self, name: str) -> int:
-        """Return the value of an integer parameter. Raises TypeError for a text one."""
+        """Return the value of an integer parameter. Raises TypeError for a text parameter."""
         value = self[name]
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
         return value
 
     def text(self, name: str) -> str:
-        """Return the value of a text parameter. Raises TypeError for an integer one."""
+        """Return the value of a text parameter. Raises TypeError for an integer parameter."""
         value = self[name]
         if not isinstance(value, str):
             raise TypeError(f"parameter {name} is {value!r}, not a string")
         return value
 
     def replace(self, **changes: Value) -> Self:
-        """Return the same schedule with other values. Raises KeyError for a parameter it does not have."""
+        """Return a copy with other values of some parameters. Raises KeyError for an unknown parameter."""
         for name in changes:
             if name not in self.values:
                 raise KeyError(name)
@@ -73,7 +74,7 @@ class Schedule:
     def from_json(cls, template: str, data: Mapping[str, Any]) -> Self:
         """Return the schedule whose ``to_json()`` was ``data``.
 
-        Raises ValueError for an empty one, and for a value that is neither an integer nor a string.
+        Raises ValueError if ``data`` is empty, or if a value is neither an integer nor a string.
         """
         if not data:
             raise ValueError("a schedule needs at least one parameter")
@@ -83,5 +84,5 @@ class Schedule:
         return cls(template, tuple(data.items()))
 
     def key(self) -> str:
-        """Canonical text of the template and the decisions, used as identity in databases."""
+        """Canonical text of the template and all values, which identifies the schedule in databases."""
         return json.dumps([self.template, self.to_json()], sort_keys=True, separators=(",", ":"))

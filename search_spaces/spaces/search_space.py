@@ -1,4 +1,4 @@
-"""The interface between a search and a space, which may be that of one kernel template or a union of several."""
+"""Interface of a search space: the space of one kernel template, or a union of several spaces."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of a space: the legal schedules of ``template`` with certain ``values``.
+    """Part of a space: the legal schedules of ``template`` that have certain ``values``.
 
     ``values`` are values of the parameters that stratify the template's space; if empty, the stratum is the whole
-    space. ``ranks`` are its ranks in the template's space. Each stratum is drawn once; ``share`` is its relative share
-    of the further draws.
+    space. ``ranks`` are the ranks of the stratum's schedules in the template's space. A sample contains at least one
+    schedule of each stratum, if it is large enough; further schedules are distributed in proportion to ``share``.
     """
 
     template: str
@@ -35,12 +35,12 @@ class Stratum:
 
     @property
     def count(self) -> int:
-        """Return the number of schedules; ``len(ranks)`` overflows beyond 2^63."""
+        """Return the number of schedules. Unlike ``len(ranks)``, it does not overflow beyond 2^63."""
         return self.ranks.stop - self.ranks.start
 
 
 class Member(Protocol):
-    """The schedules of one template, as a part of a search space."""
+    """Interface of the space of one template, as a member of a search space."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -48,17 +48,18 @@ class Member(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Version of the template's space, stored with trials of its schedules."""
+        """Version of the template's space, which is stored with trials."""
 
 
 class SearchSpace(Protocol):
-    """The legal schedules that a search may propose.
+    """Interface of the legal schedules that a search may propose.
 
-    One test class checks the contract:
+    Implementations must satisfy:
 
-    - Every method that returns schedules returns legal schedules of the space. The order of a sample depends on the
-      space and the seed alone: on any machine, in any process.
-    - A move takes schedules of the space, and its only randomness is the generator.
+    - Methods that return schedules return legal schedules of the space. The order of a sample depends only on the space
+    and the seed, on every machine and in every process.
+    - Moves (neighbours, mutation, crossover) require schedules of the space. Their only source of randomness is the
+    generator that is passed.
     """
 
     @property
@@ -67,7 +68,7 @@ class SearchSpace(Protocol):
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
-        """Disjoint, non-empty parts whose union is the space."""
+        """Disjoint, non-empty strata whose union is the space."""
 
     @property
     def fingerprint(self) -> str:
@@ -79,7 +80,7 @@ class SearchSpace(Protocol):
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         """Return random schedules.
 
-        A longer sample of one seed begins with the shorter one.
+        With equal seeds, a longer sample begins with the shorter one.
 
         Args:
             n: Number of schedules; fewer are returned if the space is smaller.
@@ -87,27 +88,27 @@ class SearchSpace(Protocol):
             replace: If True, schedules may repeat.
 
         Returns:
-            The schedules, all different without ``replace``.
+            The schedules. They are all different unless ``replace`` is True.
 
         Raises:
             EmptySpace: No schedule is legal.
-            ValueError: A negative ``n`` or ``seed``.
+            ValueError: ``n`` or ``seed`` is negative.
         """
 
     def __contains__(self, schedule: object) -> bool:
         """Return True for a legal schedule of the space."""
 
     def explain(self, schedule: Schedule) -> list[Violation]:
-        """Return the rules that a schedule breaks. Raises ValueError for another template or an unknown value."""
+        """Return the rules that a schedule violates. Raises ValueError for another template or an unknown value."""
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """Return other schedules that differ little from ``schedule``, at most ``limit``."""
+        """Return at most ``limit`` other schedules that differ little from ``schedule``."""
 
     def siblings(self, schedule: Schedule) -> list[Schedule]:
-        """Return the other schedules that differ only in launch parameters, so that they share one compiled module."""
+        """Return the other schedules that differ only in launch parameters and therefore share a compiled module."""
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """Return one mutant of each schedule, or the schedule itself if none is found.
+        """Return one mutant of each schedule; the schedule itself if no legal mutant is found.
 
         Raises ValueError for a rate outside (0, 1].
         """
@@ -117,7 +118,7 @@ class SearchSpace(Protocol):
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of the columns of ``encode``, each once."""
+        """Names of the columns of ``encode``, all different."""
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return schedules for a learned model, float32 [n, len(encoded_names)]; NaN for missing values."""
+        """Encode schedules for a learned model, as float32 [n, len(encoded_names)]; NaN for missing values."""

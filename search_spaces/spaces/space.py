@@ -1,4 +1,4 @@
-"""The legal schedules of a problem, which are counted, sampled, moved and explained without enumerating them."""
+"""Space of a template's legal schedules for a problem, with counting, sampling and moves without enumeration."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 
-if TYPE_CHECKING:  # imported lazily: a verification neither counts nor samples
+if TYPE_CHECKING:  # imported on first use, because a verification neither counts nor samples
     from search_spaces.spaces.counting.constraints import Constraints
     from search_spaces.spaces.counting.count_tree import CountTree
     from search_spaces.spaces.legality import Legality
 
 
-DRAWN = 256  # schedules of an empty space that are sampled to find one that is nearly legal
-LEAST_SHARE = 1 / 8  # minimum share of a combination of covered values among the samples of a stratifying value
+DRAWN = 256  # number of schedules that are sampled from the raw product of an empty space, to find a nearly legal one
+# minimum share of a combination of values of ``covering`` among the samples with one value of ``stratified_by``
+LEAST_SHARE = 1 / 8
 
 
 class EmptySpace(ValueError):
-    """No configuration is legal. ``rules`` are the rules that the configuration with the fewest violations breaks."""
+    """No configuration is legal. ``rules`` are the rules that the most nearly legal configuration violates."""
 
     def __init__(self, message: str, rules: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -44,21 +45,22 @@ class EmptySpace(ValueError):
 
 
 class Space:
-    """Parameters with finite domains, attributes derived from them, and rules that every legal schedule satisfies.
+    """A space: parameters with finite domains, derived attributes, and rules that legal schedules satisfy.
 
-    The same rule functions work on one schedule and on whole columns. The raw product of the domains may have any size:
-    counting and sampling go through the tables of ``elimination``, which are built on first use and cached. The order
-    of the legal configurations (their ranks) is fixed by the space alone.
+    The same functions of rules work on one schedule and on columns of schedules. The raw product of the domains may
+    have any size: counting and sampling use the tables of ``elimination``, which are computed on first use and cached.
+    The space alone determines the order of legal configurations, and so their ranks.
 
-    ``constraints`` (validity constraints) are rules without which a kernel does not compile, launch or compute the
-    right numbers. ``pruning`` rules exclude schedules that a simpler or smaller one equals or beats. A search applies
-    both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
+    If a schedule violates one of the ``constraints`` (validity constraints), its kernel does not compile, does not
+    launch, or computes wrong results. ``pruning`` rules exclude schedules that are not faster than a simpler or smaller
+    schedule. A search applies constraints and pruning rules. A schedule that was tuned for another problem must satisfy
+    only the constraints; ``valid`` is the space without pruning rules.
 
-    ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further
-    structural parameters with rare values. In a sample of a union, all values of ``stratified_by`` are equally
-    frequent, and each combination of values of ``covering`` occurs once early on. Further samples are distributed to
-    the combinations in proportion to their numbers of schedules, with a share of at least LEAST_SHARE each. In the
-    space itself, only the order of the ranks depends on these parameters.
+    The values of ``stratified_by`` and ``covering`` divide the space into ``strata``. ``covering`` are further
+    structural parameters, which have rare values. In a sample of a union, all values of ``stratified_by`` are equally
+    frequent, and each combination of values of ``covering`` occurs once early in the sample. Further samples are
+    distributed to the combinations in proportion to their numbers of schedules, but each combination has a share of at
+    least LEAST_SHARE. In a single space, these parameters influence only the order of ranks.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
@@ -66,14 +68,14 @@ class Space:
     Args:
         name: Name of the template.
         parameters: Tunable parameters, at least one.
-        attributes: Values derived from them, for rules.
+        attributes: Values that are derived from parameters, for use in rules.
         constraints: Validity constraints.
         pruning: Pruning rules.
-        stratified_by: Parameter of the strata, or None.
-        covering: Further parameters whose combinations samples cover.
-        constants: Integers that follow from the problem. Attributes and rules use them as columns. Schedules do not
-            include them, so that a schedule also applies to a problem of another size.
-        described: What messages call the space. Default: ``name``.
+        stratified_by: Parameter whose values have separate strata, or None.
+        covering: Further parameters, of which samples should cover all combinations of values.
+        constants: Integers that follow from the problem. Attributes and rules can use constants as columns. Schedules
+            do not contain constants, so that a schedule also applies to problems of other sizes.
+        described: Name of the space in messages. Default: ``name``.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Space:
         _refuse_twice("stratifying parameter", self.stratifying)
         for parameter in self.stratifying:
             if parameter not in self._parameter:
-                raise ValueError(f"{name} cannot be stratified by {parameter}, which is not a parameter")
+                raise ValueError(f"{name} cannot be stratified by {parameter}: name one of its parameters")
 
     def __repr__(self) -> str:
         return f"Space({self.name}: {len(self.parameters)} parameters, {len(self.rules)} rules)"
@@ -122,7 +124,7 @@ class Space:
 
     @property
     def raw_count(self) -> int:
-        """Size of the product of all domains."""
+        """Number of configurations in the product of all domains, legal or not."""
         count = 1
         for p in self.parameters:
             count *= len(p.values)
@@ -139,7 +141,7 @@ class Space:
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
-        """Parameters without the values that a single-parameter rule rejects, which makes tables much smaller."""
+        """Parameters without values that a rule on a single parameter rejects. This makes tables much smaller."""
         narrowed = dict(self._parameter)
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
@@ -166,22 +168,22 @@ class Space:
         return eliminate(self._narrowed_constraints, self.rules, self.stratifying)
 
     def count(self) -> int:
-        """Return the exact number of legal configurations. Raises TooTightlyTied if counting needs too large tables."""
+        """Return the exact number of legal configurations. Raises TooTightlyTied if tables would be too large."""
         return self._tree.count
 
     @property
     def members(self) -> Mapping[str, Space]:
-        """This space, by the name of its template."""
+        """Mapping from the name of the template to this space."""
         return {self.name: self}
 
     @property
     def stratifying(self) -> tuple[str, ...]:
-        """Parameters whose combinations of values are the strata."""
+        """Names of the parameters whose combinations of values define strata."""
         return (*([] if self.stratified_by is None else [self.stratified_by]), *self.covering)
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """Return a stratum for each combination of values of ``stratifying`` with which legal schedules exist.
+        """Return a stratum for each combination of values of ``stratifying`` that legal schedules have.
 
         Without stratifying parameters, the whole space is one stratum.
         """
@@ -196,7 +198,7 @@ class Space:
         )
 
     def _with_shares(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
-        """Return the strata with shares: for each value of ``stratified_by`` the shares of its strata add up to one."""
+        """Set the shares of strata, so that the strata of each value of ``stratified_by`` have a total share of one."""
         if not self.covering:
             return tuple(strata)
         first = 0 if self.stratified_by is None else 1
@@ -218,7 +220,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return the number of configurations that each set of rules allows. All counts share one limit of rows."""
+        """Return the number of configurations that each set of rules allows. All counts share a limit of rows."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 
@@ -226,20 +228,21 @@ class Space:
         return [eliminate(self._constraints, each, rows=rows).count for each in rules]
 
     def rejects(self) -> list[Rejection]:
-        """Return for each rule the exact number of configurations of the raw product that it alone rejects."""
+        """Return the exact number of configurations of the raw product that each rule rejects on its own."""
         return list(self._rejections)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
-        """Return ``n`` legal schedules, each equally likely; a seed gives the same schedules on every machine.
+        """Return ``n`` legal schedules, all equally likely. A seed gives the same schedules on every machine.
 
-        Without ``replace`` all are different; if the space has at most ``n``, the result is the whole space in random
-        order. Raises EmptySpace if nothing is legal, and ValueError for a negative ``n`` or ``seed``.
+        Without ``replace``, all schedules are different. If the space has at most ``n`` schedules, the result is the
+        whole space in random order. Raises EmptySpace if no schedule is legal, and ValueError for a negative ``n`` or
+        ``seed``.
         """
         self._refuse_empty()
         return self.schedules(self.unrank(draw_ranks(self.count(), n, seed, replace)))
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
-        """Return the configurations with these ranks, a bijection from [0, count()).
+        """Return the configurations with these ranks. Each rank in [0, count()) has exactly one configuration.
 
         Raises:
             ValueError: A rank is out of range.
@@ -253,7 +256,7 @@ class Space:
         raise self.why_empty()
 
     def why_empty(self) -> EmptySpace:
-        """Return the error for an empty space, with the rules that the most nearly legal schedule breaks."""
+        """Return the error for an empty space, with the rules that the most nearly legal schedule violates."""
         rng = np.random.default_rng(0)
         sizes = [len(p.values) for p in self.parameters]
         codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)
@@ -269,13 +272,14 @@ class Space:
                 break
             closest, fewest = codes[best.argmin()], best.min()
         broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
-        needed = {rule.name for rule in self.constraints}  # pruning rules are less important reasons
+        # name pruning rules only if no validity constraint is violated
+        needed = {rule.name for rule in self.constraints}
         reasons = [violation for violation in broken if violation.rule in needed] or broken
         reasons_text = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
         return EmptySpace(f"no schedule of {self.described} is legal: {reasons_text}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return a number per row that is smaller for rows that break fewer rules, or later (more specific) rules."""
+        """Return a number per row: smaller if it violates fewer rules, or later (more specific) rules."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
         for position, rule in enumerate(self.rules):
@@ -286,23 +290,23 @@ class Space:
     # -- one schedule, or columns of them ------------------------------------------------------------------------
 
     def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
-        """Return schedules as columns. Raises ValueError for another template, parameter or value, or a missing one."""
+        """Return schedules as columns. Raises ValueError for another template, or invalid parameters or values."""
         return self._from_codes(self._matrix(schedules))
 
     def schedules(self, columns: Columns) -> list[Schedule]:
-        """Return columns of all parameters as schedules."""
+        """Return the schedules whose parameters are given as columns."""
         names = [p.name for p in self.parameters]
         decoded = [columns.decode(name) for name in names]
         return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in zip(*decoded, strict=True)]
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
-        """Return every attribute of every row."""
+        """Return all attributes of every row, as columns."""
         whole = self._with_attributes(self._checked_columns(columns), [a.name for a in self.attributes])
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
-        """Return which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
-        rows = np.arange(len(columns))  # rows that no rule has rejected yet
+        """Return a mask of rows that satisfy every rule. ``columns`` has valid values of all parameters."""
+        rows = np.arange(len(columns))  # indices of rows that no rule has rejected yet
         whole = self._checked_columns(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
@@ -328,14 +332,14 @@ class Space:
         return bool(self.allowed(columns)[0])
 
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
-        """Return every rule that a schedule breaks, with the reason; an empty list for a legal schedule.
+        """Return every rule that a schedule violates, with the reason. The list is empty for a legal schedule.
 
-        Raises ValueError for another template, a missing or unknown parameter, or a value outside its domain.
+        Raises ValueError for another template, a missing or unknown parameter, or a value that is not in the domain.
         """
         return self._violations(self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes]))
 
     def _violations(self, whole: Columns) -> list[Violation]:
-        """Return every rule that the first row of ``whole`` breaks, which has all attributes."""
+        """Return every rule that the first row violates. ``whole`` has all parameters, constants and attributes."""
         violations = []
         for rule in self.rules:
             if not bool(rule.evaluate(whole)[0]):
@@ -343,12 +347,12 @@ class Space:
         return violations
 
     def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
-        """Raise ValueError with name and reason of the first rule that a schedule breaks, or as ``explain`` does."""
+        """Raise ValueError for the first rule that a schedule violates, with the reason, or as ``explain`` does."""
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
 
     def valid_config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
-        """Return a schedule with its attributes. Raises ValueError as ``validate`` does."""
+        """Return a legal schedule with its attributes. Raises ValueError as ``validate`` does."""
         columns = self.columns([schedule])
         whole = self._with_attributes(columns, [a.name for a in self.attributes])
         for violation in self._violations(whole):
@@ -357,11 +361,11 @@ class Space:
 
     @cached_property
     def valid(self) -> Space:
-        """Space of all schedules that compute correct results, including inefficient ones."""
+        """Space without pruning rules: all schedules that compute correct results, including inefficient ones."""
         return Space(self.name, self.parameters, self.attributes, self.constraints, constants=self.constants)
 
     def with_rules(self, rules: Sequence[Rule]) -> Space:
-        """Return the schedules that also satisfy ``rules``, a user's requirements, as validity constraints."""
+        """Return the space with additional validity constraints ``rules``, which are a user's requirements."""
         constraints, pruning = (*self.constraints, *rules), self.rules[len(self.constraints) :]
         return Space(
             self.name, self.parameters, self.attributes, constraints, pruning, self.stratified_by, self.covering,
@@ -369,17 +373,17 @@ class Space:
         )  # fmt: skip
 
     def config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
-        """Return a schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
+        """Return a schedule, which need not be legal, with its attributes. Raises ValueError as ``explain`` does."""
         return self.configs([schedule])[0]
 
     def configs(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> list[Config]:
-        """Return schedules with their attributes, legal or not. Raises ValueError as ``explain`` does for each."""
+        """Return schedules, which need not be legal, with their attributes. Raises ValueError as ``explain`` does."""
         return self._configs(
             schedules, self._with_attributes(self.columns(schedules), [a.name for a in self.attributes])
         )
 
     def _configs(self, schedules: Sequence[Schedule | Mapping[str, Value]], whole: Columns) -> list[Config]:
-        """Return the configs of schedules, whose parameters and attributes are the columns ``whole``."""
+        """Return the configs of schedules. ``whole`` has the parameters and attributes of the schedules as columns."""
         attributes = {a.name: whole[a.name] for a in self.attributes}
         rows = (
             zip(*(array.tolist() for array in attributes.values()), strict=True)
@@ -395,14 +399,14 @@ class Space:
         ]
 
     def _checked_columns(self, columns: Columns) -> Columns:
-        """Return the parameters of ``columns``, and the constants."""
+        """Check that ``columns`` has all parameters, and return the parameters and the constants as columns."""
         whole = columns.select([p.name for p in self.parameters])
         for name, value in self.constants.items():
             whole = whole.with_integers(name, np.full(len(columns), value, dtype=np.int64))
         return whole
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
-        """Return ``columns`` with the missing ones of ``attributes``."""
+        """Return ``columns`` with those of the ``attributes`` added that it does not have yet."""
         whole = columns
         for name in attributes:
             if name in whole:
@@ -413,7 +417,7 @@ class Space:
 
     def _codes(self, schedule: Schedule | Mapping[str, Value]) -> list[int]:
         if isinstance(schedule, Schedule) and schedule.template != self.name:
-            raise ValueError(f"this is a schedule of {schedule.template}: give one of {self.name}")
+            raise ValueError(f"this is a schedule of the template {schedule.template}: pass a schedule of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
             # Schedules of older databases also contain constants.
@@ -426,7 +430,7 @@ class Space:
         return [p.code(values[p.name]) for p in self.parameters]
 
     def _from_codes(self, codes: IntArray) -> Columns:
-        """Return the columns of a matrix [n, parameters] of codes."""
+        """Convert a matrix [n, parameters] of codes to columns."""
         by_name = {p.name: codes[:, i] for i, p in enumerate(self.parameters)}
         return self._checked_columns(Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes)))
 
@@ -434,7 +438,7 @@ class Space:
 
     @cached_property
     def _tied(self) -> BoolArray:
-        """Return the pairs of parameters, the first before the second, that share a rule, also by attributes."""
+        """Matrix that is True for pairs of parameters on which a common rule depends, directly or by attributes."""
         index = {p.name: i for i, p in enumerate(self.parameters)}
         tied = np.zeros((len(index), len(index)), dtype=np.bool_)
         for rule in self.rules:
@@ -456,11 +460,11 @@ class Space:
         return Legality(self.parameters, self._narrowed_constraints, self.rules)
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """Return legal schedules that differ in one parameter, moved to a neighbouring value.
+        """Return legal schedules that differ from a schedule in one parameter, which has a neighbouring value.
 
-        If these are fewer than ``neighbourhood.FEW_NEIGHBOURS``, also those that differ in two parameters which share a
-        rule, each moved to a neighbouring value. With ``limit``, at most that many, spread over the list. Raises
-        ValueError for a schedule of another space.
+        If there are fewer than ``neighbourhood.FEW_NEIGHBOURS``, the result also has schedules that differ in two
+        parameters with a common rule, both with neighbouring values. With ``limit``, at most this number of schedules
+        is returned, evenly selected from all. Raises ValueError for a schedule of another space.
         """
         codes = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
         if limit is not None and limit < len(codes):
@@ -481,11 +485,11 @@ class Space:
         return self.schedules(columns.take(self.allowed(columns)))
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """Return one legal mutant of each schedule: every parameter moves with probability ``rate``, at least one.
+        """Return one legal mutant of each schedule. Each parameter moves with probability ``rate``, at least one moves.
 
-        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants each, with fewer and fewer changes.
-        Accepts the first legal one; without any, returns the schedule itself. Raises ValueError for a rate outside (0,
-        1].
+        Up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants of each schedule are tried, with fewer and fewer
+        changes, until a mutant is legal. If none is legal, the schedule itself is returned. Raises ValueError for a
+        rate outside (0, 1].
         """
         neighbourhood.check_rate(rate)
         return self.schedules(
@@ -493,10 +497,10 @@ class Space:
         )
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one legal child of each pair: every parameter comes from a parent, and the child differs from both.
+        """Return one legal child of each pair. Each parameter comes from one parent, but the child differs from both.
 
-        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and accepts the first legal one; without
-        any, returns the parent in ``a``. Raises ValueError if ``a`` and ``b`` differ in length.
+        Up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children of each pair are tried until a child is legal. If
+        none is legal, the parent in ``a`` is returned. Raises ValueError if ``a`` and ``b`` differ in length.
         """
         neighbourhood.check_pairs(a, b)
         return self.schedules(
@@ -511,13 +515,13 @@ class Space:
         return tuple(name for p in self.parameters for name in p.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return schedules for a model: the concatenated encodings of parameters, float32 [n, len(encoded_names)]."""
+        """Encode schedules for a model: the concatenated encodings of parameters, float32 [n, len(encoded_names)]."""
         codes = self._matrix(schedules)
         return np.concatenate([p.encode_codes(codes[:, i]) for i, p in enumerate(self.parameters)], axis=1)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Version of the space: sha256 (hex) of its parameters, their domains, and the names of its rules."""
+        """Version of the space: sha256 (hex) of its parameters with their domains, and of the names of its rules."""
         content = {
             "name": self.name,
             "parameters": [[p.name, p.kind, list(p.values)] for p in self.parameters],
@@ -529,7 +533,7 @@ class Space:
 def _refuse_twice(kind: str, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise ValueError(f"{kind} {name} is defined twice: give each its own name")
+            raise ValueError(f"{kind} {name} is defined twice: use different names")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -537,13 +541,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _in_order(parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-    """Return the attributes in topological order: each after those that it needs."""
+    """Return the attributes in topological order: each follows the attributes that it needs."""
     known = {p.name for p in parameters}
     waiting, ordered = list(attributes), []
     while waiting:
         ready = next((a for a in waiting if known.issuperset(a.needs)), None)
         if ready is None:
-            raise ValueError(f"attributes {_listed([a.name for a in waiting])} need each other: break the cycle")
+            raise ValueError(f"attributes {_listed([a.name for a in waiting])} depend on each other: remove the cycle")
         waiting.remove(ready)
         ordered.append(ready)
         known.add(ready.name)

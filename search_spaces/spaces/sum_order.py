@@ -1,8 +1,9 @@
-"""Order of sums: the order in which a schedule adds the terms of a result.
+"""Order of sums: the order in which a kernel adds the terms of each result.
 
 Floating-point addition is not associative, so two schedules give equal bits only if they add in the same order.
-``SumOrder`` represents this order as a value: equal orders give equal bits. An ``OrderPart`` is one component of it, a
-function of a few columns of a space, so that a rule on the order keeps the space countable.
+``SumOrder`` represents this order as a value: equal orders give equal bits. An ``OrderPart`` computes one component of
+the order from a few columns of a space. Because the columns are few, a space with a rule on the order can still be
+counted.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
-EXACT = "exact"  # value of the only term if every order gives the same bits
-RULE = "order_of_sums"  # prefix of the names of rules on the order
+EXACT = "exact"  # marks components for which every order gives the same bits
+RULE = "order_of_sums"  # prefix of the names of rules on the order of sums
 
 
 class OrderTerm(NamedTuple):
-    """One component of an order.
+    """One component of an order of sums.
 
     Attributes:
         name: Name of the component, such as "ranges of k".
-        value: Its canonical value; equal values mean the same order.
-        batch_dependent: True if it differs between rows, or with the number of rows.
+        value: Canonical value of the component. Equal values mean the same order.
+        batch_dependent: True if the order differs between rows, or depends on the number of rows.
     """
 
     name: str
@@ -36,10 +37,10 @@ class OrderTerm(NamedTuple):
 
 @dataclass(frozen=True)
 class SumOrder:
-    """The order in which a schedule adds up the terms of each result. Hashable and comparable.
+    """The order in which a schedule's kernel adds the terms of each result. Hashable and comparable.
 
-    Schedules of equal order give equal bits for equal inputs. Orders also differ if the hardware may add differently
-    inside an instruction, which the emulator computes term by term.
+    Schedules of equal order give equal bits for equal inputs. Orders also differ if the hardware may add in another
+    order inside of an instruction, although the emulator always adds one term after another.
 
     Attributes:
         terms: Components with a value, in the order of their template.
@@ -48,20 +49,20 @@ class SumOrder:
     terms: tuple[OrderTerm, ...]
 
     def __str__(self) -> str:
-        """Return the components in one line; "no sums" without any."""
+        """Return the components in one line; "no sums" if there are none."""
         return "; ".join(f"{term.name}: {term.value}" for term in self.terms) or "no sums"
 
     def __getitem__(self, name: str) -> str:
-        """Return the value of a component; "" if the order does not have it."""
+        """Return the value of a component; "" if the order does not have this component."""
         return next((term.value for term in self.terms if term.name == name), "")
 
     @property
     def batch_dependent(self) -> tuple[OrderTerm, ...]:
-        """Components that differ between rows, or with the number of rows."""
+        """Names of the components that differ between rows, or depend on the number of rows."""
         return tuple(term for term in self.terms if term.batch_dependent)
 
     def differences(self, other: SumOrder) -> tuple[str, ...]:
-        """Return the components in which two orders differ, one short text each; empty if they are equal."""
+        """Return a short text for each component in which two orders differ; empty if the orders are equal."""
         names = dict.fromkeys(term.name for term in (*self.terms, *other.terms))
         return tuple(
             f"{name}: {self[name] or 'none'}, not {other[name] or 'none'}"
@@ -74,7 +75,7 @@ class SumOrder:
         return SumOrder(tuple(term for term in self.terms if term.name not in names))
 
     def to_json(self) -> list[list[Any]]:
-        """Return a JSON array with a [name, value, batch_dependent] for each component."""
+        """Return a JSON array with [name, value, batch_dependent] for each component."""
         return [list(term) for term in self.terms]
 
     @classmethod
@@ -91,12 +92,13 @@ def _never(**values: Value) -> bool:
 
 
 class OrderPart(NamedTuple):
-    """A component of the order of a template's schedules.
+    """Definition of one component of the order of sums of a template's schedules.
 
     Attributes:
         name: Name of the component.
-        columns: Parameters, attributes or constants of the space that decide it.
-        value: Function of these columns, by name; "" if a schedule does not have the component.
+        columns: Parameters, attributes or constants of the space that determine the component.
+        value: Function of these columns, passed by name, that returns the value; "" if a schedule does not have the
+            component.
         batch_dependent: Function of the same columns that returns True if the order depends on the batch.
     """
 
@@ -119,10 +121,10 @@ def order_of(parts: Sequence[OrderPart], config: Config) -> SumOrder:
 
 @dataclass(frozen=True)
 class OrderRule:
-    """A requirement on the order of sums. At least one of the two is set.
+    """A requirement on the order of sums. At least one of the attributes must be set.
 
     Attributes:
-        reference: The order that every schedule must have; None for any.
+        reference: The order that every schedule must have; None for any order.
         batch_invariant: True if the order must not depend on the batch.
     """
 
@@ -134,18 +136,18 @@ class OrderRule:
             raise ValueError("a rule on the order of sums needs a reference, batch_invariant, or both")
 
     def why_not(self, order: SumOrder) -> str:
-        """Return the reason why an order breaks the rule, in one line; "" if it does not."""
+        """Return in one line why an order violates the rule; "" if the order satisfies it."""
         if self.reference is not None and order != self.reference:
-            return "; ".join(self.reference.differences(order)) or "only one of the two depends on the batch"
+            return "; ".join(self.reference.differences(order)) or "only one of the two orders depends on the batch"
         if self.batch_invariant and order.batch_dependent:
             return f"the order depends on the batch ({_listed(order.batch_dependent)})"
         return ""
 
     def restricted(self, space: Space, parts: Sequence[OrderPart]) -> Space:
-        """Return the schedules of ``space`` that satisfy the rule, as a space that is counted exactly."""
+        """Return the space of the schedules in ``space`` that satisfy the rule. It is still counted exactly."""
         terms = self.reference.terms if self.reference is not None else ()
         missing = [term.name for term in terms if term.name not in {part.name for part in parts}]
-        reasons = [f"{space.name} has no {name}, which the reference has" for name in missing]
+        reasons = [f"{space.name} has no component {name}, which the reference has" for name in missing]
         reasons += [reason for part in parts if not part.columns and (reason := self._of_term(part.term({})))]
         rules = [self._rule(part) for part in parts if part.columns]
         return space.with_rules([*rules, *([_refuse_all(space, "; ".join(reasons))] if reasons else [])])
@@ -159,7 +161,7 @@ class OrderRule:
         return replace(rule, requested=True)
 
     def _of_term(self, term: OrderTerm) -> str:
-        """Return the reason why a component breaks the rule; "" if it does not."""
+        """Return why a component violates the rule; "" if it satisfies the rule."""
         if self.reference is not None and term.value != self.reference[term.name]:
             return f"{term.name}: {term.value or 'none'}, but the reference has {self.reference[term.name] or 'none'}"
         if self.batch_invariant and term.value and term.batch_dependent:

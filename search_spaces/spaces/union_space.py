@@ -1,8 +1,8 @@
-"""The spaces of several kernel templates as one space to search.
+"""Union of the spaces of several kernel templates, as one space to search.
 
-Every schedule belongs to exactly one template, so counts add up. A uniform sample of the union would be of little use
-to a search, because one template or tensor intrinsic may have a thousand times as many schedules as a faster one. So
-samples are stratified by the parameters ``stratified_by`` of each space.
+Every schedule belongs to exactly one template, so the counts of the spaces are added. A uniform sample of the union
+would be of little use to a search: one template or tensor intrinsic may have a thousand times as many schedules as
+another, faster one. So samples are stratified by the parameter ``stratified_by`` of each space.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 
-JUMP = 0.05  # probability that a mutant is a random schedule of another stratum, so that no stratum is lost for good
+# probability that a mutant is a random schedule of another stratum, so that every stratum can always be reached
+JUMP = 0.05
 
 
 class UnionSpace:
-    """All schedules of ``spaces``, each the space of another template.
+    """Space of all schedules of ``spaces``, which are the spaces of different templates.
 
     Raises:
-        ValueError: There are no spaces, or two of one template.
+        ValueError: There are no spaces, or two spaces have the same template.
     """
 
     def __init__(self, spaces: Iterable[Space]) -> None:
         spaces = tuple(spaces)
         self.members: Mapping[str, Space] = {space.name: space for space in spaces}
         if not spaces:
-            raise ValueError("a union of spaces needs at least one")
+            raise ValueError("a union needs at least one space")
         if len(self.members) < len(spaces):
             raise ValueError(f"two spaces have the same template: {', '.join(s.name for s in spaces)}")
 
@@ -48,19 +49,19 @@ class UnionSpace:
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """Strata of all members."""
+        """Strata of all spaces of the union."""
         return tuple(stratum for member in self.members.values() for stratum in member.strata)
 
     def count(self) -> int:
-        """Return the number of schedules of all members."""
+        """Return the total number of schedules of all spaces."""
         return sum(stratum.count for stratum in self.strata)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
-        """Return ``n`` random schedules; a seed gives the same schedules on every machine.
+        """Return ``n`` random schedules. A seed gives the same schedules on every machine.
 
-        Each stratum is drawn once at the beginning, then in proportion to its share. Within a stratum, each schedule is
-        equally likely. The draws of an exhausted stratum go to the others. Raises EmptySpace if nothing is legal, and
-        ValueError for a negative ``n`` or ``seed``.
+        The sample begins with one schedule of each stratum. Further schedules are drawn from the strata in proportion
+        to their shares. Within a stratum, all schedules are equally likely. If a stratum is exhausted, other strata are
+        drawn instead. Raises EmptySpace if no schedule is legal, and ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()
         order = self._stratum_order(n, seed, replace)
@@ -71,11 +72,11 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in order])
 
     def _stratum_order(self, n: int, seed: int, replace: bool) -> list[int]:
-        """Return the stratum of each of ``n`` draws.
+        """Return the index of the stratum for each of ``n`` draws.
 
-        Draw j of a stratum comes at the time j / its share + a random start.
+        Draws are sorted by a virtual time: draw j of a stratum has the time j / share + a random start.
         """
-        draw_ranks(1, min(n, 0), seed)  # raises for negative values
+        draw_ranks(1, min(n, 0), seed)  # raises ValueError for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
         heapq.heapify(waiting)
@@ -89,7 +90,7 @@ class UnionSpace:
         return order
 
     def _at(self, positions: Sequence[tuple[int, int]]) -> list[Schedule]:
-        """Return the schedules at these positions: (stratum, rank in it)."""
+        """Return the schedules at these positions, each (index of the stratum, rank within the stratum)."""
 
         def one_template(template: str, rows: list[int]) -> list[Schedule]:
             space = self.members[template]
@@ -101,7 +102,7 @@ class UnionSpace:
     def _by_template(
         self, templates: Sequence[str], each: Callable[[str, list[int]], list[Schedule]]
     ) -> list[Schedule]:
-        """Call ``each`` with every template and its positions in ``templates``; return one schedule per position."""
+        """Call ``each`` with every template and its positions in ``templates``. Return one schedule per position."""
         rows: dict[str, list[int]] = {name: [] for name in self.members}
         for row, name in enumerate(templates):
             rows[name].append(row)
@@ -127,14 +128,16 @@ class UnionSpace:
 
     def _member(self, schedule: Schedule) -> Space:
         if schedule.template not in self.members:
-            raise ValueError(f"this is a schedule of {schedule.template}: give one of {', '.join(self.members)}")
+            raise ValueError(
+                f"this is a schedule of the template {schedule.template}: pass a schedule of {', '.join(self.members)}"
+            )
         return self.members[schedule.template]
 
     def __contains__(self, schedule: object) -> bool:
         return isinstance(schedule, Schedule) and schedule in self.members.get(schedule.template, ())
 
     def explain(self, schedule: Schedule) -> list[Violation]:
-        """Return the rules that the schedule breaks in the space of its template."""
+        """Return the rules that the schedule violates in the space of its template."""
         return self._member(schedule).explain(schedule)
 
     # -- moves ---------------------------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ class UnionSpace:
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """Return one mutant of each schedule.
 
-        It is of the same template or, with probability ``JUMP``, a random schedule of another stratum.
+        The mutant has the same template or, with probability ``JUMP``, is a random schedule of another stratum.
         """
         neighbourhood.check_rate(rate)
         jumps = (rng.random(len(schedules)) < JUMP).tolist()
@@ -169,7 +172,7 @@ class UnionSpace:
         return mutants
 
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
-        """Return a random schedule of another stratum, all equally likely; ``schedule`` if there is no other."""
+        """Return a random schedule of a random other stratum; ``schedule`` if there is no other stratum."""
         member = self._member(schedule)
         values = tuple(schedule[name] for name in member.stratifying)
         other_strata = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
@@ -180,7 +183,7 @@ class UnionSpace:
         return self._at([(stratum, rank)])[0]
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one child of each pair; if the parents' templates differ, a mutant of the parent in ``a``."""
+        """Return one child of each pair. If the parents' templates differ, it is a mutant of the parent in ``a``."""
         neighbourhood.check_pairs(a, b)
         pairs = list(zip(a, b, strict=True))
         alike = [(one, other) for one, other in pairs if one.template == other.template]
@@ -197,11 +200,11 @@ class UnionSpace:
 
     @cached_property
     def encoded_names(self) -> tuple[str, ...]:
-        """Columns of each template, prefixed with its name and a dot."""
+        """Names of each template's columns, prefixed with the template's name and a dot."""
         return tuple(f"{name}.{column}" for name, member in self.members.items() for column in member.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return the columns of each schedule's own template; NaN in those of other templates."""
+        """Encode schedules. A schedule has NaN in the columns of other templates."""
         encoded = np.full((len(schedules), len(self.encoded_names)), np.nan, dtype=np.float32)
         first = 0
         for name, member in self.members.items():
@@ -213,6 +216,6 @@ class UnionSpace:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) of the names and fingerprints of the templates' spaces, in their order."""
+        """Version of the union: sha256 (hex) of the names and fingerprints of the spaces, in order."""
         content = [[name, member.fingerprint] for name, member in self.members.items()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()

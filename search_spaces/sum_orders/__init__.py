@@ -1,7 +1,7 @@
-"""Orders in which schedules add the terms of a result.
+"""Orders in which the kernels of schedules add the terms of each result.
 
-Start at ``orders.py``: the order of any template's schedules, and spaces restricted by a rule on it. The other files
-state the orders of the built-in templates; ``search_spaces/spaces/sum_order.py`` is the value itself. This package
-describes kernels and does not change them: an order is not part of a template's version. It must not import the
-catalogue or ``search_task``.
+Start at ``orders.py``, which returns the order of any schedule, and restricts spaces by a rule on the order. The other
+files define the orders of built-in templates. ``search_spaces/spaces/sum_order.py`` has the type of an order. This
+package only describes kernels, so it does not affect the versions of templates. It must not import the catalogue or
+``search_task``.
 """

@@ -1,8 +1,9 @@
 """Orders of sums of the matmul and matvec templates.
 
-All kernels add the products of a range of k in ascending steps of their instruction, whatever the tile, the pipeline
-and the warps. A split of k gives each block one range, and the last block adds the ranges in ascending order.
-Stream-K cuts k where the work of a block ends, which depends on the number and the positions of tiles.
+All kernels add the products of a range of k in ascending steps of the k extent of their instruction. This holds for
+every tile, pipeline and number of warps. With split-K, each block computes one range of k, and the last block adds the
+ranges in ascending order. Stream-K divides k where the work of a block ends, which depends on the number and the
+positions of tiles.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _DEALT = {
 
 
 def tiled_parts(template: str, problem: Matmul, device: Device) -> tuple[OrderPart, ...]:
-    """Return the parts of the order of a template that computes tiles of out.
+    """Return the components of the order for a matmul template that computes tiles of out.
 
     Args:
-        template: Its name; the exchange of both sides does not change the order.
+        template: Name of the template. A template that exchanges a and b has the same order.
         problem: Problem to compute.
         device: Device of the space.
     """
@@ -52,7 +53,7 @@ def _products(kind: str, problem: Matmul) -> OrderPart:
 
 
 def instruction(row: TensorIntrinsic) -> str:
-    """Return the part of an instruction's name that decides in which order it adds: not its m and n."""
+    """Return an instruction's name without m and n, which do not influence the order in which it adds."""
     if row.unit == FMA:
         return FMA
     return row.name.replace(f"m{row.m}n{row.n}", "")
@@ -75,7 +76,7 @@ def _range(extent: int, tile_k: int, split_k: int) -> str:
 
 
 def _dealt(kind: str) -> tuple[OrderPart, ...]:
-    """Return the key of stream-K's cuts of k, one part for each parameter. Few columns keep spaces countable."""
+    """Return the parameters that determine where stream-K divides k, one component for each, to keep counting fast."""
 
     def part(name: str) -> OrderPart:
         def value(stream_k: int, **values: Value) -> str:
@@ -87,7 +88,7 @@ def _dealt(kind: str) -> tuple[OrderPart, ...]:
 
 
 def _reduced(problem: Matmul) -> tuple[OrderPart, ...]:
-    """Return the order of the second output, a sum of each row or column of out."""
+    """Return the components for the second output, which has the sum of each row or column of out."""
     if problem.reduction == "row_sum":
         return (OrderPart("row sums", ("tile_n",), lambda tile_n: f"tiles of {tile_n}"),)
     if problem.reduction != "column_sum":
@@ -100,7 +101,7 @@ def _reduced(problem: Matmul) -> tuple[OrderPart, ...]:
 
 
 def matvec_parts(problem: Matvec | Matmul, device: Device) -> tuple[OrderPart, ...]:
-    """Return the parts of the order of matvec kernels, whose lanes and warps share k."""
+    """Return the components of the order for matvec kernels, whose lanes and warps divide k among each other."""
     own = as_matvec(problem)
     extent, widest = tiling(own).extents[2], widest_access(own)
 

@@ -1,4 +1,4 @@
-"""The order of sums of any template's schedules, and spaces restricted by a rule on it."""
+"""Order of sums of any template's schedules, and spaces that are restricted by a rule on the order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _no_sums(problem: Any, device: Device) -> tuple[OrderPart, ...]:
     return ()
 
 
-# Imported on first use: each needs the space of its template.
+# These modules are imported on first use, because each imports the space of its template.
 _BUILT_IN: Mapping[str, Callable[[Any, Device], tuple[OrderPart, ...]]] = {
     **{name: _tiled(name) for name in _TILED},
     "matvec": _matvec,
@@ -60,13 +60,13 @@ _BUILT_IN: Mapping[str, Callable[[Any, Device], tuple[OrderPart, ...]]] = {
 
 
 def parts_of(template: KernelTemplate, problem: Problem, device: Device) -> tuple[OrderPart, ...] | None:
-    """Return the parts of the order of a template's schedules; None if the template does not state them."""
+    """Return the components of the order for a template; None if the order is not defined."""
     stated = template.sum_order or _BUILT_IN.get(template.name)
     return _of_program(template, problem, device) if stated is None else stated(problem, device)
 
 
 def _of_program(template: KernelTemplate, problem: Problem, device: Device) -> tuple[OrderPart, ...] | None:
-    """Return the parts of a tile program's order; None for another template."""
+    """Return the components of the order for a tile program; None for other templates."""
     if template.source is None or template.source.header != "autosched/tile/ring.cuh":
         return None
     from search_spaces.programs.problem import ProgramProblem
@@ -79,7 +79,7 @@ def _of_program(template: KernelTemplate, problem: Problem, device: Device) -> t
 
 
 def sum_order(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:
-    """Return the order of one schedule; None if its template does not state it.
+    """Return the order of one schedule; None if it is not defined for the template.
 
     Raises:
         ValueError: The schedule is invalid for ``problem``.
@@ -89,25 +89,25 @@ def sum_order(template: KernelTemplate, problem: Problem, schedule: Schedule, de
 
 
 def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: OrderRule) -> TemplateSet:
-    """Return templates whose spaces of ``problem`` have only schedules that keep a rule on their order.
+    """Return templates whose spaces for ``problem`` have only schedules that satisfy a rule on the order of sums.
 
-    The spaces are counted exactly. Templates that do not state their order are left out. If pruning rules leave no
-    schedule, they do not apply: a required order may need schedules that a search would otherwise leave out.
+    The spaces are still counted exactly. Templates without a defined order are omitted. If no schedule satisfies the
+    pruning rules, they are not applied: the required order may need schedules that are otherwise not worth trying.
 
     Args:
         templates: The templates.
-        problem: Problem of the spaces; those of other problems are unchanged.
+        problem: Problem of the spaces. Spaces for other problems are unchanged.
         device: Device of the spaces.
         rule: Requirement on the order.
 
     Raises:
-        ValueError: No template states its order.
+        ValueError: The order is not defined for any template.
     """
     parts = {t.name: found for t in templates if (found := parts_of(t, problem, device)) is not None}
     if not parts:
         names = ", ".join(t.name for t in templates)
         raise ValueError(
-            f"the order of sums of {names} is not known: check schedules with autosched verify --batch-invariant"
+            f"the order of sums of {names} is unknown: check schedules with autosched verify --batch-invariant"
         )
     known = [t for t in templates if t.name in parts]
     pruned, whole = (
@@ -125,7 +125,7 @@ def _with_rule(
         space = template.space(problem, device)
         return rule.restricted(space.valid if valid else space, parts)
 
-    @wraps(template.space)  # the version of a template names the module of this function
+    @wraps(template.space)  # keep the module's name, because the version of a template contains it
     def space(wanted_problem: Problem, device: Device) -> Space:
         return of_problem(device) if wanted_problem == problem else template.space(wanted_problem, device)
 

@@ -1,9 +1,9 @@
 """Orders of sums of tile programs, derived from a schedule's distributions.
 
-A sum over a tile first adds the registers of each thread in order, then the lanes, then the warps. Sums of at most one
-term other than zero have the same bits in every order. Products add in ascending steps of their instruction, over a
-whole loop if it only accumulates them, otherwise within one iteration. Blocks that share a loop have ranges of
-iterations, and atomics add in the order in which blocks run.
+A sum over a tile first adds the registers of each thread in order, then lanes, then warps. Sums with at most one
+nonzero term have the same bits in every order. Products are added in ascending steps of the k extent of their
+instruction, over a whole loop if the loop only accumulates products, otherwise within one iteration. If blocks share a
+loop, each has a range of iterations. Atomics add in the order in which blocks run.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _ANY_ORDER = (
     "and",
     "or",
     "xor",
-)  # parts of the names of reductions that do not depend on the order
+)  # reductions whose names contain these words do not depend on the order
 
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the parts of the order of a tile program's schedules."""
+    """Return the components of the order for a tile program's schedules."""
     choices = choices_of(problem)
     domains = tuple(choices.domains)
     parts = [*_splits(choices, problem, device)]
@@ -58,15 +58,15 @@ def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, .
 
 
 def _depends_on_block(loop: ir.Loop) -> bool:
-    """Return True if the iterations of a loop depend on the tile of the block."""
+    """Return True if the iterations of a loop depend on the tile that the block computes."""
     return bool(loop.first.axes or loop.stop.axes)
 
 
 def _tiles(choices: Choices) -> Callable[..., str]:
-    """Return a function that names the tiles whose iterations differ, as in causal attention.
+    """Return a function that describes the tiles if their iterations differ between tiles, as in causal attention.
 
-    Iterations that a tile needs only for its other rows may still round the sums of a row, such as by a rescaling with
-    a factor near 1. So rows have the same bits only in tiles of the same size.
+    A row is also affected by iterations that only other rows of the tile need: for example, rescaling with a factor
+    near 1 rounds the row's sums. So rows have the same bits only in tiles of the same size.
     """
 
     def tiles(**values: Value) -> str:
@@ -74,7 +74,7 @@ def _tiles(choices: Choices) -> Callable[..., str]:
         trace, loops = inference.trace, [loop for loop in inference.loops.values() if _depends_on_block(loop)]
         bounds = [bound for loop in loops for bound in (loop.first, loop.stop)]
         known = not trace.is_dynamic and not any(bound.scalars or bound.arguments for bound in bounds)
-        if known and uneven(inference) is None:  # all tiles have the same number
+        if known and uneven(inference) is None:  # all tiles have the same number of iterations
             return ", ".join(str(trace.iterations()[loop.number]) for loop in loops)
         axes = sorted({axis for bound in bounds for axis in bound.axes})
         return "as of tiles of " + " x ".join(str(trace.tile[axis]) for axis in axes) if axes else ""
@@ -83,7 +83,7 @@ def _tiles(choices: Choices) -> Callable[..., str]:
 
 
 def _rounds(kind: str, value: ir.Value) -> bool:
-    """Return True if adding such values rounds, so that the result depends on the order."""
+    """Return True if additions of such values round, so that the result depends on the order."""
     return value.dtype.is_float and not any(word in kind for word in _ANY_ORDER)
 
 
@@ -145,7 +145,7 @@ def _joined(
         return ""
     after = ""
     carried = [k for k, reduced in enumerate(inference.sums.values()) if reduced is operation]
-    # The sum starts at zero, so with a single iteration both ways give the same result.
+    # The sum starts at zero. So with a single iteration, joining threads in the loop or after it gives the same result.
     repeated = _own_iterations(inference, inference.inside[operation.result.id][-1]) > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
@@ -154,19 +154,20 @@ def _joined(
 
 
 def _own_iterations(inference: Inference, number: int) -> int:
-    """Return the largest number of iterations of a loop that one block runs."""
+    """Return the largest number of iterations of a loop that a single block executes."""
     return -(-inference.trace.iterations()[number] // max(1, inference.loops[number].parts))
 
 
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
-    """Return how elements along a dimension are added: (count, stride) per level, fastest first.
+    """Return how elements along a dimension are added: (count, stride) for each level, the innermost first.
 
-    Registers and warps add sequentially; lanes of a warp, or two warps, add pairwise.
+    Registers of a thread, and more than two warps, are added sequentially. Lanes of a warp, and two warps, are added
+    pairwise.
 
     Args:
-        of: Distributes the elements.
-        dimension: Dimension that is added up.
-        in_pairs: True if lanes may join in pairs; those of a scan do not.
+        of: Distribution of the elements over threads and registers.
+        dimension: Dimension along which elements are added.
+        in_pairs: True if lanes are added pairwise; False for a scan.
     """
     weighted = [(digit, weight) for digit, weight in of.weighted(dimension) if digit.size > 1]
     registers, lanes, warps = (
@@ -182,7 +183,7 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
 
 
 def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
-    """Return sizes and strides, with adjacent digits merged if one continues the other."""
+    """Return sizes and strides. Adjacent levels are merged if one continues the other."""
     found: list[tuple[int, int]] = []
     for digit, weight in digits:
         if found and found[-1][0] * found[-1][1] == weight:
@@ -200,7 +201,7 @@ def _splits(choices: Choices, problem: ProgramProblem, device: Device) -> Iterat
             inference = choices.inference(values)
             shared = shared_loop(inference)
             assert shared is not None
-            # Blocks without iterations have neutral states, which change nothing.
+            # Blocks without iterations contribute neutral values, which do not change the result.
             loop = shared[0]
             iterations = inference.trace.iterations()[loop.number]
             count, each = min(loop.parts, iterations), -(-iterations // loop.parts)

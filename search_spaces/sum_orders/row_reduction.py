@@ -1,8 +1,9 @@
 """Orders of sums of the row_reduction template.
 
-A thread adds vectors of its row one after another, lanes join their sums by shuffles, warps through shared memory, and
-blocks of a split row through memory or the cluster, in an order that the schedule fixes. Rows of odd lengths are
-peeled: their vectors begin where memory is aligned, which depends on the position of the row.
+A thread adds the vectors of its row one after another. Lanes combine their sums by shuffles, warps through shared
+memory, and blocks of a split row through global memory or the cluster. The schedule determines the order. If row
+lengths are not multiples of the vector, rows are peeled: vectors begin where memory is aligned, which depends on the
+position of the row.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.spaces.sum_order import EXACT, OrderPart
 from search_spaces.templates.row_reduction.space import chunk_length, positions_before
 
-_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # states that process a vector at a time
-_BY_LANE = "LayerNormOnePass"  # merging is not symmetric, so lanes hold slightly different states
+_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # reductions whose state is updated with a whole vector at a time
+_BY_LANE = "LayerNormOnePass"  # reductions whose merge is not symmetric, so that lanes have slightly different states
 
 
 def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the parts of the order of a row reduction."""
+    """Return the components of the order for a row reduction."""
     if isinstance(problem, Reduce) and problem.kind in ("max", "argmax"):
         return (OrderPart("sums", (), lambda: f"{EXACT}, a maximum"),)
     contiguous, length = problem.reduces_contiguous, problem.length
@@ -30,10 +31,10 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
 
     def threads(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
         vector = vector_x if contiguous else 1
-        if lanes_k == subgroups_k == 1:  # one thread adds the row in ascending order
+        if lanes_k == subgroups_k == 1:  # a single thread adds the row in ascending order
             return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
         one_tree = subgroups_k <= lanes_k and (unroll == 1 or subgroups_k == 1)
-        # Lanes, then warps, combine pairwise with their neighbours. Combining states other than sums is not
+        # First lanes, then warps are combined pairwise with their neighbours. Merging states other than sums is not
         # symmetric: the compiler fuses one of two products into an FMA, so the bits differ between lanes.
         if one_tree and not by_vector(passes):
             return f"{subgroups_k * lanes_k} threads, vectors of {vector}"

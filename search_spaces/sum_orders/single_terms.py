@@ -1,4 +1,4 @@
-"""Find sums of a tile program with at most one nonzero term, such as the selection of a row's labelled column."""
+"""Detection of sums with at most one nonzero term in tile programs, such as selecting the label's column of a row."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from search_spaces.programs.language.index import Index
 
 
 def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
-    """Return True if a sum adds ``where(position == number, x, 0)`` along a dimension, so that one position can match.
+    """Return True if a sum adds ``where(position == number, x, 0)``, so that at most one position is not 0.
 
-    A sum that is carried by a loop may be accumulated per lane until the loop ends. It only has one term if iterations
-    compare disjoint positions with the same number.
+    A sum that a loop carries may be accumulated per lane until the loop ends. Such a sum has only one term if the
+    iterations compare disjoint positions with the same number.
 
     Args:
         inference: Distributions of the program.
@@ -44,9 +44,9 @@ def _is_zero(inference: Inference, value: ir.Value | float) -> bool:
 def _matches(
     inference: Inference, condition: ir.Value | float, dimension: int
 ) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
-    """Return each comparison of positions along ``dimension`` that must hold, with the compared operand.
+    """Yield the comparisons of positions along ``dimension`` that ``condition`` requires, with the compared operand.
 
-    The operand is the same for all positions; None for a literal.
+    The operand must be the same for all positions. It is None for a literal.
     """
     operation = inference.definitions.get(condition.id) if isinstance(condition, ir.Value) else None
     if not isinstance(operation, ir.Map):
@@ -71,5 +71,5 @@ def _matches(
 
 
 def _is_apart(base: Index, loop: int, size: int) -> bool:
-    """Return True if the ``size`` positions from ``base`` on are disjoint between the iterations of a loop."""
+    """Return True if iterations of a loop have disjoint ranges of ``size`` positions that begin at ``base``."""
     return base.kind == "multiply" and abs(base.number) >= size and base.args[0] == Index("loop", loop)

@@ -1,4 +1,4 @@
-"""Attributes and rules as relations over their inputs, and estimates for those that are too large."""
+"""Attributes and rules as relations over their inputs, and estimates of sizes for relations that would be too large."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from search_spaces.spaces.counting.tables import UNIT, Codes, Join, Relation, co
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Attribute, Rule
 
-RELATION_ROWS = 1 << 17  # attributes and rules with at most this many input combinations become relations
+RELATION_ROWS = 1 << 17  # maximum number of combinations of inputs for which an attribute or rule becomes a relation
 SAMPLE_ROWS = 1 << 13
 
 
 class Constraints:
-    """Parameters, attributes and rules of a space. Each relation is computed once, on first use."""
+    """Parameters, attributes and rules of a space, as relations. Each relation is computed on first use and cached."""
 
     def __init__(
         self, parameters: Sequence[Parameter], attributes: Sequence[Attribute], fixed: Sequence[Parameter] = ()
@@ -29,7 +29,7 @@ class Constraints:
 
         Args:
             parameters: Parameters of the space.
-            attributes: Attributes, after the attributes that they need.
+            attributes: Attributes in an order in which each follows the attributes that it needs.
             fixed: Constants, as parameters with a single value.
         """
         self.parameters, self.fixed = tuple(parameters), tuple(fixed)
@@ -51,7 +51,7 @@ class Constraints:
 
     @cached_property
     def constants(self) -> Mapping[str, Values]:
-        """Constants, and the attributes that depend only on them, each with its single value."""
+        """Values of constants, and of attributes that depend only on constants."""
         constants: dict[str, Values] = {p.name: p.values for p in self.fixed}
         for name, attribute in self.attributes.items():
             if constants.keys() >= set(attribute.needs):
@@ -59,7 +59,7 @@ class Constraints:
         return constants
 
     def holds(self, rule: Rule) -> bool | None:
-        """Return True or False for a rule about constants only; None for other rules."""
+        """Return the result of a rule that depends only on constants; None for other rules."""
         if not self.constants.keys() >= set(rule.needs):
             return None
         return bool(rule.evaluate(self._of_constants(rule.needs, self.constants))[0])
@@ -70,7 +70,7 @@ class Constraints:
         return Columns.coded({name: np.zeros(1, dtype=np.int64) for name in needs}, values, 1)
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """Return the attributes among ``needs`` and those they are computed from, in an order to compute them."""
+        """Return the attributes in ``needs`` and all attributes that they depend on, in an order to compute them."""
         wanted = set(needs)
         for name in reversed(self.attributes):
             if name in wanted:
@@ -78,21 +78,21 @@ class Constraints:
         return tuple(name for name in self.attributes if name in wanted)
 
     def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
-        """Return the rules with the attributes that they need.
+        """Return the rules, each with the attributes that it needs.
 
-        Rules with few columns come first, since they leave fewer rows.
+        Rules with few columns come first, because they reduce the number of rows early.
         """
         needed = [(rule, self.needed(rule.needs)) for rule in rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
 
     def domain(self, name: str) -> Values | None:
-        """Return the values of a parameter or of an attribute with a relation; None for an attribute without one."""
+        """Return the values of a parameter or attribute; None for an attribute that has no relation."""
         if name in self.attributes:
             self.definition(name)
         return self._domains.get(name)
 
     def definition(self, name: str) -> Relation | None:
-        """Return the relation between an attribute and its inputs, or None if they have too many combinations."""
+        """Return the relation between an attribute and its inputs; None if the inputs have too many combinations."""
         if name not in self._definitions:
             attribute = self.attributes[name]
             inputs = self._inputs(attribute.needs)
@@ -103,11 +103,11 @@ class Constraints:
                 self._domains[name] = distinct
                 more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
                 definition = Relation(more, relation.length)
-            self._definitions[name] = definition  # set last: another thread may be reading
+            self._definitions[name] = definition  # set only when complete, because another thread may be reading
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """Return the combinations that a rule allows (UNIT if it allows all), or None if there are too many."""
+        """Return the combinations that a rule allows as a relation: UNIT if all, None if there are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
             allowed_rows = None
@@ -119,7 +119,7 @@ class Constraints:
         return self._rules[rule.name]
 
     def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
-        """Return every combination of the inputs, or None if there are too many or an input has no known domain."""
+        """Return all combinations of the inputs; None if there are too many or the domain of an input is unknown."""
         domains: dict[str, Values] = {}
         rows = 1
         for name in sorted(needs, key=self.index.__getitem__):
@@ -143,11 +143,12 @@ class Constraints:
         return mask
 
     def combinations(self, mask: int) -> float:
-        """Return the approximate number of combinations of these variables in the raw product.
+        """Return the approximate number of combinations that these variables have in the raw product.
 
-        Exact for parameters alone. Attributes and their inputs are counted in a fixed sample, with Chao's estimate of
-        unseen ones ("Nonparametric estimation of the number of classes", 1984). It only uses basic arithmetic, which
-        every machine rounds the same, because the order of elimination depends on it.
+        The number is exact if all variables are parameters. Combinations with attributes are counted in a fixed sample,
+        and Chao's estimate of unseen combinations is added ("Nonparametric estimation of the number of classes", 1984).
+        Only basic arithmetic is used, which rounds equally on every machine, because the order of elimination depends
+        on the result.
         """
         known = self._combinations.get(mask)
         if known is None:
@@ -157,13 +158,13 @@ class Constraints:
         return known
 
     def share(self, rule: Rule) -> float:
-        """Return the approximate share of the raw product that a rule allows; never 0."""
+        """Return the approximate fraction of the raw product that a rule allows; always above 0."""
         allowed = np.count_nonzero(rule.evaluate(self._sampled(rule.needs)))
         return max(1, int(allowed)) / SAMPLE_ROWS
 
     def _parts(self, mask: int) -> list[int]:
-        """Return the variables in groups that have no parameter in common."""
-        parts: list[tuple[int, int]] = []  # variables, and the parameters below them
+        """Divide the variables into groups that do not depend on common parameters."""
+        parts: list[tuple[int, int]] = []  # each group: its variables, and the parameters that they depend on
         for i in bits(mask):
             variables, below = 1 << i, self._below[i]
             apart = []
@@ -191,9 +192,9 @@ class Constraints:
         return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
-        """Return a random word for each value of a variable, spread over the sample.
+        """Return a random word per row of the sample, which depends on the value of a variable in that row.
 
-        Their sums distinguish combinations.
+        Sums of the words of several variables distinguish combinations of values.
         """
         if name not in self._hashes:
             codes, values = self._sample(name)
@@ -205,7 +206,7 @@ class Constraints:
         return Columns.coded({n: s[0] for n, s in sampled.items()}, {n: s[1] for n, s in sampled.items()}, SAMPLE_ROWS)
 
     def _sample(self, name: str) -> tuple[Codes, Values]:
-        """Return the codes of a variable in a fixed sample of the raw product, and their values."""
+        """Return the codes of a variable in a fixed sample of the raw product, and the value of each code."""
         if name not in self._samples:
             self._samples[name] = self._make_sample(name)
         return self._samples[name]

@@ -1,8 +1,9 @@
-"""The result of an elimination: exact counts, and the configuration of each rank.
+"""Result of an elimination: exact counts, and conversion of ranks to configurations.
 
-A step is one grouped table. Each of its rows assigns some parameters, and refers to one group in each of its child
-steps; its count is the product of the totals of these groups. Unranking goes from the last step to the first: the rank
-within a group selects a row by the cumulative counts, and the remainder of the rank is split among the row's children.
+A step is one grouped table. Each row of the table assigns values to some parameters, and refers to one group in each
+child step. The count of a row is the product of the total counts of these groups. Unranking goes from the last step to
+the first: the rank within a group selects a row by the cumulative counts, and the remainder of the rank is split among
+the row's children.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.counting.tables import Codes
 from search_spaces.spaces.parameters import Value
 
-Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) where a total may pass 62 bits
+Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) if a total may exceed 62 bits
 
 _SAFE = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step. ``starts[g]`` is the first row of group g.
+    """Table of one elimination step, whose rows are grouped. ``starts[g]`` is the first row of group g.
 
     ``running`` are the cumulative counts of the rows over all groups; None if every row has the count 1.
     """
@@ -48,13 +49,14 @@ class Step:
         children: tuple[tuple[Step, int, Codes], ...],
         is_root: bool,
     ) -> Self:
-        """Sum the counts of the groups of a step.
+        """Compute the counts of a step's groups.
 
         Args:
-            values: Codes of the step's parameters, by row.
-            starts: The first row of each group.
+            values: Codes of the step's parameters in each row.
+            starts: First row of each group.
             rows: Number of rows.
-            children: (step, its index, its group by row) of earlier eliminations.
+            children: Earlier steps that the rows refer to: the step, its index, and for each row the group of that
+                step.
             is_root: True for the last step.
         """
         below = tuple((number, groups) for _, number, groups in children)
@@ -76,12 +78,12 @@ class Step:
 
     @cached_property
     def counts_one(self) -> bool:
-        """True if every group represents one configuration."""
+        """True if every group represents a single configuration."""
         return self.totals.dtype != object and bool((self.totals == 1).all())
 
 
 def _fits(rows: int, weights: Sequence[Counts]) -> bool:
-    """Return True if the sum over the rows of the product of the weights certainly fits int64."""
+    """Return True if it is certain that the total count (sum over rows of products of weights) fits in int64."""
     bound = rows
     for weight in weights:
         bound *= int(weight.max(initial=0))
@@ -97,7 +99,7 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CountTree:
-    """All steps, children before parents (none if nothing is legal), and the parameters' domains."""
+    """All steps, children before parents, and the domains of parameters. There are no steps if nothing is legal."""
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]
@@ -112,16 +114,16 @@ class CountTree:
         return count
 
     def ranges(self, held: Sequence[str]) -> dict[tuple[int, ...], range]:
-        """Return the ranks of the configurations with each combination of codes of ``held``.
+        """Return the range of ranks for each combination of codes of the parameters ``held``.
 
-        ``held`` are the parameters eliminated last. Combinations without a legal configuration are omitted.
+        ``held`` are the parameters that were eliminated last. Combinations without a legal configuration are omitted.
         """
         if not self.steps:
             return {}
         last = self.steps[-1]
         codes = list(zip(*(last.values[name].tolist() for name in held), strict=True))
         ends = [int(end) for end in last.running] if last.running is not None else list(range(1, len(codes) + 1))
-        below = self.count // ends[-1]  # the last root corresponds to the most significant digit of a rank
+        below = self.count // ends[-1]  # the last root step determines the most significant digit of a rank
         return {
             code: range(below * first, below * end) for code, first, end in zip(codes, [0, *ends], ends, strict=False)
         }
@@ -168,7 +170,9 @@ class CountTree:
         count = self.count
         array = ranks if isinstance(ranks, np.ndarray) else np.array([index(r) for r in ranks], dtype=object)
         if array.ndim != 1 or array.dtype.kind not in "iuO":
-            raise ValueError(f"ranks must be a list of whole numbers, not {array.dtype} {array.shape}")
+            raise ValueError(f"ranks must be one-dimensional integers, not {array.dtype} {array.shape}")
         if bool(np.any((array < 0) | (array >= count))):
-            raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
+            raise ValueError(
+                f"a rank is out of range: use 0 to {count - 1}, since the space has {count} legal configurations"
+            )
         return array.astype(np.int64) if count <= _SAFE else array.astype(object)

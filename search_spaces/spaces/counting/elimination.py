@@ -1,10 +1,10 @@
-"""Exact counting of legal configurations by variable elimination, without enumerating their product.
+"""Exact counting of legal configurations by variable elimination, without enumerating all configurations.
 
 The method is bucket elimination (Dechter, "Bucket elimination: a unifying framework for reasoning", 1999) on columnar
-tables. Small attributes and rules become relations over their inputs; large ones are evaluated on the rows of a table
-as soon as it holds their inputs. Eliminating a variable joins the relations that mention it, and groups the result by
-the columns that something else still needs; the group sizes are exact counts of completions. Unrelated variables never
-share a table: their counts are multiplied.
+tables. Attributes and rules with few combinations of inputs become relations over their inputs. Others are evaluated on
+the rows of a table as soon as the table contains their inputs. Eliminating a variable joins the relations that contain
+the variable, and groups the result by the columns that other relations still need. The sizes of groups are exact
+counts. Unrelated variables never share a table: their counts are multiplied.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from search_spaces.spaces.counting.tables import (
 )
 from search_spaces.spaces.rules import Attribute, Rule
 
-CHUNK_ROWS = 1 << 17  # rows that a join produces at a time: small enough for the cache
-TABLE_ROWS = 1 << 24  # rows that a table may keep
+CHUNK_ROWS = 1 << 17  # number of rows that a join produces at a time, small enough for the CPU cache
+TABLE_ROWS = 1 << 24  # maximum number of rows of a table
 
 
 def eliminate(
     constraints: Constraints, rules: Sequence[Rule], held: Sequence[str] = (), rows: RowsLeft | None = None
 ) -> CountTree:
-    """Count the configurations of all parameters that every rule allows.
+    """Count the configurations that satisfy every rule.
 
     Args:
         constraints: Parameters and attributes.
-        rules: Rules that they must satisfy.
-        held: Parameters to eliminate last, so that each combination of their values has one range of ranks: see
-            ``ranges``.
-        rows: Maximum number of rows of joins; None for the default.
+        rules: Rules that configurations must satisfy.
+        held: Parameters to eliminate last, so that each combination of their values has a contiguous range of ranks
+            (``CountTree.ranges``).
+        rows: Maximum number of rows that all joins together produce; None for the default.
 
     Raises:
-        TooTightlyTied: A table would keep more than TABLE_ROWS rows, or joins would produce more than ``rows``.
+        TooTightlyTied: A table would have more than TABLE_ROWS rows, or joins would produce more than ``rows`` rows.
     """
     return _Tables(constraints, rules, held, rows or RowsLeft()).run()
 
 
 class _Tables:
-    """The remaining relations and evaluations, and the completed steps. Relation i of the plan is ``_relations[i]``."""
+    """State of an elimination: relations and evaluations that remain, and completed steps."""
 
     def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: Sequence[str], rows: RowsLeft) -> None:
         self._rows = rows
@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that are not constants: a constant would join all relations that contain it."""
+        """Return the names that are not constants, because constants would connect unrelated relations."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -123,7 +123,7 @@ class _Tables:
             needed = {
                 *self._parameters,
                 *(self._names[i] for i in bits(step.keeps)),
-            }  # drops unused attributes
+            }  # drop the columns of attributes that nothing needs
             pieces: list[Relation] = []
             rows = 0
             for piece in self._pieces(UNIT, step.actions):
@@ -131,9 +131,9 @@ class _Tables:
                 rows += piece.length
                 if rows > TABLE_ROWS:
                     raise TooTightlyTied(
-                        f"the rules tie {', '.join(piece.columns)} so tightly that counting needs a table of more than "
-                        f"{TABLE_ROWS} rows: split them into rules with fewer inputs, or state them on attributes with "
-                        "fewer distinct values"
+                        f"the rules connect {', '.join(piece.columns)} so closely that counting needs a table of more "
+                        f"than {TABLE_ROWS} rows: split the rules into rules with fewer inputs, or formulate them "
+                        "with attributes that have fewer distinct values"
                     )
             if not pieces:
                 return CountTree((), self._parameters)
@@ -141,7 +141,7 @@ class _Tables:
         return CountTree(tuple(self._steps), self._parameters)
 
     def _pieces(self, table: Relation, actions: Sequence[Action]) -> Iterator[Relation]:
-        """Run the actions on a table, in pieces if a join would exceed CHUNK_ROWS rows; no piece is empty."""
+        """Apply the actions to a table. Yields several pieces, none empty, if a join would exceed CHUNK_ROWS rows."""
         for i, (kind, index) in enumerate(actions):
             if not table.length:
                 return
@@ -178,9 +178,9 @@ class _Tables:
         return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
 
     def _codes(self, attribute: str, values: IntArray) -> Codes:
-        """Return the codes of an attribute that first appears in a table.
+        """Return the codes of an attribute that has no relation, computed on the rows of a table.
 
-        Its domain grows with every chunk of that table.
+        The domain of the attribute grows with every piece of the table.
         """
         code = self._found.setdefault(attribute, {})
         distinct, inverse = np.unique(values, return_inverse=True)
@@ -190,7 +190,7 @@ class _Tables:
         return codes[inverse]
 
     def _finish(self, step: Elimination, pieces: list[Relation]) -> None:
-        """Group the table by the columns still needed, keep the groups for unranking, and put them in its place."""
+        """Group a table by the columns still needed, replace it by the groups, and keep these for unranking."""
         table = concatenate(pieces)
         keeps = [self._names[i] for i in bits(step.keeps)]
         (key,), bound = keys((table,), {name: len(self._domains[name]) for name in keeps})

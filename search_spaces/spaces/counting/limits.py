@@ -1,27 +1,28 @@
-"""Limits of counting, since some rules would take minutes and exhaust the memory."""
+"""Limits of counting. Without limits, counting with some rules would take minutes and exhaust the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-MADE_ROWS = 1 << 25  # total rows of all joins: some seconds
+MADE_ROWS = 1 << 25  # maximum number of rows of all joins together, which takes some seconds
 
 
 class TooTightlyTied(ValueError):
-    """The rules tie so many parameters together that counting needs too large a table."""
+    """The rules connect so many parameters that counting would need too large tables."""
 
 
 class RowsLeft:
-    """Remaining rows that joins may produce before they fail."""
+    """Number of rows that further joins may produce before counting fails."""
 
     def __init__(self, rows: int = MADE_ROWS) -> None:
         self._rows = rows
 
     def take(self, rows: int, names: Iterable[str]) -> None:
-        """Raise TooTightlyTied unless ``rows`` are left."""
+        """Subtract ``rows`` from the remaining number. Raises TooTightlyTied if fewer rows remain."""
         self._rows -= rows
         if self._rows < 0:
             raise TooTightlyTied(
-                f"the rules tie {', '.join(names)} so tightly that counting would take minutes: give these fewer "
-                "values, split the rules into some with fewer inputs, or state them on attributes with fewer values"
+                f"the rules connect {', '.join(names)} so closely that counting would take minutes: give these "
+                "parameters fewer values, split the rules into rules with fewer inputs, or formulate them with "
+                "attributes that have fewer values"
             )

@@ -1,17 +1,18 @@
-"""Order of eliminating variables, from estimated table sizes.
+"""Choice of the order in which variables are eliminated, by estimated sizes of tables.
 
-The plan sees relations as (variables, rows) and evaluations as (inputs, output), variables as bits of an int. A step
-joins all relations that mention one variable, smallest estimated table first, and applies each evaluation and filter as
-soon as its inputs are available. It ends early if some variable is finished and the next join would enlarge the table
-(grouping first is cheaper). It continues with another variable if the table hardly grows and grouping would not shrink
-it (this saves a pass). The estimate of a join assumes independent, uniform values.
+The plan represents relations by (variables, rows) and evaluations by (inputs, output). Sets of variables are the bits
+of an int. A step joins all relations that contain one variable, in the order of estimated size, and applies each
+evaluation and filter as soon as its inputs are available. A step ends early if any variable is finished and the next
+join would enlarge the table, because grouping first is cheaper. A step continues with another variable if the table
+hardly grows and grouping would not shrink it, because this saves a pass. Sizes of joins are estimated for independent,
+uniformly distributed values.
 
-While tables stay small, the next step is the one with the smallest estimated table (declared order breaks ties). Above
-ROLLOUT_ROWS every variable is tried: its step is followed by a greedy continuation on estimates, and the total work is
-compared. The plan is deterministic and only depends on the sizes.
+As long as tables are small, the next step is the one with the smallest estimated table; of equal ones, the first in the
+order of declaration. If that table has more than ROLLOUT_ROWS rows, the total work is estimated for each possible step,
+followed by greedy steps, and the step with the least work is chosen. The plan is deterministic and depends only on
+sizes.
 
-Held variables are eliminated after all others, together in one step, which gives the count for each combination of
-their values.
+Held variables are eliminated last, together in one step. This yields the count for each combination of their values.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ROLLOUT_ROWS = 3e4
-ROLLOUT_GAIN = 0.8  # estimates are rough, so the greedy step is only replaced by a clearly cheaper one
-GROWS = 1.5  # a join counts as growing a table above this ratio of the new to the old length
-SHRINKS = 0.5  # grouping counts as shrinking a table below this ratio of the new to the old length
-LOOKUP_WORK = 0.5  # work per row of a join that only adds a column; one that adds rows is 1
-GROUPING_WORK = 1.0  # work per row of grouping
+# the greedy step is replaced only if another step needs less than this fraction of its work, since estimates are rough
+ROLLOUT_GAIN = 0.8
+GROWS = 1.5  # a join enlarges a table if the ratio of the new to the old length is above this value
+SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old length is below this value
+LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
+GROUPING_WORK = 1.0  # work per row of grouping, relative to a join that adds rows
 
-Action = tuple[Literal["join", "domain", "evaluate"], int]  # index of a relation, of a variable, of an evaluation
+# the int is the index of a relation, a variable or an evaluation
+Action = tuple[Literal["join", "domain", "evaluate"], int]
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Yield indices of the set bits, ascending."""
+    """Yield the indices of the bits that are set, in ascending order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -40,7 +43,7 @@ def bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class RelationSize:
-    """A relation over ``variables`` (a mask) with about ``rows`` rows."""
+    """Size of a relation: its ``variables`` as a bit mask, and the approximate number of rows."""
 
     variables: int
     rows: float
@@ -48,9 +51,9 @@ class RelationSize:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An attribute (``output`` is its mask) or a rule (``output`` is 0) to be evaluated on rows that hold ``needs``.
+    """An attribute (``output`` is its bit) or rule (``output`` is 0) to evaluate on rows that contain ``needs``.
 
-    ``share`` is the approximate share of the rows that the rule allows; 1 for an attribute.
+    ``share`` is the approximate fraction of rows that the rule allows; 1 for an attribute.
     """
 
     needs: int
@@ -60,9 +63,10 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Elimination:
-    """One step: ``actions`` make a table over ``variables``, which is then grouped by ``keeps``.
+    """One elimination step: ``actions`` compute a table over ``variables``, which is then grouped by ``keeps``.
 
-    Estimated: ``peak`` rows of the largest table on the way, ``groups`` after grouping, ``work`` in rows.
+    Estimates: ``peak`` is the number of rows of the largest intermediate table, ``groups`` the number of groups, and
+    ``work`` the number of processed rows.
     """
 
     actions: tuple[Action, ...]
@@ -77,11 +81,12 @@ class Elimination:
 class EliminationPlan:
     """State of the planning.
 
-    ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a table can define,
-    ``held`` ones come last. ``combinations`` estimates the number of existing combinations of variables.
+    ``waiting``, ``undefined`` and ``held`` are sets of variables: those not eliminated yet, attributes without a
+    relation, and variables to eliminate last. ``combinations`` estimates the number of combinations that variables
+    have.
 
-    ``_steps`` are already planned. ``_least`` has a lower bound of the peak of each step that was rejected for a high
-    peak, and the variables that it depends on.
+    ``_steps`` caches planned steps. ``_least`` has, for each step that was rejected for its peak, a lower bound of the
+    peak and the variables that the bound depends on.
     """
 
     relations: dict[int, RelationSize]
@@ -94,7 +99,7 @@ class EliminationPlan:
     _least: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def next(self) -> Elimination:
-        """Return the step to take now."""
+        """Return the best next step."""
         greedy = self._greedy()
         if greedy.peak < ROLLOUT_ROWS:
             return greedy
@@ -110,7 +115,8 @@ class EliminationPlan:
     def take(self, step: Elimination, relation: int, rows: float) -> None:
         """Apply a step to the plan.
 
-        Its result becomes the relation of index ``relation`` with ``rows`` rows, unless it keeps no variable.
+        The step's result becomes the relation with the index ``relation`` and ``rows`` rows, unless no variable remains
+        in it.
         """
         for kind, index in step.actions:
             if kind == "join":
@@ -121,7 +127,7 @@ class EliminationPlan:
             self.relations[relation] = RelationSize(step.keeps, rows)
         self.waiting &= ~(step.variables & ~step.keeps)
         self.undefined &= ~step.variables
-        # Other planned steps remain valid if they share no variable with this one.
+        # Other planned steps remain valid if they have no variables in common with this step.
         self._steps = {
             v: other
             for v, other in self._steps.items()
@@ -135,7 +141,7 @@ class EliminationPlan:
         return bits(free & ~self.held or free)
 
     def _greedy(self) -> Elimination:
-        """Return the step with the smallest peak, among those the one with the fewest groups, among those the first."""
+        """Return the step with the smallest peak; of equal ones that with the fewest groups, then the first."""
         best, least = None, (float("inf"), float("inf"), 0)
         for variable in sorted(self._candidates(), key=lambda v: (v not in self._steps, v)):
             step = self._step(variable, at_most=least[0])
@@ -145,7 +151,7 @@ class EliminationPlan:
         return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
-        """Return the estimated work of this step and of a greedy continuation; infinite if it reaches ``enough``."""
+        """Return the estimated work of this step and all further greedy steps; infinite if it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = EliminationPlan(
             relations,
@@ -169,7 +175,7 @@ class EliminationPlan:
             step = plan._greedy()
 
     def _step(self, variable: int, at_most: float = float("inf")) -> Elimination | None:
-        """Return the step for a variable; None if its peak is above ``at_most``."""
+        """Return the step that eliminates a variable; None if the step's peak is above ``at_most``."""
         known = self._steps.get(variable)
         if known is None and self._least.get(variable, (0, 0.0))[1] <= at_most:
             known = self._plan_step(variable, at_most)
@@ -178,11 +184,11 @@ class EliminationPlan:
         return known
 
     def _plan_step(self, variable: int, at_most: float) -> Elimination | None:
-        """Plan the step for a variable. If its peak exceeds ``at_most``, return None, and remember that."""
+        """Plan the step that eliminates a variable. If its peak exceeds ``at_most``, return None and record this."""
         draft = _Draft(self, dict(self.relations), dict(self.evaluations))
         if self.waiting & ~self.held or not self.held & ~(1 << variable):
             draft.finish(1 << variable, most_peak=at_most)
-        else:  # the last step eliminates all held variables: a row is a combination of their values
+        else:  # the last step eliminates all held variables together, so that a row is a combination of their values
             draft.finish(self.waiting, at_most=float("inf"))
         if draft.peak > at_most:
             self._least[variable] = (draft.seen, draft.peak)
@@ -200,9 +206,9 @@ class EliminationPlan:
 
 @dataclass
 class _Draft:
-    """An unfinished step: a table over ``bound`` with about ``rows`` rows.
+    """A step that is being planned: a table over the variables ``bound`` with about ``rows`` rows.
 
-    ``seen`` are all variables that were considered.
+    ``seen`` are all variables that influenced the plan.
     """
 
     plan: EliminationPlan
@@ -234,7 +240,7 @@ class _Draft:
         return Elimination(tuple(self.actions), self.bound, self.keeps(), self.peak, self.groups(), work)
 
     def keeps(self) -> int:
-        """Return the variables of the table that other relations still use."""
+        """Return the variables of the table that other relations or evaluations still need."""
         later = self.plan.held if self.plan.waiting & ~self.plan.held else 0
         for r in self.relations.values():
             later |= r.variables
@@ -246,16 +252,16 @@ class _Draft:
         return min(self.rows, self.plan.combinations(self.keeps()))
 
     def finish(self, target: int, at_most: float | None = None, most_peak: float = float("inf")) -> bool:
-        """Join the relations that mention the variable ``target``, smallest table first.
+        """Join the relations that contain the variable ``target``, in the order of estimated size.
 
-        With ``at_most``, return False as soon as the table would be longer. Without it, return True when the target, or
-        some other variable, is finished, or the peak exceeds ``most_peak``.
+        Returns False as soon as the table would have more than ``at_most`` rows. Otherwise returns True when the target
+        or another variable is finished.
         """
         undefined = self.plan.undefined & ~self.bound
         joins = {i: r for i, r in self.relations.items() if r.variables & target}
         due = {i for i, e in self.evaluations.items() if e.needs & target}
         required = target
-        while True:  # an attribute that is computed in a table needs its inputs in this table
+        while True:  # an attribute without a relation can be computed only in a table that contains its inputs
             for i in due:
                 required |= self.evaluations[i].needs
             more = {i for i, e in self.evaluations.items() if e.output & required & undefined} - due
@@ -296,7 +302,7 @@ class _Draft:
                 del self.relations[action[1]], joins[action[1]]
 
     def _filter(self, due: set[int], joins: dict[int, RelationSize]) -> None:
-        """Evaluate and join everything whose variables are all in the table."""
+        """Apply all evaluations, and join all relations, whose variables are already in the table."""
         again = True
         while again:
             again = False

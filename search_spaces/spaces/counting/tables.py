@@ -1,6 +1,7 @@
-"""Relations as columns of codes, with the joins and groupings of variable elimination.
+"""Relations as columns of codes, with joins and grouping for variable elimination.
 
-The order of rows determines the configuration of each rank, so it must only depend on the input: all sorts are stable.
+The order of rows determines which configuration has which rank. The order must depend only on the input, so all sorts
+are stable.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 
-Codes = npt.NDArray[Any]  # unsigned integers, the narrowest type that holds the domain
+Codes = npt.NDArray[Any]  # unsigned integers, of the narrowest type that can represent all codes of the domain
 
 _KEY_LIMIT = 2**62
-_DENSE_KEYS = 1 << 22  # up to this many keys, an offset per key is cheaper than a binary search per row
+_DENSE_KEYS = 1 << 22  # maximum number of keys for which a table of offsets is cheaper than a binary search per row
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """The allowed combinations of some variables, as distinct rows.
+    """Allowed combinations of some variables, as distinct rows.
 
-    ``columns`` are codes. ``steps`` maps an elimination step to the group of that step to which each row refers. These
-    groups have the counts of everything eliminated so far, and the count of a row is the product of its groups' counts.
+    ``columns`` are codes. ``steps`` maps an elimination step to an array, which has for each row the group of that step
+    that the row refers to. Groups have counts of the configurations of eliminated variables. The count of a row is the
+    product of the counts of its groups.
     """
 
     columns: Mapping[str, Codes]
@@ -41,7 +43,7 @@ class Relation:
         )
 
     def select(self, names: Container[str]) -> Relation:
-        """Return every row with only the columns of these names: rows may become equal."""
+        """Return all rows with only the columns of these names. Rows of the result may be equal."""
         columns = {name: codes for name, codes in self.columns.items() if name in names}
         return Relation(columns, self.length, self.steps)
 
@@ -51,12 +53,12 @@ NONE = Relation({}, 0)
 
 
 def code_type(size: int) -> np.dtype[Any]:
-    """Return the narrowest unsigned type for codes below ``size``."""
+    """Return the narrowest unsigned integer type for codes below ``size``."""
     return np.min_scalar_type(max(size - 1, 0))
 
 
 def product(sizes: Mapping[str, int]) -> Relation:
-    """Return every combination of codes, the last variable running fastest."""
+    """Return every combination of codes, in an order in which the last variable varies fastest."""
     total = 1
     for size in sizes.values():
         total *= size
@@ -70,14 +72,14 @@ def product(sizes: Mapping[str, int]) -> Relation:
 
 
 def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
-    """Return one int64 key per row. Keys have the equality and the lexicographic order of the columns in ``sizes``.
+    """Return one int64 key per row. Keys compare like the rows' columns in ``sizes``, lexicographically.
 
-    The keys of the tables can be compared with each other. Also returns the exclusive upper bound of the keys.
+    Keys of all tables in the call can be compared with each other. Also returns an exclusive upper bound of the keys.
     """
     codes = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1
     for name, size in sizes.items():
-        if bound * size >= _KEY_LIMIT:  # compress the keys to those that occur, in the same order
+        if bound * size >= _KEY_LIMIT:  # replace each key by its index among the keys that occur, to keep keys small
             distinct, dense = np.unique(np.concatenate(codes), return_inverse=True)
             ends = np.cumsum([len(m) for m in codes])[:-1]
             codes, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
@@ -89,13 +91,14 @@ def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[Int
 
 
 def sorted_order(key: IntArray, bound: int) -> IntArray | None:
-    """Return the stable order that sorts ``key``; None if it is already sorted."""
+    """Return the indices that sort ``key`` stably; None if ``key`` is already sorted."""
     rows = len(key)
     if rows < 2 or bool(np.all(key[1:] >= key[:-1])):
         return None
-    if bound <= 1 << 16:  # numpy sorts short integers by their digits
+    if bound <= 1 << 16:  # numpy uses a fast radix sort for 16-bit integers
         return np.argsort(key.astype(code_type(bound)), kind="stable")
-    if bound * rows < 2**63:  # with the row number as last digit no two are equal, so the fastest sort is stable
+    # adding the row number as last digit makes all keys distinct, so that the fastest sort is stable
+    if bound * rows < 2**63:
         tagged = key * rows + np.arange(rows)
         tagged.sort()
         return tagged % rows
@@ -103,16 +106,16 @@ def sorted_order(key: IntArray, bound: int) -> IntArray | None:
 
 
 def group_starts(sorted_key: IntArray) -> IntArray:
-    """Return the first row of each run of equal keys."""
+    """Return the index of the first row of each sequence of equal keys."""
     if not len(sorted_key):
         return np.zeros(0, dtype=np.int64)
     return np.concatenate(([0], np.flatnonzero(sorted_key[1:] != sorted_key[:-1]) + 1)).astype(np.int64)
 
 
 class Join:
-    """The natural join of two relations: ``counts`` is the number of rows per left row, and ``rows`` creates them.
+    """Natural join of two relations. ``counts`` has the number of joined rows for each left row; ``rows`` creates rows.
 
-    Left rows keep their order, and the matches of a left row have the order of the right relation.
+    Joined rows have the order of the left rows, and for one left row the order of the right relation.
     """
 
     def __init__(self, left: Relation, right: Relation, sizes: Mapping[str, int]) -> None:
@@ -131,7 +134,7 @@ class Join:
             self.counts = np.searchsorted(in_order, left_key, side="right") - self._first
 
     def rows(self, start: int, stop: int) -> Relation:
-        """Return the joined rows of the left rows start..stop."""
+        """Return the joined rows for the left rows from ``start`` to ``stop`` (exclusive)."""
         counts, first = self.counts[start:stop], self._first[start:stop]
         if len(counts) and int(counts.max()) <= 1:
             matching = np.flatnonzero(counts)
@@ -154,7 +157,7 @@ class Join:
 
 
 def concatenate(tables: Sequence[Relation]) -> Relation:
-    """Return the concatenation of relations with the same columns."""
+    """Concatenate relations that have the same columns."""
     first = tables[0]
     if len(tables) == 1:
         return first

@@ -41,7 +41,7 @@ def test_take_select_and_with_integers() -> None:
     assert c.take(np.array([3, 0])).decode("layout") == ["pad(8,1)", "identity"]
     assert c.take(np.array([True, False, False, True]))["threads"].tolist() == [1, 4]
     assert c.select(("threads", "tile")).names == ("threads", "tile")
-    with pytest.raises(ValueError, match="column threads has 2 rows, the others 4"):
+    with pytest.raises(ValueError, match="column threads has 2 rows"):
         example().with_integers("threads", np.array([1, 2]))
 
 
@@ -55,7 +55,7 @@ def test_a_missing_column_is_reported_by_name() -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"a": [1, 2], "b": [1]}, "one length"),
+        ({"a": [1, 2], "b": [1]}, "equal lengths"),
         ({"a": [[1]]}, "column a must be a 1-D array"),
         ({"a": [0.5]}, "column a must be a 1-D array of integers"),
         ({"layout": [3]}, r"column layout has a code outside 0\.\.2"),

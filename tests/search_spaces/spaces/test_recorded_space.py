@@ -74,7 +74,7 @@ def test_invalid_arguments_are_rejected() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="cannot draw -1"):
         SUBSET.sample(-1, 0)
-    with pytest.raises(ValueError, match="ranks"):
+    with pytest.raises(ValueError, match="rank"):
         SUBSET.unrank([12])
     with pytest.raises(ValueError, match="rate"):
         SUBSET.mutate(LISTED, rng, 0.0)

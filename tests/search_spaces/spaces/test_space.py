@@ -208,7 +208,7 @@ def test_a_schedule_of_another_space_is_rejected(values: dict[str, Value], messa
 
 
 def test_a_schedule_of_another_template_is_rejected() -> None:
-    with pytest.raises(ValueError, match="a schedule of products: give one of sums"):
+    with pytest.raises(ValueError, match="products: pass a schedule of sums"):
         sums(4).explain(Schedule("products", (("a", 1), ("b", 1), ("c", "x"))))
 
 
@@ -218,7 +218,7 @@ def test_invalid_requests_are_rejected() -> None:
         with pytest.raises(ValueError, match=message):
             space.sample(n, seed)
     for ranks in ([30], [-1], [2**80], np.array([30])):
-        with pytest.raises(ValueError, match=r"a rank must lie in 0\.\.29"):
+        with pytest.raises(ValueError, match=r"0 to 29"):
             space.unrank(ranks)
     with pytest.raises(ValueError, match="whole numbers"):
         space.unrank(np.array([0.5]))
@@ -244,7 +244,7 @@ def test_invalid_spaces_are_rejected() -> None:
         Space("s", [a, b], [], [rule("r", "a"), rule("r", "b")])
     with pytest.raises(ValueError, match="r needs c, which is neither"):
         Space("s", [a, b], [], [rule("r", "c")])
-    with pytest.raises(ValueError, match="attributes x and y need each other"):
+    with pytest.raises(ValueError, match="attributes x and y depend"):
         Space("s", [a], [attribute("x", "y"), attribute("y", "x")])
 
 
@@ -291,7 +291,7 @@ def test_strata_beyond_64_bits_are_exact() -> None:
 
 
 def test_a_space_is_stratified_by_a_parameter_only() -> None:
-    with pytest.raises(ValueError, match="sums cannot be stratified by total, which is not a parameter"):
+    with pytest.raises(ValueError, match="sums cannot be stratified by total"):
         Space("sums", sums(4).parameters, sums(4).attributes, stratified_by="total")
     with pytest.raises(ValueError, match="twice"):
         Space("sums", sums(4).parameters, sums(4).attributes, covering=(sums(4).parameters[0].name,) * 2)

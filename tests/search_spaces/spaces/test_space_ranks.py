@@ -47,6 +47,6 @@ GOLDEN_LARGE = [807444865255427370586668261256, 51940112211182934745360268129]
 
 
 def test_invalid_requests_are_rejected() -> None:
-    for arguments, message in (((0, 1, 0), "empty range"), ((5, -1, 0), "-1 samples"), ((5, 1, -1), "negative")):
+    for arguments, message in (((0, 1, 0), "empty space"), ((5, -1, 0), "-1 samples"), ((5, 1, -1), "negative")):
         with pytest.raises(ValueError, match=message):
             draw_ranks(*arguments)

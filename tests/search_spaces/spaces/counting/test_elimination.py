@@ -101,7 +101,7 @@ def test_too_tight_rules_are_reported_before_memory_runs_out(monkeypatch: pytest
     monkeypatch.setattr(elimination, "TABLE_ROWS", 1000)
     names = tuple(f"p{i}" for i in range(8))
     one = rule("all", names, lambda c: sum(c[n] for n in names) % 2 == 0)
-    with pytest.raises(TooTightlyTied, match=r"tie p0, .* so tightly .* table of more than 1000 rows: split"):
+    with pytest.raises(TooTightlyTied, match=r"p0, .* table of more than 1000 rows: split"):
         Space("tight", [ordinal(n, range(4)) for n in names[:7]] + [ordinal("p7", (0,))], [], [one]).count()
 
 
@@ -110,7 +110,7 @@ def test_a_count_that_would_take_minutes_is_rejected() -> None:
     one = rule("all", names, lambda c: sum(c[n] for n in names) % 7919 == 1)
     space = Space("tight", [ordinal(n, range(3000)) for n in names], [], [one])
     for ask in (space.count, space.rejects):
-        with pytest.raises(TooTightlyTied, match=r"the rules tie p0, p1, p2.* would take minutes: give these fewer"):
+        with pytest.raises(TooTightlyTied, match=r"p0, p1, p2 .* would take minutes"):
             ask()
 
 

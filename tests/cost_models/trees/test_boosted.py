@@ -169,7 +169,7 @@ def test_shapes_that_do_not_match_are_rejected() -> None:
         BoostedModel.fit(x, seconds, names=["a"] * 6, settings=QUICK)
     with pytest.raises(ValueError, match="rows and columns"):
         BoostedModel.fit(x[:, 0], seconds, settings=QUICK)
-    with pytest.raises(ValueError, match="group for each"):
+    with pytest.raises(ValueError, match="name for each"):
         BoostedModel.fit(x, seconds, ["g"], settings=QUICK)
 
 

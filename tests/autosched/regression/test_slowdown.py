@@ -131,7 +131,10 @@ def test_only_slowdowns_found_by_two_processes_are_reported():
 
 def test_a_slowdown_that_a_second_process_does_not_confirm_is_cleared():
     verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
-    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second process")
+    assert (verdicts[3].verdict, verdicts[3].reason) == (
+        SpeedChange.SAME,
+        "slower in one process, but not in a second process",
+    )
 
 
 def test_no_slowdown_is_confirmed_without_a_second_process():

@@ -436,7 +436,8 @@ def _sm_cycles(
 ) -> FloatArray:
     """Compute the cycles of an SM for ``per_sm`` blocks, ``resident`` at a time; the last group may be smaller.
 
-    Every group of blocks fills its pipelines, stores its tiles (``store`` cycles each) and drains.
+    Every group of blocks fills its pipelines, stores its tiles (``store`` cycles each), and waits for results to leave
+    the registers (drain).
     """
     full, rest = per_sm // resident, per_sm % resident
     first_load = np.where(w.stages == 1, 0.0, block.latency + block.load / w.iterations)
@@ -497,7 +498,7 @@ def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE
 def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> FloatArray:
     barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
     written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
-    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # number of times that all buffers are in use
+    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # number of times that a block waits for a free buffer
     waited: FloatArray = w.boxes * barriers + full * np.maximum(round_trip - (w.box_buffers - 1) * written, 0.0)
     return waited
 

@@ -71,7 +71,7 @@ def collect(
     requested: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
-            raise ValueError("no device given, which kernels of problems are selected for: name a device")
+            raise ValueError("no device to select the kernels of the problems for: name a device")
         requested = [(problem, device) for problem in problems]
     else:
         requested = _recorded(store, operator, device, skipped)

@@ -95,7 +95,7 @@ class KernelProvenance:
         if not self.tuned:
             used = {
                 Kind.NEAREST: "the nearest tuned schedule is used",
-                Kind.LIBRARY: "the vendor's library is used, which was fastest for the nearest tuned problem",
+                Kind.LIBRARY: "the vendor's library is used, which was the fastest for the nearest tuned problem",
             }.get(self.kind, "the time model's choice is used")
             parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {subject}: {used}")
             if self.differences:

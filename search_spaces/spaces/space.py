@@ -406,7 +406,7 @@ class Space:
         return whole
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
-        """Return ``columns`` with those of the ``attributes`` added that it does not have yet."""
+        """Add to ``columns`` the ``attributes`` that it does not contain yet."""
         whole = columns
         for name in attributes:
             if name in whole:

@@ -53,7 +53,7 @@ def _products(kind: str, problem: Matmul) -> OrderPart:
 
 
 def instruction(row: TensorIntrinsic) -> str:
-    """Return an instruction's name without m and n, which do not influence the order in which it adds."""
+    """Return an instruction's name without m and n, which do not influence the order in which the instruction adds."""
     if row.unit == FMA:
         return FMA
     return row.name.replace(f"m{row.m}n{row.n}", "")

@@ -12,8 +12,8 @@ from search_spaces.programs.language.index import Index
 def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
     """Return True if a sum adds ``where(position == number, x, 0)``, so that at most one position is not 0.
 
-    A sum that a loop carries may be accumulated per lane until the loop ends. Such a sum has only one term if the
-    iterations compare disjoint positions with the same number.
+    A sum that is carried from one loop iteration to the next may be accumulated per lane until the loop ends. Such a
+    sum has only one term if the iterations compare disjoint positions with the same number.
 
     Args:
         inference: Distributions of the program.

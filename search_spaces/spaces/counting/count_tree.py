@@ -129,7 +129,7 @@ class CountTree:
         }
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
-        """Return the codes of the configurations with these ranks, each in [0, count).
+        """Return the codes of the configurations with these ranks. Each rank must be in [0, count).
 
         Raises ValueError for a rank out of range.
         """

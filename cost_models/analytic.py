@@ -11,8 +11,8 @@ Multicast data, which L2 reads for another block of the cluster, only passes thr
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit overlaps as well as that of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``. All units except
-tensor cores reach their peak at this clock.
+an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``. All
+units except tensor cores reach their peak at this clock.
 
 ``r`` blocks are resident on an SM (``devices.occupancy``). Each block alternates between using the pipes and waiting:
 
@@ -28,7 +28,7 @@ tensor cores reach their peak at this clock.
 One step of all r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the
 balanced-job bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
 ``mix(all but load)`` of a single block. z is raised to at least ``b * (sqrt(r - 1) - 1)``, at which the second bound
-has its minimum. The latency lies between that of L2 and that of DRAM: it grows with the bytes of a step that come from
+has its minimum. The latency lies between the latencies of L2 and DRAM: it grows with the bytes of a step that come from
 DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time. The last group may have fewer than r blocks (wave

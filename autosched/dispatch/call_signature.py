@@ -334,8 +334,8 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
         out: Array for the result, of x's shape without the reduced axis; None for a new one.
         kind: "sum", "max", "mean", "sumsq" or "argmax".
         axis: The reduced axis: 0, -1, or the index of the last axis.
-        dtype: Type of the result. None: u32 for argmax; for other kinds the type of ``out``, or without ``out`` that of
-            ``x``.
+        dtype: Type of the result. None: u32 for argmax; for other kinds the type of ``out``, or without ``out`` the
+            type of ``x``.
 
     Returns:
         The plan.

@@ -227,7 +227,7 @@ class Database:
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
-    """Return the problem itself, or that of a tile program with sizes. Raises ValueError for anything else."""
+    """Return ``problem``, or the problem of a tile program with sizes. Raises ValueError for anything else."""
     if isinstance(problem, Problem) and not sizes:
         return problem
     from search_spaces.programs.builder import Program

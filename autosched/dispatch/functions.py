@@ -1,11 +1,11 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
 A table of this process maps shapes, strides and types to loaded kernels. The first call with a combination queries the
-database: the ``database`` argument, else that of ``use``, else that of AUTOSCHED_DB (read once), else the default
-database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems recorded on
-this GPU and their neighbours. ``Database.kernel`` selects kernels, and may warn; ``chosen`` lists the selected kernels.
-Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call waits for its kernel.
-All functions are thread-safe.
+database: the ``database`` argument, else the database set by ``use``, else by AUTOSCHED_DB (read once), else the
+default database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems
+recorded on this GPU and their neighbours. ``Database.kernel`` selects kernels, and may warn; ``chosen`` lists the
+selected kernels. Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call
+waits for its kernel. All functions are thread-safe.
 
 All functions raise ValueError for arrays that are not on one GPU, have inconsistent shapes, or are not dense, and for
 an ``out`` that overlaps an input. Matrices of ``matmul`` may also be column-major, such as ``b.T``. The functions raise
@@ -78,7 +78,7 @@ def matmul(
         acc: "f16" accumulates products of f16 in f16.
         dtype: Type of the result. Default: the type of ``out``, or without ``out`` the type of a. For a of 8-bit floats
             the default is bf16, for int8 it is int32, or bf16 with scales.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of a.
@@ -109,7 +109,7 @@ def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, databas
         w: (n, k).
         out: Array for the result, (n,) or (m, n). Default: a new one.
         dtype: Type of the result. Default: type of ``out`` or of x.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
@@ -130,7 +130,7 @@ def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Sour
         x: (..., columns).
         out: Array for the result, of x's shape. Default: a new one.
         dtype: Type of the result. Default: type of ``out`` or of x.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
@@ -155,7 +155,7 @@ def rmsnorm(
         out: Array for the result, of x's shape. Default: a new one.
         eps: Added to the mean of the squares.
         dtype: Type of the result. Default: type of ``out`` or of x.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
@@ -192,7 +192,7 @@ def layernorm(
         out: Array for the result, of x's shape. Default: a new one.
         eps: Added to the variance.
         dtype: Type of the result. Default: type of ``out`` or of x.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
@@ -227,7 +227,7 @@ def reduce(
         kind: "sum", "max", "mean", "sumsq" or "argmax", whose result is u32.
         axis: -1 for the last axis, or 0 for the first.
         dtype: Type of the result. Default: type of ``out`` or of x.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of the library of x.
@@ -336,7 +336,7 @@ class _Default:
         self._is_resolved = False
 
     def set(self, database: Database | None) -> bool:
-        """Set the default database; None restores that of AUTOSCHED_DB. Return False if this has no effect."""
+        """Set the default database; None restores the database of AUTOSCHED_DB. Return False if this has no effect."""
         changed = database is None or database is not self._database
         self._database, self._is_resolved = database, False
         return changed

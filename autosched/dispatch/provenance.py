@@ -57,7 +57,7 @@ class KernelProvenance:
     ``differences`` lists requested and recorded values. If the model chose the kernel, ``distance`` and ``differences``
     refer to the nearest trial. ``stale`` lists changes since the trial was timed. ``refused`` lists the reasons why
     better or nearer trials were skipped. ``predicted_seconds`` is the predicted time of this kernel, and
-    ``default_seconds`` that of the model's choice; None if not computed.
+    ``default_seconds`` the predicted time of the model's choice; each is None if not computed.
     """
 
     kind: Kind

@@ -133,7 +133,8 @@ class EnvironmentBaseline:
             why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
         else:
             why = (
-                f"the code differs from that of the baseline, autosched {answer['version']}, which generated {measured}"
+                f"the code differs from the code of the baseline, autosched {answer['version']}, which generated "
+                f"{measured}"
             )
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 

@@ -126,7 +126,7 @@ def check_database(
         database: A path or an SQLAlchemy URL.
         options: Selection of entries, and their baselines.
         static: If True, check only what does not need a GPU: code, resources and results.
-        on_progress: Called after each entry.
+        on_progress: Function called after each entry.
         run: State of the check, which receives the findings even if this function raises. Default: a new one.
 
     Returns:
@@ -189,12 +189,12 @@ def timed_report(
 
     Args:
         name: Name of the database, for the report.
-        entries: Entries, and findings of those that cannot be checked.
+        entries: Entries; a finding takes the place of an entry that cannot be checked.
         options: Baselines, and limits of the times.
-        on_progress: Called after each entry.
+        on_progress: Function called after each entry.
 
     Returns:
-        A finding for each of ``entries``, in their order.
+        A finding for each entry, in the order of ``entries``.
 
     Raises:
         CannotCheck: No GPU responds.
@@ -225,15 +225,15 @@ def timed_on(
 
     Args:
         name: Name of the database, for the report.
-        entries: Entries, and findings of those that cannot be checked.
+        entries: Entries; a finding takes the place of an entry that cannot be checked.
         options: Baselines, and limits of the times.
-        on_progress: Called after each entry.
+        on_progress: Function called after each entry.
         device: The GPU. Entries of other devices are not compared.
         pool: Compile pool for the kernels.
         start: Function that starts a session in a separate process.
 
     Returns:
-        A finding for each of ``entries``, in their order.
+        A finding for each entry, in the order of ``entries``.
 
     Raises:
         StoreError: The database to compare with cannot be used.

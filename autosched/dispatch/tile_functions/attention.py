@@ -44,7 +44,7 @@ def attention(
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
         log_sum_exp: If True, also return the logarithm of each softmax denominator: (batch, heads, queries) of f32, or
             with ``offsets`` (heads, total).
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array; with ``log_sum_exp`` a pair of the result and the logarithms.
@@ -93,7 +93,7 @@ def attention_backward(
         window: As in ``attention``.
         soft_cap: As in ``attention``.
         scale: As in ``attention``.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Gradients dq, dk and dv, of the shapes of ``q``, ``k`` and ``v``. Gradients of keys and values are summed over
@@ -127,7 +127,7 @@ def decode_attention(
     Args:
         q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries per sequence.
         k: (pages, page, kv_heads, head_size), of q's type or e4m3; the page size is a power of two from 16 to 1024.
-        v: The same shapes and types as ``k``.
+        v: Values, of the shape and type of ``k``.
         table: (batch, entries) of int32: the pages of each sequence, in order.
         lengths: (batch,) of int32: number of keys of each sequence, including the new positions.
         out: Array for the result, of q's shape. Default: a new one.
@@ -135,7 +135,7 @@ def decode_attention(
         v_scale: (kv_heads,) of f32, factors of e4m3 values.
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array. The result of a query that sees no key is zero.

@@ -16,7 +16,7 @@ def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source 
         logits: (rows, columns) of f32, f16 or bf16.
         label: (rows,) of int32; labels out of range give a loss of 0.
         out: Arrays for the results. Default: new ones.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Losses and logarithms, (rows,) of f32 each.
@@ -39,7 +39,7 @@ def cross_entropy_backward(
         lse: (rows,) of f32, the second result of ``cross_entropy``.
         dloss: (rows,) of f32, the gradient of each loss.
         out: Array for the result. Default: a new one.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Gradients of the shape and type of ``logits``.
@@ -60,7 +60,7 @@ def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, databas
         w: (columns, k) of x's type, as in a linear layer.
         label: (rows,) of int32; labels out of range give a loss of 0.
         out: Arrays for the results. Default: new ones.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Losses and logarithms of the sums, (rows,) of f32 each.
@@ -78,7 +78,7 @@ def linear_cross_entropy_dlogits(
     """Compute the gradients of the logits of ``linear_cross_entropy``.
 
     The result g has ``rows * columns`` elements. To save memory, call this function for some rows at a time: ``g @ w``
-    is the gradient of these rows of x, and the sum of all ``g.T @ x`` that of w.
+    is the gradient of these rows of x, and the sum of all ``g.T @ x`` is the gradient of w.
 
     Args:
         x: (rows, k) of f16 or bf16.
@@ -87,7 +87,7 @@ def linear_cross_entropy_dlogits(
         lse: (rows,) of f32, the second result of ``linear_cross_entropy``.
         dloss: (rows,) of f32, the gradient of each loss.
         out: Array for the result. Default: a new one.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Gradients, (rows, columns) of x's type.

@@ -18,11 +18,11 @@ def rmsnorm_quantize(
 
     Args:
         x: (rows, columns) of f16 or bf16.
-        residual: The same shape and type as ``x``.
+        residual: Array of the shape and type of ``x``.
         weight: (columns,) of x's type.
         out: Arrays for the results. Default: new ones.
         eps: Added to the mean of the squares.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``x + residual`` of x's type, the norm as e4m3, and f32 scales of shape (rows,). Each value of the norm is the
@@ -56,7 +56,7 @@ def qk_norm_rope(
         out: Array for the result. Default: a new one.
         weight: (head_size,) of x's type, weight of the RMS norm. Default: no norm.
         eps: Added to the mean of the squares.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array.
@@ -99,7 +99,7 @@ def qk_norm_rope_append(
         table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
         k: (pages, page, kv_heads, head_size), of qkv's type or e4m3, changed in place; the page size is a power of two
             from 16 to 1024.
-        v: The same shapes and types as ``k``, changed in place.
+        v: Values of the cache, of the shape and type of ``k``, changed in place.
         out: Array for the queries. Default: a new one.
         slots: (tokens,) of int32: index of each token's position among the positions of all pages. Tokens with -1 are
             not stored.
@@ -111,7 +111,7 @@ def qk_norm_rope_append(
         v_scale: (kv_heads,) of f32, divisors of values stored as e4m3.
         eps: Added to the mean of the squares.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         The queries (tokens, heads, head_size): ``out``, or the new array.
@@ -138,7 +138,7 @@ def router_topk(
         top: Number of experts per token.
         renormalize: If True, the weights of a token add up to 1; otherwise the weights are those of the softmax over
             all experts.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         Weights (tokens, top) of f32 and experts (tokens, top) of int32, the largest logit first.

@@ -30,7 +30,7 @@ def quantized_matmul(
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
         global_scale: (1,) of f32, a factor of all nvf4 weights.
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array, of x's type.
@@ -81,7 +81,7 @@ def grouped_matmul(
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
-        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+        database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
         ``out``, or the new array. If ``rows`` is "masked", unused rows are zero.

@@ -142,11 +142,11 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem alternately.
 
-    If there are many entrants, all run FIRST_ROUNDS rounds; then those that cannot win (``near_ties.plausible``) are
+    If there are many entrants, all run FIRST_ROUNDS rounds; then entrants that cannot win (``near_ties.plausible``) are
     dropped. Later, entrants that can no longer win are dropped, too. An entrant that fails is removed, and the
     remaining entrants are timed again from the start. If it is unknown which entrant failed, each runs alone for a
-    round, and those that fail are removed. If none fails alone, the library is removed; without a library, the entrant
-    that was slowest in screening.
+    round, and entrants that fail are removed. If none fails alone, the library is removed; without a library, the
+    entrant that was slowest in screening.
 
     Args:
         runner: Runner that can time several kernels alternately.

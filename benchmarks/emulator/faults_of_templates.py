@@ -143,7 +143,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("the fence is one of the block", "orders", "row_reduction", Reduce(16, 1 << 17, "f16", kind="sum"), {"finish": "last_block", "split_k": (4, 8)}, LAST,
           "ptx::fence_gpu();\n    const unsigned arrived", "__threadfence_block();\n    const unsigned arrived"),
     Fault("a second launch finds the counts of the first", "orders", "row_reduction", RmsNorm(16, 1 << 17, "f16"), {"finish": "second_launch"}, LAST,
-          "if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // resets the counter for later launches", ""),
+          "if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // zero for later launches", ""),
     # Vectors
     Fault("x is read before all have copied it", "barriers", "matvec", Matvec(1, 4096, 4096), {"x_operand_source": "shared", "subgroups_n": (2, 4)}, MATVEC,
           "ptx::cp_async_wait_group<0>();\n    ptx::barrier_sync();", "ptx::cp_async_wait_group<0>();", device="a100"),

@@ -121,7 +121,7 @@ class Instruction:
 class Variable:
     """A variable in the state space ``space`` (global, const, shared, local, param).
 
-    ``bytes`` is 0 for an array without a length. ``initial`` contains the initial elements, which are numbers or symbols.
+    ``bytes`` is 0 for an array without a length. ``initial`` has the initial elements: numbers or symbols.
     """
 
     name: str

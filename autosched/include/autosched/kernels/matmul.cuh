@@ -97,7 +97,7 @@ struct Matmul {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
       if (threadIdx.x == 0) Work::begin(shared);
-      ptx::barrier_sync();  // the first part is described in shared memory
+      ptx::barrier_sync();  // the first part is known
       start(Work::next(shared, order), shared, a, b);
 #pragma unroll 1
       while (true) {
@@ -106,7 +106,7 @@ struct Matmul {
         Loader loader = loader_of(work, Loop::ahead, shared, a, b);
         Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
         if (threadIdx.x == 0) Work::step(shared);
-        ptx::barrier_sync();  // the next part is described in shared memory, and all threads have read the last k-tile
+        ptx::barrier_sync();  // the next part is known, and all threads have read the last k-tile
         if constexpr (C::early_copies) start(Work::next(shared, order), shared, a, b);
         if (has_all<C>(acc, Work::now(shared, order), shared + leave_at, partials, counters, 0)) {
           store(acc, Work::now(shared, order), shared + leave_at, ends, out, reduced, parts, band_counters);

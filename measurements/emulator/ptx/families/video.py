@@ -32,7 +32,8 @@ def video_form(i: Instruction) -> Form | None:
 def _common(i: Instruction, operation: str) -> tuple[list[int], list[str]]:
     """Return the immediates that all video instructions have, and the remaining qualifiers.
 
-    The immediates are operation, comparison, signedness of d, a and b, and secondary operation."""
+    The immediates are operation, comparison, signedness of d, a and b, and secondary operation.
+    """
     count = 2 if operation == "set" else 3  # the result of set is 0 or 1
     kinds, rest = i.qualifiers[:count], list(i.qualifiers[count:])
     if not set(kinds) <= {"u32", "s32"}:

@@ -115,7 +115,7 @@ FAULTS = [
          "    release(place.empty());\n    body(place.tile, s);\n    if constexpr (C::in_flight == 0) {\n", "warp"),
         (RING, "    parity ^= 1u;\n", "", "warp"),
         (RING, "        ptx::mbarrier_arrive_expect_tx(next.full(), Loads::tma_bytes);\n", "", "tma"),
-        (RING, "    ptx::barrier_sync();  // all threads have completed their copies", "    // all threads have completed their copies", "tma"),
+        (RING, "    ptx::barrier_sync();  // all threads have completed their copies", "    // all threads", "tma"),
         (RING, "ptx::fence_async_proxy();  // makes this thread's copies visible", "//", "threads"),
         ("", "ptx::wgmma_fence();\n", "", "warp"),
         ("", "ptx::wgmma_wait_group<0>();\n", "", "warp"),

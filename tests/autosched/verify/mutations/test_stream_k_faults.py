@@ -79,7 +79,7 @@ class Fault:
 
 FAULTS = (
     Fault("copied over k-tiles that are read",
-          "ptx::barrier_sync();  // the next part is described in shared memory, and all threads have read the last k-tile", "",
+          "ptx::barrier_sync();  // the next part is known, and all threads have read the last k-tile", "",
           (K.SHARED_RACE,), changes=ONE_BUFFER),
     Fault("results leave through a stage that is copied to", "? (C::stages - 1) * C::stage_bytes : 0;", "? 0 : 0;",
           (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
@@ -99,7 +99,7 @@ FAULTS = (
     Fault("the only stage is copied to while results leave",
           "ptx::barrier_sync();  // all threads have read the data that the next tile overwrites", "", (K.SHARED_RACE,),
           changes=LATE),
-    Fault("the first part is not waited for", "ptx::barrier_sync();  // the first part is described in shared memory", "",
+    Fault("the first part is not waited for", "ptx::barrier_sync();  // the first part is known", "",
           (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
     Fault("no fence before the sums are told to be stored",
           "ptx::fence_gpu();  // cumulative: also orders the stores", "// ",

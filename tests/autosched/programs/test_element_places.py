@@ -70,7 +70,7 @@ def test_index_tiles_of_the_wrong_shape_are_rejected() -> None:
         p.store(p.load(p.window(x, (p.rows(0, 4), p.columns(0, 16)), (8, 16))), p.window(out, (0, 0), (8, 16)))
 
     made = program(x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
-    with pytest.raises(ValueError, match=r"test_element_places\.py:\d+: window: indices of rows must be 8x16 i32"):
+    with pytest.raises(ValueError, match=r"test_element_places\.py:\d+: window: indices of rows .*8x16 i32"):
         problem(made, m=8, n=16)
 
 

@@ -204,7 +204,7 @@ def test_sizes_and_launches_have_the_stride() -> None:
 
 def test_vectors_and_other_names_are_rejected() -> None:
     for declare in (Input, InOut):
-        with pytest.raises(ProgramError, match="rows"):
+        with pytest.raises(ProgramError, match="two extents"):
             declare("n", "f16", strided=True)
     with pytest.raises(ProgramError, match="rename"):
         program(x=Input("m n", "f16", strided=True), x_stride=Input("m", "f16"), out=Output("m", "f16"))(lambda p: None)

@@ -13,7 +13,7 @@ def grid_rule(blocks: str = "blocks") -> Rule:
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,
-        f"the grid has more than the {MOST_BLOCKS} blocks that a launch may have with {blocks} = {{count}}",
+        f"{blocks} is {{count}}, but a grid has at most {MOST_BLOCKS} blocks",
         names={"count": blocks},
     )
 
@@ -28,19 +28,21 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "threads",
             lambda threads: threads <= device.max_threads_per_block,
-            f"{{threads}} threads exceed the {device.max_threads_per_block} of a block",
+            f"{{threads}} threads exceed the limit of {device.max_threads_per_block} threads per block",
         ),
         Rule(
             "min_blocks",
             lambda threads, min_blocks: threads * min_blocks <= device.max_threads_per_sm,
-            f"{{min_blocks}} blocks of {{threads}} threads exceed the {device.max_threads_per_sm} of an SM of "
-            f"{device.name}",
+            f"{{min_blocks}} blocks of {{threads}} threads exceed the limit of {device.max_threads_per_sm} threads "
+            "per SM "
+            f"of {device.name}",
         ),
         Rule(
             "registers",
             lambda registers, threads, min_blocks: registers <= register_limit(device, threads, min_blocks),
-            "about {registers} registers per thread exceed what {threads} threads can have with {min_blocks} blocks "
-            f"per SM (of {device.registers_per_sm}, each thread at most {device.max_registers_per_thread})",
+            "about {registers} registers per thread exceed the limit for {threads} threads with {min_blocks} blocks "
+            "per SM "
+            f"(an SM has {device.registers_per_sm} registers, a thread at most {device.max_registers_per_thread})",
         ),
         Rule(
             "shared_memory",
@@ -49,6 +51,6 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
                 & ((shared_bytes + device.reserved_shared_per_block) * min_blocks <= device.shared_per_sm)
             ),
             "{shared_bytes} bytes of shared memory in each of {min_blocks} blocks exceed "
-            f"{device.name}'s {device.shared_per_block} a block or {device.shared_per_sm} an SM",
+            f"{device.name}'s limit of {device.shared_per_block} per block or {device.shared_per_sm} per SM",
         ),
     )

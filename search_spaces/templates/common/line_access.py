@@ -45,7 +45,8 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
     return Rule(
         name,
         each(lambda elements: wide_enough(Region((WARP, 1), "cols", extent, element_bytes), elements)),
-        f"{vector} is {{elements}}, but {gcd(extent, WIDEST_BYTES // element_bytes)} elements could be moved at a time",
+        f"{vector} is {{elements}}, but {gcd(extent, WIDEST_BYTES // element_bytes)} elements could be copied at a "
+        "time",
         names={"elements": vector},
     )
 

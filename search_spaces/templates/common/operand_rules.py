@@ -61,7 +61,7 @@ def operand_rules(
             f"layout_{name}",
             each(lambda layout, rows, cols, intrinsic: not isinstance(access(layout, rows, cols, intrinsic), Refusal)),
             why_not,
-            f"the layout of {name} is injective, stays inside its tile and suits the intrinsic",
+            f"the layout of {name} is injective, stays inside the tile's memory, and the intrinsic can read it",
             names=names,
         ),
         alignment_rule(
@@ -75,16 +75,17 @@ def operand_rules(
             f"copy_map_{name}",
             copy_divides,
             "{threads} threads in {columns} columns of {vector} elements do not divide the {major}x{minor} tile of "
-            f"{name} (lines across, elements along contiguous memory)",
+            f"{name} (lines x contiguous elements)",
             names=names,
         ),
         Rule(
             f"copy_async_{name}",
             copy_async,
             lambda vector, layout, rows, cols: (
-                f"cp.async moves 4, 8 or 16 bytes that stay together, but vector_{name} = {vector} is "
-                f"{vector * element_bytes} bytes and layout {layout} keeps {together(layout, rows, cols)} elements of "
-                f"{name} together"
+                f"cp.async copies 4, 8 or 16 contiguous bytes, but vector_{name} = {vector} is "
+                f"{vector * element_bytes} bytes and layout {layout} keeps only {together(layout, rows, cols)} "
+                "elements "
+                f"of {name} contiguous"
             ),
             names=names,
         ),

@@ -97,7 +97,8 @@ def pruning_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "block_bytes",
             lambda round_bytes, rounds: round_bytes * rounds <= MOST_BLOCK_BYTES,
-            f"{{rounds}} rounds of {{round_bytes}} bytes exceed the {MOST_BLOCK_BYTES} that pay off",
+            f"{{rounds}} rounds of {{round_bytes}} bytes are more than the {MOST_BLOCK_BYTES} bytes that a block "
+            "should copy",
         ),
         Rule(
             "rounds",

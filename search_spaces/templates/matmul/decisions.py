@@ -217,7 +217,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             Attribute(
                 f"stage_bytes_{operand}",
                 each(lambda layout, rows, cols: stage_bytes(layout, rows, cols, element_bytes)),
-                f"shared bytes of one stage of {operand}",
+                f"shared-memory bytes of the tile of {operand} in one stage",
                 names=names[operand],
             )
             for operand in "ab"

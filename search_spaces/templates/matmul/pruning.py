@@ -138,8 +138,9 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "results_of_thread",
             each(several),
-            f"{{intrinsic}} loads two operands for each product: a thread with {most} results, as {fit[0].name} has, "
-            f"loads {2 * int(most**0.5)} for {most}, and there are enough of them for {device.name}",
+            f"a thread of {{intrinsic}} loads two operands for each product, but with {most} results, as for "
+            f"{fit[0].name}, it loads {2 * int(most**0.5)} operands for {most} products, and {device.name} has enough "
+            "work",
         ),
     )
 
@@ -190,7 +191,7 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
             lambda sg_data_n, fragments_n, intrinsic: (
                 ~is_mma(intrinsic) | (sg_data_n % 16 == 0) | (fragments_n % 2 == 1)
             ),
-            "sg_data_n is {sg_data_n}, but one ldmatrix loads two adjacent fragments of b",
+            "sg_data_n is {sg_data_n}, but one ldmatrix loads two adjacent fragments of b: use a multiple of 16",
         ),
         wave_rule("m"),
         wave_rule("n"),
@@ -278,8 +279,9 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
         Rule(
             f"copy_whole_{operand}",
             each(as_wide),
-            f"{{copy}} of {{vector}} elements: lines of {operand} are aligned to {widest}, which threads could take at "
-            f"a time{' by cp.async' if asynchronous else ''}",
+            f"{{copy}} copies {{vector}} elements at a time, but lines of {operand} are aligned to {widest} elements, "
+            "which "
+            f"a thread could copy at a time{' by cp.async' if asynchronous else ''}",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
     )
@@ -300,8 +302,9 @@ def rounding_rule(device: Device) -> Rule:
     return Rule(
         "rounding_registers",
         fits,
-        "about {registers} registers per thread, and twice those of a step's fragments ({fragment_registers_a} and "
-        "{fragment_registers_b}) while two buffers of them are rounded to tf32, are more than {threads} threads have "
+        "about {registers} registers per thread, plus twice the fragment registers of a step ({fragment_registers_a} "
+        "and "
+        "{fragment_registers_b}) while two buffers are rounded to tf32, exceed the registers of {threads} threads "
         "with {min_blocks} blocks per SM: ptxas would spill",
     )
 

@@ -90,7 +90,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_split",
             lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
-            "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
+            "{split_k} blocks share the k of each tile, and stream-K distributes it: use either split_k or stream_k",
         ),
         Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
         Rule(

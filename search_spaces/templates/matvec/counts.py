@@ -96,7 +96,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 def _realign_instructions(access: int, unit: int, element: int) -> int:
     """Return how many instructions assemble an unaligned vector of ``access`` elements from two aligned vectors.
 
-    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh): The instructions are moves of words by
+    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh). The instructions are moves of words by
     powers of two, and a funnel shift per word. An aligned vector needs none.
     """
     if access <= unit:

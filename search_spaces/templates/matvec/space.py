@@ -337,7 +337,7 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
                 (intrinsic == FMA) | ((lanes_n == MMA_LANES_N) & (tile_n % (subgroups_n * row.m) == 0))
             ),
             f"a fragment of {{intrinsic}} has {row.m} rows of w in {MMA_LANES_N} lanes: lanes_n = "
-            "{lanes_n} must be that, and tile_n = {tile_n} a multiple of "
+            f"{{lanes_n}} must be {MMA_LANES_N}, and tile_n = {{tile_n}} a multiple of "
             f"{{subgroups_n}} subgroups * {row.m}",
         ),
         Rule(
@@ -348,7 +348,7 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
             ),
             f"a fragment of {{intrinsic}} has {MMA_ELEMENTS} elements of k in each of {MMA_LANES_K} lanes and adds "
             f"them up: lanes_k = {{lanes_k}} must be {MMA_LANES_K}, vector_w = {{vector_w}} a multiple of "
-            f"{MMA_ELEMENTS}, and expand_dims = {{expand_dims}} yes",
+            f"{MMA_ELEMENTS}, and expand_dims = {{expand_dims}} must be yes",
         ),
     )
 

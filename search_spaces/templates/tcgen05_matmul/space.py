@@ -239,7 +239,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda sum_buffers, tiles_per_block: (
                 (sum_buffers == 1) | (tiles_per_block > 1) | (problem.scale == "block")
             ),
-            "{sum_buffers} tiles of out in tensor memory are too many for blocks that compute {tiles_per_block}",
+            "{sum_buffers} tiles of out in tensor memory are useless for blocks that compute {tiles_per_block} tile",
         ),
         _store_rule(problem),
         *_persistent_rules(problem, device),
@@ -301,8 +301,8 @@ def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
         if columns <= COLUMNS:
             return None
         return (
-            f"{sum_buffers} tiles of {tile_n} columns and the scales of {stages} stages have {columns} columns, of the "
-            f"{COLUMNS} of tensor memory"
+            f"{sum_buffers} tiles of {tile_n} columns and the scales of {stages} stages need {columns} of the "
+            f"{COLUMNS} columns of tensor memory"
         )
 
     return (Rule.refusing("scale_columns", too_many),)
@@ -377,8 +377,9 @@ def _waves_rule(problem: Matmul, device: Device) -> Rule:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but {needed} from each of {resident} that run at a time on "
-                f"{device.name} are all {tiles}"
+                f"a block computes {tiles_per_block} tiles, but the {resident} that run at the same time on "
+                f"{device.name} "
+                f"compute all {tiles} with {needed} tiles each"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

@@ -209,7 +209,7 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
             return box
         stage, repeats = extent * tile_k * element_bytes, alignment(max(swizzle, other))
         if stage % repeats:
-            return f"a stage of {side} has {stage} bytes, but the wider swizzle repeats after {repeats}"
+            return f"a stage of {side} has {stage} bytes, not a multiple of the wider swizzle's period of {repeats}"
         answer = row.requirement(side, box, element_bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 

@@ -299,8 +299,8 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
                 & (tile_bytes <= LARGEST_TILE)
                 & (staged <= MOST_STAGED)
             ),
-            "a tile of {tile_bytes} bytes, {staged} registers of each thread, is outside the "
-            f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and {MOST_STAGED} registers that pay off",
+            "a tile of {tile_bytes} bytes with {staged} registers per thread is not efficient: efficient tiles have "
+            f"{SMALLEST_TILE} to {LARGEST_TILE} bytes and at most {MOST_STAGED} registers per thread",
         ),
     )
 

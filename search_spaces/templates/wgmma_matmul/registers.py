@@ -46,9 +46,9 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda threads, min_blocks, producer_registers, consumer_registers: (
                 np.equal(producer_registers, 0) | (consumer_registers > register_limit(device, threads, min_blocks))
             ),
-            f"{{threads}} threads are launched with as many registers as the {MOST_REGISTERS} at most that consumers "
-            "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg cannot increase this "
-            "number",
+            "{threads} threads with {min_blocks} blocks per SM are launched with as many registers as consumers could "
+            "get "
+            f"by reallocation (at most {MOST_REGISTERS}): setmaxnreg cannot increase this number",
         ),
         Rule(
             "consumer_registers",

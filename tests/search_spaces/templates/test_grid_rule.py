@@ -53,7 +53,7 @@ def test_a_grid_that_is_too_large_is_rejected_by_name() -> None:
     rng = np.random.default_rng(0)
     values = {p.name: p.random(rng) for p in space.parameters} | {"tile_m": 16, "tile_n": 16, "split_k": 1}
     reasons = {v.rule: v.reason for v in space.explain(values)}
-    assert reasons["grid"].endswith(f"2147483647 blocks that a launch may have with blocks = {2**15 * 2**16}")
+    assert f"{2**15 * 2**16}" in reasons["grid"] and "2147483647 blocks" in reasons["grid"]
     small = template("matmul").space(Matmul(4096, 4096, 4096), H200)
     assert "grid" not in {rule.name for rule in small.rules}, (
         "the rule would reject no schedule, and only tie parameters together"

@@ -110,7 +110,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
             {"tile_m": 64, "consumer_warpgroups": 1},
             PROBLEM,
             "setmaxnreg",
-            "256 threads are launched with as many registers",
+            "256 threads",
         ),
         ({"tile_n": 80}, PROBLEM, "layout_b", "64 elements wide along n, which do not divide the 80"),
         ({"consumer_warpgroups": 1}, PROBLEM, "consumer_registers", "needs 282 registers per thread, and has"),

@@ -1,4 +1,4 @@
-"""Verdicts of a check on entries whose machine has changed since they were tuned."""
+"""Verdicts of a regression check on entries whose machine has changed since tuning."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``autosched.KernelSpec``: the same kernel from Python as from a file, and the same errors."""
+"""``autosched.KernelSpec`` gives the same kernel as a kernel file, and the same errors."""
 
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations

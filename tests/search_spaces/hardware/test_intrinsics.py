@@ -330,7 +330,7 @@ def test_operands_of_two_types():
     mixed = dataclasses.replace(row, type_b="bf16", cpp="Mixed<{a}, {b}>")
     assert (mixed.name, mixed.c_name("f16", "bf16")) == ("mma_m16n8k16_f16_bf16", "Mixed<f16, bf16>")
     assert (mixed.stored("a"), mixed.stored("b")) == (("f16",), ("bf16",))
-    fine = 1 + 2.0**-9  # has 9 mantissa bits: f16 keeps it, bf16 does not
+    fine = 1 + 2.0**-9  # needs 9 mantissa bits: exact in f16, rounded in bf16
     a, b, c = np.full((16, 16), fine), np.eye(16, 8), np.zeros((16, 8))
     assert (mixed.reference(a, b, c) == fine).all()
     assert (mixed.reference(np.eye(16), np.full((16, 8), fine), c) == 1).all()

@@ -1,4 +1,4 @@
-"""The matmul space: its size, its rules one by one, its configs, and the proxy problems for the emulator."""
+"""The matmul space: its size, each of its rules, its configs, and the reduced problems for the emulator."""
 
 from __future__ import annotations
 

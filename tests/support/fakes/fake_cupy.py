@@ -49,7 +49,10 @@ class FakeCupy:
         cupy = self
 
         class Array:
-            """``host`` holds contents, shape and strides; ``device`` is the address of the allocation, ``origin``."""
+            """An array of ``gpu`` whose contents, shape and strides are those of ``host``.
+
+            Its allocation starts at address ``device`` of the GPU, and at address ``origin`` of the host.
+            """
 
             def __init__(self, host: np.ndarray, gpu: int, device: int, origin: int) -> None:
                 self.host, self.gpu, self._device, self._origin = host, gpu, device, origin

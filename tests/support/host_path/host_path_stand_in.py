@@ -32,7 +32,7 @@ from search_spaces.launches.launch import Launch
 
 @dataclasses.dataclass(frozen=True)
 class Launched:
-    """One launch, as the driver receives it."""
+    """The arguments of one launch, as the driver receives them."""
 
     function: int
     grid: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Plain CUDA kernels: correct ones have no findings, and each planted fault is found at its line."""
+"""Emulation of plain CUDA kernels: no findings for correct kernels, and each planted fault found at its line."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[4].endswith("it is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
     assert lines[9].endswith("the workspace partials: CUDA_ERROR_OF_THE_FAKE (2)")
-    # Each context loads a module once: the first context needs no further load, the second one.
+    # Each context loads a module once: the first context needs no further load, the second context needs one load.
     assert lines[-1] == "loads 0 1 launches 5"
 
 

@@ -1,4 +1,4 @@
-"""The problem that a call on arrays stands for. numpy computes it from the plan's operands as a check."""
+"""The problem that is derived from a call on arrays. As a check, numpy computes it from the plan's operands."""
 
 from __future__ import annotations
 

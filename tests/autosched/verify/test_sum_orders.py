@@ -80,7 +80,7 @@ def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
 def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
     """Return the components of an order that the emulator distinguishes.
 
-    The emulator does not distinguish instructions, but the terms that an instruction adds at once.
+    Of "products" it distinguishes what follows the instruction's name, such as "scaled sums of 128".
     """
     return order.without("products"), order["products"].partition(",")[2]
 

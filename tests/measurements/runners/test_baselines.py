@@ -159,7 +159,8 @@ def test_cublas_computes_a_matvec():
 def test_unsupported_cublas_calls_have_a_reason():
     refused = Matmul(m=4, n=4, k=4, a="bf16", b="bf16", out="f16")
     assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS returned status 15"
-    assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library cannot compute an epilogue in the same kernel"
+    bias = Matmul(m=4, n=4, k=4, epilogue="bias")
+    assert call("library", bias)[2] == "the library cannot compute an epilogue in the same kernel"
     assert call("library", Softmax(4, 8))[2] == "no vendor library computes softmax"
     in_f16 = call("library", Matmul(m=4, n=4, k=4, acc="f16", out="f32"))[2]
     assert in_f16 == "the library accumulates in f16 only if out is f16, but out is f32"
@@ -351,7 +352,8 @@ def test_triton_agrees_with_our_reference(torch, problem):
 
 def test_torch_and_triton_report_unsupported_problems(torch):
     assert call("torch", Matmul(m=4, n=4, k=4, out="f32"))[2] == "torch does not convert f16 to f32"
-    assert call("torch", Matmul(m=4, n=4, k=4, epilogue="relu"))[2] == "torch cannot compute an epilogue in the same kernel"
+    relu = Matmul(m=4, n=4, k=4, epilogue="relu")
+    assert call("torch", relu)[2] == "torch cannot compute an epilogue in the same kernel"
     summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
     assert call("torch", summed)[2] == "torch cannot reduce a product in the same kernel"
     assert call("torch", Reduce(4, 4, kind="sum", out="f32"))[2] == "torch does not convert f16 to f32"
@@ -396,7 +398,8 @@ def test_cupy_reports_unsupported_problems():
     assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not support bf16"
     assert call("cupy", Matvec(1, 8, 8))[2] == "cupy has no operator matvec"
     assert call("cupy", Reduce(4, 4, kind="sumsq"))[2] == "cupy has no single function for the reduction sumsq"
-    assert call("cupy", Reduce(4, 4, kind="argmax", out="u32"))[2] == "cupy has no single function for the reduction argmax"
+    argmax = Reduce(4, 4, kind="argmax", out="u32")
+    assert call("cupy", argmax)[2] == "cupy has no single function for the reduction argmax"
 
 
 def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():

@@ -275,7 +275,7 @@ def test_kernels_are_found_by_their_names_in_cpp() -> None:
     assert find_kernel("ns::plus", kernels) == find_kernel("plus", kernels) == kernels[2]
     assert find_kernel("plain", kernels) == "plain"
     assert demangled(kernels[2]) == "ns::plus(float*, int)"
-    with pytest.raises(ValueError, match="several kernels .scale.: use one of void scale<float>"):
+    with pytest.raises(ValueError, match=r"several kernels .scale.: use one of void scale<float>"):
         find_kernel("scale", kernels)
     with pytest.raises(ValueError, match=r"no kernel 'times'; it has .*ns::plus"):
         find_kernel("times", kernels)

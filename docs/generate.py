@@ -214,12 +214,12 @@ def exit_statuses() -> str:
     lines = [
         "# Exit statuses\n",
         MADE,
-        "All commands of `autosched` have the same exit statuses. JSON output of `verify`, `run`, `judge` and\n",
-        "`check` has the field `verdict` with the same answer.\n",
+        "All commands of `autosched` have the same exit statuses.\n",
+        "In the JSON output of `verify`, `run`, `judge` and `check`, the field `verdict` states the same result.\n",
         "\n| status | `verdict` | meaning |\n|---:|---|---|\n",
     ]
     lines += [f"| {status.value} | `{VERDICTS[status]}` | {status.meaning} |\n" for status in ExitStatus]
-    lines += ["\n## Meaning by command\n", "For all of these, bad input is status 2.\n"]
+    lines += ["\n## Meaning by command\n", "For all commands, the exit status for bad input is 2.\n"]
     lines += ["\n| command | 0 | 1 | 2 |\n|---|---|---|---|\n"]
     lines += [f"| {command} | {' | '.join(answers)} |\n" for command, answers in ANSWERS.items()]
     return "".join(lines)
@@ -234,12 +234,12 @@ def database_schema() -> str:
     lines = [
         "# Database schema\n",
         MADE,
-        f"Schema {SCHEMA_VERSION}, the same in SQLite and PostgreSQL.\n",
+        f"This page describes schema {SCHEMA_VERSION}, which is the same in SQLite and PostgreSQL.\n",
         "These tables are for your own SQL queries; `autosched export` writes the contents as JSON for exchange.\n",
         "autosched rejects databases with another schema.\n",
     ]
     for table in META.metadata.sorted_tables:
-        lines += [f"\n## `{table.name}`\n\n", "| column | type | |\n", "|---|---|---|\n"]
+        lines += [f"\n## `{table.name}`\n\n", "| column | type | notes |\n", "|---|---|---|\n"]
         for column in table.columns:
             notes = [word for word, holds in (("key", column.primary_key), ("may be null", _nullable(column))) if holds]
             lines.append(f"| `{column.name}` | {column.type} | {', '.join(notes)} |\n")
@@ -255,12 +255,12 @@ def emulator_findings() -> str:
     lines = [
         "# Findings of the emulator\n",
         MADE,
-        "Findings of the same kind at the same line are reported once, with a count.\n",
-        "[Arguments and commands of the emulator](emulator.md).\n",
+        "If several findings have the same kind and line, the emulator reports them once, with a count.\n",
+        "See also the [arguments and commands of the emulator](emulator.md).\n",
         "\n| finding | meaning |\n|---|---|\n",
     ]
     lines += [f"| `{kind}` | {MEANINGS[kind]} |\n" for kind in FindingKind]
-    lines.append("| `api_misuse` | copy, free or launch of an executable that CUDA's runtime rejects |\n")
+    lines.append("| `api_misuse` | call of an executable (copy, free or launch) that the CUDA runtime rejects |\n")
     return "".join(lines)
 
 

@@ -69,8 +69,8 @@ extern "C" __global__ void k(int* o, int n) {
     ("misuse", "kind", "says"),
     [
         ("free(p); free(p);", "heap_misuse", "were freed at"),
-        ("free(p + 1);", "heap_misuse", "malloc did not return"),
-        ("free(o);", "heap_misuse", "malloc did not return"),
+        ("free(p + 1);", "heap_misuse", "malloc has not returned"),
+        ("free(o);", "heap_misuse", "malloc has not returned"),
         ("free(p); n += *(volatile int*)p;", "heap_misuse", "at byte 0 of 20 bytes"),
         ("free(p); *(volatile int*)(p + 1) = 3;", "heap_misuse", "at byte 4 of 20 bytes"),
         ("free(p); int* q = (int*)malloc(20); q[0] = 1; *(volatile int*)p = 2; free(q);", "heap_misuse", "20 bytes"),

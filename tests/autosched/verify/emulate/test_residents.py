@@ -274,7 +274,7 @@ def test_waiting_for_a_block_that_is_not_resident_is_a_deadlock() -> None:
     assert handshake(last, grid=9, order=Order(resident=9)).ok
     done = handshake(last, grid=9, order=Order(resident=8))
     assert kinds(done) == {FindingKind.DEADLOCK}
-    assert "1 blocks have not begun" in done.findings[0].message
+    assert "1 blocks cannot start" in done.findings[0].message
 
 
 def test_a_thread_that_waits_for_its_own_block_in_vain_is_a_deadlock() -> None:

@@ -122,9 +122,9 @@ LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
         (LINE.format("element_stride"), "", "invalid_argument", "element_stride 0 of its 2 dimensions"),
         (LINE.format("global_stride"), "", "invalid_argument", "global_stride 0 of its 2 dimensions"),
         (LINE.format("elemtype"), "", "barrier_not_reached", "1536 bytes are missing"),
-        (LINE.format("tile.rank"), "", "invalid_argument", "map of a tensor of 1 dimensions"),
+        (LINE.format("tile.rank"), "", "invalid_argument", "tensor map of 1 dimensions"),
         (r"(tile\.rank.*) 0x1", r"\1 0x2", "invalid_argument", "global_stride 1 of its 3 dimensions was never set"),
-        (r"(swizzle_mode.*) 0x3", r"\1 0x1", "invalid_argument", "swizzle_mode is of 32 bytes"),
+        (r"(swizzle_mode.*) 0x3", r"\1 0x1", "invalid_argument", "32 bytes of its swizzle_mode"),
     ],
 )
 def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str, said: str) -> None:

@@ -75,7 +75,9 @@ def read(path: Path) -> list[Recorded]:
             major, minor = about["device_capa"]
             chip = _device({80: "a100", 90: "h100"}[10 * major + minor])
         except (ValueError, KeyError, TypeError) as error:
-            raise NotARecording(f"{path} does not begin with a header of AutoHeuristic") from error
+            raise NotARecording(
+                f"{path} does not begin with a header of AutoHeuristic: name a file *_mm.txt of the data set"
+            ) from error
         rows = csv.reader(file)
         names = next(rows, [])
         if names[-2:] != ["choice", "feedback"]:
@@ -159,7 +161,7 @@ def files(folder: Path) -> Iterator[Path]:
     """Yield the recordings below a folder, sorted by name. Raises NotARecording if there are none."""
     found = sorted(folder.rglob("*_mm.txt"))
     if not found:
-        raise NotARecording(f"{folder} holds no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set there")
+        raise NotARecording(f"{folder} has no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set in it")
     yield from found
 
 

@@ -206,7 +206,7 @@ def _line(row: Row, bold: bool = False) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.derived_triton", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of the *_mm.txt files")
-    parser.add_argument("--problems", type=int, default=12, help="number of random problems of each device")
+    parser.add_argument("--problems", type=int, default=12, help="number of random problems per device")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="page to write")
     given = parser.parse_args(arguments)

@@ -156,7 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h100")
     parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--only", nargs="+", default=[""], help="parts of names of rows")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="estimate only rows whose names contain one of these texts"
+    )
     options = parser.parse_args(arguments)
     on = device(options.device)
     print(

@@ -113,7 +113,7 @@ def lines(name: str, judged: Judged) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.model_against_measured", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the *_mm.txt files are")
+    parser.add_argument("folder", type=Path, help="folder of the *_mm.txt files")
     folder = parser.parse_args(arguments).folder
     groups: dict[str, list[Recorded]] = {}
     try:

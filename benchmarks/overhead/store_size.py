@@ -132,9 +132,11 @@ def main() -> None:
     )
     parser.add_argument("trials", type=int)
     parser.add_argument("--problems", type=int, default=1)
-    parser.add_argument("--load", action="store_true", help="load all trials of one problem, too")
-    parser.add_argument("--merge", action="store_true", help="merge two databases of that size instead")
-    parser.add_argument("--folder", help="where to put the databases, which are kept (default: a temporary folder)")
+    parser.add_argument("--load", action="store_true", help="also load all trials of one problem")
+    parser.add_argument("--merge", action="store_true", help="instead, merge two databases of this size")
+    parser.add_argument(
+        "--folder", help="folder in which the databases are created and kept (default: a temporary folder)"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(given.folder or temporary)

@@ -184,7 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given.json:
             print(_row(result), flush=True)
     if not found:
-        print(f"guard_power: {given.folder} holds no recorded spaces (*.json, *.json.gz)", file=sys.stderr)
+        print(
+            f"guard_power: {given.folder} has no recorded spaces (*.json, *.json.gz): name another folder",
+            file=sys.stderr,
+        )
         return 2
     if given.json:
         print(json.dumps([asdict(r) for r in found], indent=1))

@@ -1,4 +1,4 @@
-"""Direct search of the time model, compared with 64 trials of the sampler, without a GPU.
+"""Compare a direct search of the time model with 64 trials of the sampler. No GPU is used.
 
     python -m benchmarks.search.direct_search [--trials 64] [--only NAME ...]
 
@@ -136,7 +136,7 @@ def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--only", nargs="*", default=None, help="names or GPUs of the cases to run")
+    parser.add_argument("--only", nargs="*", default=None, help="run only cases with these names or GPUs")
     given = parser.parse_args(arguments)
     found: list[tuple[Case, Search, Search]] = []
     for case in cases():

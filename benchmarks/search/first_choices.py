@@ -159,8 +159,10 @@ def main() -> int:
     """Print the table. Exit status 2 if the arguments are invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
-    parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
-    parser.add_argument("--compile", action="store_true", help="compile the choices, and report spills and CPU time")
+    parser.add_argument("--shapes", type=int, default=None, help="number of shapes to use (default: all)")
+    parser.add_argument(
+        "--compile", action="store_true", help="also compile the choices, and report spills and CPU time"
+    )
     arguments = parser.parse_args()
     on = device(arguments.device)
     made: list[CompiledChoice] = []

@@ -1,8 +1,8 @@
-"""Measure the time from a problem to the first proposal of ``tune``, for every GPU of the table.
+"""Measure the CPU time until the first proposal of ``tune``, for every GPU of the device table.
 
 ``python -m benchmarks.search.first_proposals [--device D ...] > first_proposals.md``. The problems are a bf16 matmul of
-4096 x 4096 x 4096 and a softmax of 4096 x 4096. The CPU seconds include the space and the estimates of the time model;
-the sampler is ``bayes``.
+4096 x 4096 x 4096 and a softmax of 4096 x 4096. The CPU seconds include building the space and the estimates of the
+time model. The sampler is ``bayes``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
 def main() -> int:
     """Print the table, followed by the worst row of each problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
+    parser.add_argument("--device", action="append", help="use only this GPU; may be repeated (default: all)")
     arguments = parser.parse_args()
     chosen = [device(name) for name in arguments.device or ()] or all_devices()
     print("| device | " + " | ".join(f"{name}: template | seconds" for name in PROBLEMS) + " |")

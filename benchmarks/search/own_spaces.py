@@ -5,8 +5,8 @@
 
 The measured time of a schedule is the time model's estimate with 2% random noise; the sampler does not use the model.
 The reference is the best schedule among ``--reference`` random ones and those of all searches, by its time without
-noise. A family is an operator with its first problem of ``benchmarks/gpu/problems.py``; families without cost counts
-are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
+noise. A family is an operator, represented by its first problem in ``benchmarks/gpu/problems.py``. Families without
+cost counts are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
 ``benchmarks/results/own_spaces.md``.
 """
 

@@ -139,7 +139,7 @@ def batches(made: Searcher, size: int) -> tuple[float, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the simulations and print the table."""
-    parser = argparse.ArgumentParser(description="Time to 95% of the optimum, by a simulated clock.")
+    parser = argparse.ArgumentParser(description="Simulated time until a search reaches 95% of the optimum.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
     parser.add_argument("--repeats", type=int, default=15)
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = sorted(f for f in given.folder.glob("*.json.gz"))
     files = [f for f in files if given.files is None or f.name.removesuffix(".json.gz") in given.files]
     if not files:
-        print(f"search_clock: {given.folder} holds no such *.json.gz", file=sys.stderr)
+        print(f"search_clock: {given.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
         return 2
     costs = Costs(given.compile_ms / 1e3, given.measure_ms / 1e3)
     print(

@@ -171,7 +171,7 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
             legal &= rule.holds(coded, {})
         if {whole[i] for i in np.flatnonzero(legal)} == recorded:
             return list(texts)
-    raise ValueError("the restrictions of this recording are not known: add them to RESTRICTIONS")
+    raise ValueError("unknown restrictions of this recording: add them to RESTRICTIONS")
 
 
 def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:

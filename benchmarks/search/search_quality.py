@@ -48,11 +48,11 @@ def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: in
         rest, _, number = text.partition(":")
         method, _, only = rest.partition("@")
         if number and not number.isdecimal():
-            raise ValueError(f"{text!r} does not end in a number of searches")
+            raise ValueError(f"invalid number of searches in {text!r}: write METHOD:N")
         if method not in METHODS:
-            raise ValueError(f"there is no method {method!r}; the methods are {', '.join(METHODS)}")
+            raise ValueError(f"unknown method {method!r}: use one of {', '.join(METHODS)}")
         if only and only not in named:
-            raise ValueError(f"there is no recording {only!r} for {method}; there are {', '.join(named)}")
+            raise ValueError(f"unknown recording {only!r} for {method}: use one of {', '.join(named)}")
         for file in [named[only]] if only else files:
             made += [Job(str(file), method, seed, budget) for seed in range(int(number or repeats))]
     return made
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.files is not None:
         files = [f for f in files if _name(str(f)) in given.files]
     if not files:
-        print(f"search_quality: {given.folder} holds no such *.json.gz", file=sys.stderr)
+        print(f"search_quality: {given.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
         return 2
     try:
         todo = jobs(files, given.methods, given.repeats, given.budget)

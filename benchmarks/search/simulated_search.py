@@ -55,7 +55,8 @@ from search_spaces.spaces.schedule import Schedule
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
 # Standard deviations of the true log seconds per structure, per value of a parameter, and per schedule.
 STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
-SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # mean and deviation of the clock's factor under the power limit
+# mean and standard deviation of the factor by which the power limit lowers the clock
+SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015
 COMPILE = (0.15, 0.5)  # minimum and maximum seconds to compile a module, as measured
 START = 0.3  # seconds to start CUDA, in parallel with the set-up of the search
 # CPU seconds of the proposing process: for set-up (imports, counting and sampling the space), per estimate, per
@@ -114,7 +115,7 @@ def structure_of(schedule: Schedule) -> tuple[object, ...]:
 
 @dataclass
 class SimulatedGpu:
-    """The process that times candidates, on a virtual GPU.
+    """The process that times candidates, with a virtual GPU.
 
     Attributes:
         truth: True times, from which the virtual kernel of a schedule is made.
@@ -307,7 +308,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the simulations and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0, help="number of the first run (default: 0)")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first run, which is also its seed (default: 0)"
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--device", default="h100")
@@ -335,7 +338,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     estimates = AnalyticEstimates(task.problem, task.templates, task.device)
     near = fastest(task.space, estimates, 0)[0]
     guesses, true = (np.exp(x) for x in (estimates.log_seconds(near), Truth(estimates, 0).log_seconds(near)))
-    print(f"Spearman of model and truth over the {len(near)} best estimates: {rank_correlation(guesses, true):.2f}.")
+    print(
+        f"Spearman correlation of estimates and true times for the {len(near)} best estimates: "
+        f"{rank_correlation(guesses, true):.2f}."
+    )
     return 0
 
 

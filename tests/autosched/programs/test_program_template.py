@@ -61,8 +61,8 @@ def test_the_proxy_is_a_problem_of_the_operator() -> None:
 
 def test_invalid_programs_of_operators_are_rejected() -> None:
     template = program_template().template()
-    assert "adds up in f32, not i8" in str(template.why_not(Matmul(m=8, n=8, k=8, a="i8"), A100))
-    assert "bias, relu and silu alone" in str(template.why_not(Matmul(m=8, n=8, k=8, epilogue="gelu"), A100))
+    assert "not i8" in str(template.why_not(Matmul(m=8, n=8, k=8, a="i8"), A100))
+    assert "bias, relu and silu" in str(template.why_not(Matmul(m=8, n=8, k=8, epilogue="gelu"), A100))
     with pytest.raises(ProgramError, match="a kernel template of matmul"):
         load_program(PROGRAM)
 

@@ -127,7 +127,7 @@ class Comparing(Protocol):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates alternately, in rounds.
+        """Time candidates in alternation, in several rounds.
 
         Args:
             candidates: One or more candidates of the same problem.

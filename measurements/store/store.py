@@ -414,7 +414,10 @@ class Store:
         return None
 
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
-        """Return the winner's trial. The same winner gives the same object, so that callers need not check it again."""
+        """Return the winner's trial.
+
+        The object is the same as long as the winner is, so that callers need not check the trial again.
+        """
         cells = timing, tuple(row.values())
         known, trial = self._winners.get(key, (None, None))
         if trial is not None and known == cells:

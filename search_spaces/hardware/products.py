@@ -233,7 +233,8 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("gh200_144", 90, 132, 1980, 60, 146831, 4900,
             ("NVIDIA GH200 144G HBM3e",), tensor_mhz=1830, unconfirmed="memory"),
     # B200 and GB200 data sheets; SMs, clock, L2 and memory of B200 from listings of deviceQuery and nvidia-smi.
-    # HGX and DGX sheets give 7.7 and 8 TB/s for the same card. Tensor clocks are solved from the published f16 peaks.
+    # The HGX and DGX sheets state 7.7 and 8 TB/s for the same card. Tensor clocks are solved from the published f16
+    # peaks.
     GpuProduct("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
     # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what the best
     # public kernels reach (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at

@@ -446,7 +446,7 @@ _STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
-    """Return True if the text has ``transpose``, and the steps. ``xor`` stays text, as it depends on the tile."""
+    """Return True if the text has ``transpose``, and the steps. ``xor`` stays text, because it depends on the tile."""
     reader = TextReader(text)
     if reader.accept("identity"):
         reader.end()

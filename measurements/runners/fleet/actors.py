@@ -112,15 +112,15 @@ class SentProblem(Problem):
         return self.arrays
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Raise TypeError: the tuning process draws the inputs and sends them."""
-        raise TypeError("only the tuning process draws the inputs")
+        """Raise TypeError, because the tuning process generates the inputs and sends them."""
+        raise TypeError("only the tuning process generates the inputs")
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Raise TypeError: the tuning process computes the reference and sends it."""
+        """Raise TypeError, because the tuning process computes the reference and sends it."""
         raise TypeError("only the tuning process computes the reference")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Raise TypeError: the tuning process computes the tolerance and sends it."""
+        """Raise TypeError, because the tuning process computes the tolerance and sends it."""
         raise TypeError("only the tuning process computes the tolerance")
 
     @property

@@ -120,5 +120,5 @@ def test_a_recording_is_unpacked_no_further_than_it_may(
     most = len(whole) + spaces - 1
     monkeypatch.setattr(recording, "MOST_BYTES", most)
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole + b" " * spaces))
-    with pytest.raises(RecordingError, match=f"unpacks to more than {most:,} bytes"):
+    with pytest.raises(RecordingError, match=f"has more than {most:,} bytes"):
         recording.read(tmp_path / "a.jsonl.gz")

@@ -185,7 +185,7 @@ def created_by(making: Callable[[Path], object]) -> Callable[[], None]:
 STATES = {
     "missing": State(lambda: None, "there is no database", makers=False),
     "missing folder": State(lambda: "none/x.db", "none"),
-    "no bytes": State(lambda: fill(b""), "is empty and holds no trials", makers=False),
+    "no bytes": State(lambda: fill(b""), "is empty and contains no trials", makers=False),
     "a folder": State(created_by(Path.mkdir), "is a folder"),
     "a pipe": State(created_by(lambda path: os.mkfifo(path)), "not a regular file"),
     "a dangling link": State(created_by(lambda path: path.symlink_to("none.db")), "there is no database", makers=False),

@@ -56,7 +56,7 @@ def test_no_alias_is_a_name_of_another_type_and_each_leads_to_a_type() -> None:
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'flaot16' \(did you mean float16\?\): use one of f16, bf16, f32"):
         dtype("flaot16")
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="give only one of them"):
         Matmul(m=8, n=8, k=8, a="bf16", dtype="f32")
     with pytest.raises(typer.BadParameter):
         one_of(("f16", "bf16"))("float32")

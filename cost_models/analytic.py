@@ -115,7 +115,7 @@ HIDDEN = 0.41
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: one before and one after the box is written
 # H100, 2026-11-27: a launch of a one-block kernel in a graph takes 1.18 us, of which the kernel itself takes 0.73 us
 LAUNCH_SECONDS = 0.45e-6
-_WARPGROUP = 4  # warps
+_WARPGROUP = 4  # warps of a warpgroup
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written once and read once
 
 

@@ -453,7 +453,7 @@ def call_tile_operator(
             gpu_arrays[name] = as_gpu_array(cp, name, array)
         for array_device in looks[3::4]:
             if array_device != looks[3]:
-                raise ValueError(f"the arrays are on GPUs {looks[3]} and {array_device}: move them to one")
+                raise ValueError(f"the arrays are on GPUs {looks[3]} and {array_device}: move them to one GPU")
         tile_operator = call_signature.tile_problem(problem, {n: _facts(a) for n, a in gpu_arrays.items()}, options)
         with _lock, cp.cuda.Device(looks[3]):
             kernel = _tile_kernels[key] = database.kernel(tile_operator)
@@ -476,7 +476,7 @@ def _load(
     gpu = looks[3]
     for array_device in looks[3::4]:
         if array_device != gpu:
-            raise ValueError(f"the arrays are on GPUs {gpu} and {array_device}: move them to one")
+            raise ValueError(f"the arrays are on GPUs {gpu} and {array_device}: move them to one GPU")
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]

@@ -133,7 +133,7 @@ class LoadedKernel(ABC):
         return self.packing(w)
 
     def _are_packed(self, packed: LoadedKernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """Return True if an array of a call is packed: its lines have the length of packed lines."""
+        """Return True if an array of a call is packed: its lines are as long as the packed kernel expects."""
         by_position = dict(zip((o.name for o in self.inputs), arrays, strict=False))
         for own, other in zip(self.inputs, packed.inputs, strict=True):
             shape = getattr(named.get(own.name, by_position.get(own.name)), "shape", None)
@@ -304,7 +304,7 @@ class LoadedKernel(ABC):
         return bool(torch_stream(torch, self._gpu) == self._current_stream().ptr)
 
     def _context(self, torch: Any) -> ExitStack:
-        """Make the kernel's GPU current, and for cupy also torch's current stream if ``torch`` is passed."""
+        """Make the kernel's GPU current. With ``torch``, also make torch's current stream cupy's current stream."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
@@ -441,7 +441,7 @@ def gpu_library() -> Any:
         return _without_cupy.setdefault("library", CoreGpu())
     except ImportError as error:
         raise RuntimeUnavailable(
-            f"kernels are called through cupy ({why}) or cuda.core ({error}): pip install 'autosched[cuda13]'"
+            f"kernels cannot be called without cupy ({why}) or cuda.core ({error}): pip install 'autosched[cuda13]'"
         ) from error
 
 

@@ -195,7 +195,9 @@ class _LookUp:
         except ValueError as error:
             why = str(error)
         if why is not None:
-            self._refused.append(f"the schedule recorded where {', '.join(neighbour.distance.differences)}: {why}")
+            self._refused.append(
+                f"the nearest schedule ({', '.join(neighbour.distance.differences)}) cannot be used: {why}"
+            )
             return None
         provenance = self._provenance(
             Kind.NEAREST,
@@ -251,7 +253,7 @@ class _LookUp:
         elif self._store is None:
             why = f"no recording has a problem of {self._problem.operator}"
         else:
-            why = f"it has no trial of {self._problem.operator}"
+            why = f"the database has no trial of {self._problem.operator}"
         if self._store is None:
             usable = "no recording that comes with autosched can be used"
             remedy = f"tune the problem, pass database=..., call autosched.use(...), or set {VARIABLE}"

@@ -47,7 +47,7 @@ _BUILT_IN_MODULES = "search_spaces."  # only problems and templates in these mod
 
 @dataclass(frozen=True)
 class Resolved:
-    """A cached look-up. ``launch`` names the entry function in the cubin. Both are None for the vendor's library."""
+    """A cached look-up. ``launch`` names the entry function. For the vendor's library, launch and cubin are None."""
 
     launch: Launch | None
     cubin: str | None  # path of the cubin

@@ -21,7 +21,7 @@ MOST_TREES = 10_000
 MOST_NODES = 4_000_000  # maximum number of nodes of all trees together
 MOST_FEATURES = 100_000
 MOST_VALUE = 1e4  # maximum output of a leaf; it is the logarithm of a ratio of times
-MOST_COVER = 1e12  # rows
+MOST_COVER = 1e12  # maximum weight of the training rows that reach a node
 
 _NO_PARENT = 2**31 - 1  # value that XGBoost writes as the parent of a root
 _INTEGERS, _REALS = ("sizes", "left", "feature", "missing_left"), ("value", "gain", "cover")

@@ -13,7 +13,7 @@ from cost_models.trees.held_out import HeldOut, Rows, cross_validated
 from cost_models.trees.observations import Observations, merged, shape_family
 from cost_models.trees.trained_model import CORRECTED, OperatorModel
 
-FEWEST = 10  # rows
+FEWEST = 10  # minimum number of times per operator
 TRAINING = BoostedTreeSettings(rounds=300, members=3)
 
 

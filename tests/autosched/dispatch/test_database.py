@@ -164,7 +164,7 @@ class TestKernel:
         monkeypatch.setitem(sys.modules, "cupy", None)
         monkeypatch.setitem(sys.modules, "cuda.core", None)
         with pytest.raises(
-            RuntimeUnavailable, match=r"kernels are called through cupy .* or cuda.core .*: pip install"
+            RuntimeUnavailable, match=r"kernels cannot be called without cupy .* or cuda.core .*: pip install"
         ):
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 

@@ -163,7 +163,7 @@ class TestRefused:
         for call, message in (
             (lambda: autosched.softmax(np.zeros((4, 64))), "argument 1 must be an array on the GPU"),
             (lambda: autosched.softmax(x, np.zeros((4, 64))), "out must be an array on the GPU"),
-            (lambda: autosched.rmsnorm(x, elsewhere), "the arrays are on GPUs 0 and 1: move them to one"),
+            (lambda: autosched.rmsnorm(x, elsewhere), "the arrays are on GPUs 0 and 1: move them to one GPU"),
             (lambda: autosched.softmax(x, x), "out overlaps x in memory"),
             (lambda: autosched.softmax(x.T), "x must be dense and C-contiguous"),
             (lambda: autosched.softmax(x, weight), r"out must have the shape \(4, 64\), not \(64,\)"),

@@ -183,7 +183,7 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     (found,) = report.findings
     assert (found.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
     assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
-    assert ("relative to the library, it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
+    assert ("relative to the library, the entry takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
     assert ("driver 570.12" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
 
 
@@ -191,7 +191,7 @@ def test_without_a_library_the_copy_of_then_is_compared(run, measured, database)
     then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
     won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
     (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
-    assert found.verdict is EntryStatus.UNCERTAIN and "copy, it takes 1.1" in found.reason
+    assert found.verdict is EntryStatus.UNCERTAIN and "copy, the entry takes 1.1" in found.reason
     assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
     (found,) = run(database(won), Gpu()).findings
     assert found.verdict is EntryStatus.SAME and "against_copy_since_tuning" not in found.numbers, "another control"

@@ -63,7 +63,7 @@ class TestBankMap:
         rows = layout.offsets()[:, ::8].reshape(2, 8, 4).transpose(0, 2, 1) * 2
         assert (ldmatrix_wavefronts(rows) == 4).all()
         assert found.count("4-way") == 8
-        assert "conflicts cost 24 of 32 cycles" in found
+        assert "bank conflicts take 24 of 32 cycles" in found
         assert {"bank 0", "bank 8", "bank 24", "4-way conflict"} <= set(found) and "no conflict" not in found
 
     @pytest.mark.parametrize(

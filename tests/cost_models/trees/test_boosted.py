@@ -165,9 +165,9 @@ def test_shapes_that_do_not_match_are_rejected() -> None:
         BoostedModel.fit(x, seconds[:-1], settings=QUICK)
     with pytest.raises(ValueError, match="at least two rows"):
         BoostedModel.fit(x[:1], seconds[:1], settings=QUICK)
-    with pytest.raises(ValueError, match=r"different names . different names"):
+    with pytest.raises(ValueError, match="different names"):
         BoostedModel.fit(x, seconds, names=["a"] * 6, settings=QUICK)
-    with pytest.raises(ValueError, match="rows and columns"):
+    with pytest.raises(ValueError, match="two-dimensional"):
         BoostedModel.fit(x[:, 0], seconds, settings=QUICK)
     with pytest.raises(ValueError, match="name for each"):
         BoostedModel.fit(x, seconds, ["g"], settings=QUICK)

@@ -144,7 +144,7 @@ def _distribution_panels(
     )
     batch = Panel(
         "one batch by thread",
-        f"t: thread (of {flat.threads}), r: element of the thread",
+        f"t: thread of {flat.threads}, r: its elements",
         (rows, columns),
         _thread_cells(flat),
         legend=cyclic_legend("thread", flat.threads),
@@ -200,8 +200,8 @@ def _bank_panels(
     return [
         Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
         Panel(
-            "no conflicts" if not lost else f"bank conflicts take {lost} of {total} cycles",
-            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes per lane{alike}",
+            "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
+            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane{alike}",
             layout.shape,
             _conflict_cells(accesses),
             legend=tuple((_heat(d), f"{d:g}-way conflict" if d > 1 else "no conflict") for d in degrees),

@@ -63,15 +63,15 @@ class TestBankMap:
         rows = layout.offsets()[:, ::8].reshape(2, 8, 4).transpose(0, 2, 1) * 2
         assert (ldmatrix_wavefronts(rows) == 4).all()
         assert found.count("4-way") == 8
-        assert "bank conflicts take 24 of 32 cycles" in found
+        assert "conflicts cost 24 of 32 cycles" in found
         assert {"bank 0", "bank 8", "bank 24", "4-way conflict"} <= set(found) and "no conflict" not in found
 
     @pytest.mark.parametrize(
         ("text", "shape", "access"),
         [
-            ("pad(8,1)", (16, 32), "8 x 8 elements, 16 bytes per lane"),
-            ("transpose+pad(8,1)", (32, 16), "8 x 8 elements, 16 bytes per lane"),
-            ("xor", (32, 32), "32 x 1 elements, 2 bytes per lane"),
+            ("pad(8,1)", (16, 32), "8 x 8 elements, 16 bytes a lane"),
+            ("transpose+pad(8,1)", (32, 16), "8 x 8 elements, 16 bytes a lane"),
+            ("xor", (32, 32), "32 x 1 elements, 2 bytes a lane"),
         ],
     )
     def test_default_access_follows_the_layout(self, tmp_path, text, shape, access):

@@ -49,9 +49,10 @@ MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, while all S
 START = 600.0  # cycles to launch and retire a block; resident blocks do this concurrently
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # number of plain sectors that take as long as one sector of an atomic operation
-# Extra cycles of a line that hits L1, compared to a line that misses, except on data-centre chips. The cause is that L1
-# delivers only 64 bytes per cycle. This was measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via
-# Microbenchmarking"). For GeForce and RTX A cards, the only evidence is that rankings of gemm and dedispersion improve.
+# Extra cycles of L1 for a line that hits. L1 delivers only 64 bytes per cycle, so a line that hits takes one cycle more
+# than a line that misses, whose time is counted at L2. Data-centre chips have no extra cycles (WIDE_L1). Measured on
+# Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For GeForce and RTX A cards, the
+# only evidence is that rankings of gemm and dedispersion improve.
 HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a whole line per cycle
 # Load/store units of an SM. Each processes one lane's address per cycle. An SM has four per partition, or eight on

@@ -141,7 +141,7 @@ def verify_blocks(
         order: Order of blocks and threads.
         limit: CPU seconds of the launch.
         share: Share of the time of a full verification.
-        walked: True if the tiles of all blocks are known to cover the output.
+        walked: True if a tile walk checks that the tiles of all blocks cover the output.
 
     Returns:
         The run.
@@ -168,7 +168,7 @@ class GeneratedReference(NamedTuple):
         seed: Seed of the inputs.
         order: Order of blocks and threads, if further blocks are launched.
         limit: CPU seconds of such a launch.
-        walked: True if the tiles of all blocks are known to cover the output.
+        walked: True if a tile walk checks that the tiles of all blocks cover the output.
     """
 
     problem: Problem

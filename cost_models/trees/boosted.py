@@ -273,13 +273,13 @@ class BoostedModel:
         names, settings, members = (data.get(n) for n in ("names", "settings", "members"))
         level, corrects = data.get("level"), data.get("corrects")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ModelMismatch("its names are not a list of texts")
+            raise ModelMismatch("the names of the features are not a list of strings")
         if not isinstance(settings, Mapping) or not isinstance(members, list):
-            raise ModelMismatch("its settings or its members are missing")
+            raise ModelMismatch("the settings or the trees of the model are missing")
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not abs(level) <= _MOST_LOG:
-            raise ModelMismatch("its level is not a number")
+            raise ModelMismatch("the model's level is not a number")
         if corrects is not None and not isinstance(corrects, str):
-            raise ModelMismatch("it does not state which column it corrects")
+            raise ModelMismatch("the name of the corrected feature is not a string")
         trees = tuple(map(Forest.from_json, members))
         return cls(tuple(names), BoostedTreeSettings.from_json(settings), float(level), trees, corrects)
 

@@ -165,10 +165,12 @@ class Matmul(Problem):
             raise ValueError(f"unknown scale {self.scale!r}: use one of {', '.join(SCALES)}")
         if self.scale != "none" and self.a not in (*EIGHT_BIT_DTYPES, *BLOCK_FORMATS):
             known = ", ".join((*EIGHT_BIT_DTYPES, *BLOCK_FORMATS))
-            raise ValueError(f"scale {self.scale} needs a type of at most 8 bits ({known}), not {self.a}")
+            raise ValueError(
+                f"unsupported type {self.a} for scale={self.scale}: use a type of at most 8 bits ({known})"
+            )
         self._check_blocks()
         if self.scale == "block" and self.a not in FP8:
-            raise ValueError(f"scale block needs {' or '.join(FP8)}, not {self.a}")
+            raise ValueError(f"unsupported type {self.a} for scale=block: use {' or '.join(FP8)}")
         if self.out == "i32":
             self._check_whole_numbers()
         if self.precision not in PRECISIONS:

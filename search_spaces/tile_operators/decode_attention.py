@@ -155,7 +155,7 @@ class DecodeAttention(TileProblem):
         }  # fmt: skip
 
     def extents(self) -> Mapping[str, int]:
-        """Return the sizes of queries, heads, pages and the cache's rows."""
+        """Return the numbers of tokens, heads, pages and cache rows, and the size of a head."""
         positions = self.pages * self.page
         return {
             "tokens": self.batch * self.queries, "g": self.kv_heads, "r": self.group, "d": self.head_size,

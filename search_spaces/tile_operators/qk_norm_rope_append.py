@@ -173,7 +173,7 @@ class QkNormRopeAppend(TileProblem):
         return {o.name: known[o.name] for o in self.operands()}
 
     def extents(self) -> Mapping[str, int]:
-        """Return the sizes of tokens, heads, table and cache."""
+        """Return the numbers of tokens and heads, and the sizes of the table and the cache."""
         return {
             "t": self.tokens, "rows": self.rows, "h": self.heads, "g": self.kv_heads, "d": self.head_size,
             "length": self.length, "lines": self.positions * self.kv_heads, "sequences": self.sequences,

@@ -158,7 +158,7 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of an entry, or of a file and its entries. Verify entries that are not verified yet."""
+        """Return the finding of ``entry``, one entry or a whole file. Verify entries that are not verified yet."""
         key = (entry.path, entry.entry)
         if key not in self._known:
             self._known[key] = self._finding(entry)

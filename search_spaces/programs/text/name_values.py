@@ -40,7 +40,7 @@ class Names:
         self.maps: dict[int, WgMap] = {}  # maps of values, by the value's id
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the vector that was last loaded from each window
-        self.last: dict[Shape, Tile] = {}  # the latest value of each shape
+        self.last: dict[Shape, Tile] = {}  # for each shape, the value of that shape that was computed last
         self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: current offset and extent of a ring
         self.slots: dict[str, str] = {}  # by tile: variable with the ring offset that positions it
 

@@ -482,9 +482,10 @@ def test_gemm_is_shorter_than_tritons() -> None:
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
 def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
-    """The main loop of the matvec from IREE's reduction issue has at most two instructions more than the template's.
+    """The tile program's main loop has at most two instructions more than that of the hand-written matvec template.
 
-    The issue's subgroup of 64 lanes is two warps in both kernels. Their partial sums are combined after the loop.
+    The matvec is the example of IREE issue 22153. Its subgroup of 64 lanes is two warps here, in the program's kernel
+    and in the template's kernel. The warps combine their partial sums after the loop.
     """
     try:
         nvdisasm()

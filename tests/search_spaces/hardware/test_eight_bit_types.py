@@ -176,7 +176,7 @@ def test_scales_of_blocks_multiply_the_sums_of_128_products() -> None:
                 float(inputs["scale_a"][batch, i, block]) * float(inputs["scale_b"][batch, j // 128, block])
             )
         assert out[batch, i, j] == pytest.approx(total, rel=1e-12)
-    with pytest.raises(ValueError, match="scale block needs e4m3 or e5m2, not i8"):
+    with pytest.raises(ValueError, match="type i8 for scale=block"):
         Matmul(8, 8, 8, a="i8", scale="block")
 
 
@@ -197,7 +197,7 @@ def test_tolerance_admits_blocks_of_fourteen_bits(k: int) -> None:
 
 def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
-    with pytest.raises(ValueError, match=r"scale tensor needs a type of at most 8 bits .*, not f16"):
+    with pytest.raises(ValueError, match=r"type f16 for scale=tensor"):
         Matmul(8, 8, 8, scale="tensor")
     with pytest.raises(ValueError, match="scale tensor needs a float out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")

@@ -1,4 +1,4 @@
-"""Kernels and launches: rejected values, coverage of the digest, and round trips through JSON."""
+"""Kernels and launches: rejected values, digests that depend on every field, and round trips through JSON."""
 
 import dataclasses
 import json

@@ -1,8 +1,8 @@
-"""``autosched verify --batch-invariant FILE``: check that a row has the same bits in every batch.
+"""``autosched verify --batch-invariant FILE``: check that a row has the same bits at every batch size.
 
-``--json`` adds ``file``, ``kernel``, ``batch`` (the name of the size), ``batch_invariant``, ``status``, ``reason``,
-``runs`` (each with ``name``, ``status`` and ``reason``) and ``causes``: the source lines at which the order of sums may
-depend on the batch (each with ``file``, ``line`` and ``text``).
+``--json`` adds ``file``, ``kernel``, ``batch`` (the name of the batch size), ``batch_invariant``, ``status``,
+``reason``, ``runs`` (each with ``name``, ``status`` and ``reason``) and ``causes``: the source lines at which the order
+of sums may depend on the batch (each with ``file``, ``line`` and ``text``).
 """
 
 from __future__ import annotations

@@ -178,12 +178,12 @@ BAD = {
 @pytest.mark.parametrize("json_wanted", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_input_is_rejected_in_one_line_without_side_effects(run: Run, name: str, json_wanted: bool) -> None:
-    arguments, told = BAD[name]
+    arguments, message = BAD[name]
     status, out, err = run(*arguments, *(("--json",) if json_wanted and len(arguments) > 2 else ()))
     assert status == 2
     assert out == ""
     assert err.startswith("autosched: ") and err.count("\n") == 1 and err.endswith("\n")
-    assert told in err and len(err) < 800
+    assert message in err and len(err) < 800
     assert os.listdir() == []
 
 
@@ -225,10 +225,10 @@ def test_ctrl_c_prints_one_line_and_exits_with_130(run: Run, monkeypatch: pytest
 
 
 def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
 
     def problem(**fields: Any) -> Matmul:
-        given.append(fields)
+        problems.append(fields)
         return PROBLEM
 
     other = Operator(
@@ -247,9 +247,9 @@ def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.Monke
     status, out, _ = run("space", "outer", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
     assert status == 0
     assert json.loads(out)["device"] == "a100"
-    assert given == [{"height": 8, "device": "col"}]
+    assert problems == [{"height": 8, "device": "col"}]
     assert run("space", "outer", "-r", "8")[0] == 0
-    assert given[1] == {"height": 8}, "omitted options have the problem's defaults"
+    assert problems[1] == {"height": 8}, "omitted options have the problem's defaults"
     assert "y = a @ x" in run("best", "outer", "--help")[1]
     assert "y = a @ x" in run("tune", "--help")[1]
     assert "router_topk" in run("tune", "conv")[2] and "outer" in run("tune", "conv")[2]

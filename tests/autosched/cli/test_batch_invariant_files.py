@@ -139,14 +139,14 @@ def test_a_cuda_kernel(
     file.write_text(CUDA)
     launch = ["-a", "f32[rows,96]", "-a", out, "--grid", grid, "--block", "1"]
     launch += ["-a", "rows"] if kernel != "positions" else []
-    status, found = verified(capsys, f"{file}:{kernel}", *launch)
-    assert (status, found["batch_invariant"]) == ((1, False) if run else (0, True))
-    runs = found["runs"]
+    status, document = verified(capsys, f"{file}:{kernel}", *launch)
+    assert (status, document["batch_invariant"]) == ((1, False) if run else (0, True))
+    runs = document["runs"]
     assert isinstance(runs, list) and runs[0]["name"] == "first launch"
     if run:
         assert runs[-1]["name"].startswith(run) and runs[-1]["status"] == "bits_differ"
     if line:
-        assert line in [cause["line"] for cause in found["causes"]]  # type: ignore[attr-defined]
+        assert line in [cause["line"] for cause in document["causes"]]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_a_triton_script(
     pytest.importorskip("triton")
     file = tmp_path / "rows.py"
     file.write_text(TRITON)
-    status, found = verified(capsys, f"{file}:{function}", "--device", "h100")
-    assert (status, found["batch_invariant"]) == ((1, False) if line else (0, True)), found
+    status, document = verified(capsys, f"{file}:{function}", "--device", "h100")
+    assert (status, document["batch_invariant"]) == ((1, False) if line else (0, True)), document
     if line:
-        first = found["causes"][0]  # type: ignore[index]
-        assert first["line"] == line and word in first["text"], found["causes"]
+        first = document["causes"][0]  # type: ignore[index]
+        assert first["line"] == line and word in first["text"], document["causes"]
 
 
 def test_unverifiable_batch_invariance_is_rejected_in_one_line(
@@ -190,6 +190,6 @@ def test_a_function_must_return_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     pytest.importorskip("triton")
     file = tmp_path / "rows.py"
     file.write_text(TRITON)
-    status, found = verified(capsys, f"{file}:nothing")
-    assert status == 1 and found["batch_invariant"] is False
+    status, document = verified(capsys, f"{file}:nothing")
+    assert status == 1 and document["batch_invariant"] is False
     assert main(["verify", str(file), "--batch-invariant", "--size", "rows=1..8"]) == 2

@@ -81,8 +81,8 @@ def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return name
 
 
-def write_ending(door: str, ends: str) -> None:
-    Path("x.py").write_text(f"import triton\n{ends}\n" if "verify FILE" in door else f"{ends}\n")
+def write_ending(command: str, ends: str) -> None:
+    Path("x.py").write_text(f"import triton\n{ends}\n" if "verify FILE" in command else f"{ends}\n")
 
 
 @needs_compiler
@@ -190,8 +190,8 @@ def test_a_tolerance_that_overflows_is_rejected(tmp_path: Path, capsys: pytest.C
         '[tolerance]\nrtol = 1e300\n[reference]\npython = "r.py:big"\n'
     )
     assert main(["verify", "--kernel", str(tmp_path / "k.toml")]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "tolerance of y" in said
+    stderr = capsys.readouterr().err.splitlines()[-1]
+    assert "tolerance of y" in stderr
 
 
 @needs_nvrtc

@@ -28,12 +28,12 @@ def stored(path: Path, **changes: object) -> Trial:
     its = template("transpose")
     schedule = its.space(PROBLEM, H200).sample(1, 0)[0]
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
-    made = make_trial(schedule, measurement, PROBLEM)
-    made = dataclasses.replace(
-        made, kernel_digest=its.kernel(PROBLEM, schedule, H200).digest, template_version=its.version
+    trial = make_trial(schedule, measurement, PROBLEM)
+    trial = dataclasses.replace(
+        trial, kernel_digest=its.kernel(PROBLEM, schedule, H200).digest, template_version=its.version
     )
     with Store.open(path) as store:
-        return store.append(dataclasses.replace(made, **changes))
+        return store.append(dataclasses.replace(trial, **changes))
 
 
 def test_control_characters_of_arguments_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,9 +44,9 @@ def test_control_characters_of_arguments_are_shown_escaped(tmp_path: Path, capsy
 
 
 def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    console, made = stdout_console(), Table("\x1b]0;owned\x07")
-    made.add_row("\u202etxt.exe")
-    show(console, made)
+    console, table = stdout_console(), Table("\x1b]0;owned\x07")
+    table.add_row("\u202etxt.exe")
+    show(console, table)
     console.print("\x1b[2J cleared")
     assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
 
@@ -73,5 +73,5 @@ def test_best_reports_a_stale_kernel(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert run([*BEST, str(tmp_path / f"{name}.db")]) == 0
         assert ("the kernel's code" in capsys.readouterr().out) == stale
         assert run([*BEST, str(tmp_path / f"{name}.db"), "--json"]) == 0
-        (found,) = json.loads(capsys.readouterr().out)["best"]
-        assert bool(found["stale"]) == stale
+        (best,) = json.loads(capsys.readouterr().out)["best"]
+        assert bool(best["stale"]) == stale

@@ -108,10 +108,10 @@ def test_a_pipe_with_a_writer_is_read() -> None:
     content = b"x" * 100_000  # more than the buffer of a pipe
     writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))
     writer.start()
-    found = read_bounded(f"/dev/fd/{reading}", 1 << 20)
+    actual = read_bounded(f"/dev/fd/{reading}", 1 << 20)
     writer.join()
     os.close(reading)
-    assert found == content
+    assert actual == content
 
 
 @cache
@@ -144,7 +144,7 @@ def test_train_recognises_a_kernel_tuner_cache(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("[kernel]", "." .join("a" * 50_000) + " = 1\n[kernel]", "a key has more than 20 parts"),
         ("[kernel]", "[" + ".".join("a" * 50_000) + "]\n[kernel]", "a key has more than 20 parts"),
@@ -185,17 +185,17 @@ def test_train_recognises_a_kernel_tuner_cache(run: Run) -> None:
          '[[rule]]\nexpr = "p * q * b % 7919 == 1"\n[launch]', "would take minutes"),
     ],
 )  # fmt: skip
-def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
+def test_hostile_kernel_files(run: Run, old: str, new: str, message: str) -> None:
     import numpy as np
 
     np.save("x.npy", np.zeros(64, np.float32))
     np.save("five.npy", np.zeros(5, np.float32))
     np.save("pickled.npy", np.array([{}] * 64, object), allow_pickle=True)
     np.savez("archive.npz", np.zeros(64, np.float32))
-    whole = Path("x.npy").read_bytes()
-    Path("claims.npy").write_bytes(whole.replace(b"(64,)", b"(99,)"))
+    complete = Path("x.npy").read_bytes()
+    Path("claims.npy").write_bytes(complete.replace(b"(64,)", b"(99,)"))
     with Path("huge.npy").open("wb") as file:
-        file.write(whole)
+        file.write(complete)
         file.truncate(1 << 36)
     os.mkfifo("pipe")
     Path("k.cu").write_text(SOURCE)
@@ -205,7 +205,7 @@ def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
     Path("k.toml").write_text(KERNEL.replace(old, new, 1))
     status, out, err = run("space", "--kernel", "k.toml", "--device", "a100")
     assert (status, out, err.count("\n")) == (2, "", 1), err
-    assert re.search(said, err), err
+    assert re.search(message, err), err
 
 
 @pytest.mark.parametrize("command", [("space",), ("verify",), ("tune", "--trials", "1", "--db", "b.db")])
@@ -282,10 +282,10 @@ def test_nested_verifications_and_other_operators_are_found(run: Run) -> None:
 def test_a_plugin_that_exits_does_not_stop_the_command(tmp_path: Path) -> None:
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / "__init__.py").write_text("raise SystemExit('\\x1b[2J gone')\n")
-    told = tmp_path / "evil-1.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
-    (told / "entry_points.txt").write_text("[autosched.templates]\nevil = evil:templates\n")
+    metadata = tmp_path / "evil-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[autosched.templates]\nevil = evil:templates\n")
     done = forked_python.run(
         [
             sys.executable,

@@ -65,8 +65,8 @@ def test_files_that_were_not_named_are_read_only_if_regular(tmp_path: Path) -> N
 def test_includes_are_read_only_if_regular(run: Run, name: str, main_function: str) -> None:
     os.mkfifo("pipe")
     Path("k.cu").write_text(f'#include "{name}"\nextern "C" __global__ void k(float* x) {{ *x = 1; }}\n{main_function}')
-    said = refused(run("verify", "k.cu", "-a", "f32[1]", "--grid", "1", "--block", "1"))
-    assert name in said and "not a regular file" in said
+    message = refused(run("verify", "k.cu", "-a", "f32[1]", "--grid", "1", "--block", "1"))
+    assert name in message and "not a regular file" in message
 
 
 @pytest.mark.parametrize(

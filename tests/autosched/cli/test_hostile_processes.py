@@ -107,7 +107,7 @@ import os
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     spread(
         [
             (GROWS, "memory_limit = 4"),
@@ -122,9 +122,9 @@ import os
         4,
     ),
 )
-def test_a_reference_stays_within_its_limits(body: str, said: str, tmp_path: Path, harmless: int) -> None:
+def test_a_reference_stays_within_its_limits(body: str, message: str, tmp_path: Path, harmless: int) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\n', f"def f(x):\n    {body}\n")
-    assert said in refused(tmp_path, harmless + MORE_MEMORY, "verify")
+    assert message in refused(tmp_path, harmless + MORE_MEMORY, "verify")
 
 
 def test_detached_children_of_a_reference_are_killed(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_a_function_that_never_returns_is_ended(more: str, tmp_path: Path) -> No
 def test_time_limits_count_cpu_time(tmp_path: Path) -> None:
     """A reference may sleep for longer than its limit, but is stopped if it computes for longer."""
     waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
-    for body, status, said in ((waits, 0, ""), (calculates, 2, "took more than 0.5 CPU seconds")):
+    for body, status, message in ((waits, 0, ""), (calculates, 2, "took more than 0.5 CPU seconds")):
         write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.5\n', f"import time\ndef f(x):\n    {body}\n")
         ended, err, _ = run(tmp_path, "verify", "--sample", "1")
-        assert ended == status and said in err, err
+        assert ended == status and message in err, err
 
 
 def test_a_reference_that_exits_gives_no_winner(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4
 
 
 @pytest.mark.parametrize(
-    ("bomb", "limit", "said"),
+    ("bomb", "limit", "message"),
     [
         (
             "time",
@@ -191,14 +191,14 @@ BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4
     ],
 )
 def test_a_compiler_stays_within_its_limits(
-    bomb: str, limit: str, said: str, tmp_path: Path, harmless: int, nightly: bool
+    bomb: str, limit: str, message: str, tmp_path: Path, harmless: int, nightly: bool
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(BOMBS[bomb] + SOURCE.replace("x[i]", "0 A40"))
     (tmp_path / "k.toml").write_text(FILE.replace("[kernel]", f"[kernel]\n{limit}"))
     commands = [("verify",), ("tune", "--trials", "1", "--db", "b.db")]
     for command in commands if nightly else commands[bomb == "memory" :][:1]:
-        assert said in refused(tmp_path, harmless + MORE_MEMORY, *command)
+        assert message in refused(tmp_path, harmless + MORE_MEMORY, *command)
 
 
 @pytest.mark.parametrize("command", [("verify",), ("verify", "--full")])

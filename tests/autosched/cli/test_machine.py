@@ -65,10 +65,10 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    made = Machine(tmp_path / "home", tmp_path / "here")
-    made.home.mkdir()
-    made.here.mkdir()
-    return made
+    new_machine = Machine(tmp_path / "home", tmp_path / "here")
+    new_machine.home.mkdir()
+    new_machine.here.mkdir()
+    return new_machine
 
 
 @pytest.mark.parametrize("script", [FAILS, COMPILES_NOTHING, "#!/no/such/interpreter\n"])
@@ -77,10 +77,10 @@ def test_a_broken_compiler(machine: Machine, script: str) -> None:
     assert "bin/g++" in machine.refuses(*VERIFY)
     status, out, err = machine.run("doctor", "--json")
     assert (status, err) == (0, "")
-    found = json.loads(out)
-    (part,) = [p for p in found["parts"] if p["name"] == "host compiler"]
+    document = json.loads(out)
+    (part,) = [p for p in document["parts"] if p["name"] == "host compiler"]
     assert part["version"] is None and "bin/g++" in part["note"]
-    assert not {a["name"]: a["runs"] for a in found["abilities"]}["verify"]
+    assert not {a["name"]: a["runs"] for a in document["abilities"]}["verify"]
     assert list(machine.home.iterdir()) == []
 
 
@@ -101,9 +101,9 @@ def test_a_compiler_that_breaks_on_the_emulator_stops_a_tune_before_its_trials(m
         "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1\n"
     )
     status, out, err = machine.run(*TUNE)
-    *compiling, said = err.splitlines()
+    *compiling, message = err.splitlines()
     assert (status, out) == (2, "") and all(line.startswith("Compiling the emulator") for line in compiling)
-    assert said.startswith("autosched: ") and "Killed signal" in said and "--no-verify" in said
+    assert message.startswith("autosched: ") and "Killed signal" in message and "--no-verify" in message
     assert list(machine.here.iterdir()) == []
 
 
@@ -137,8 +137,8 @@ def test_queries_create_no_files_in_the_home_folder(machine: Machine) -> None:
 
 
 def test_doctor_reports_available_recordings(machine: Machine) -> None:
-    found = json.loads(machine.run("doctor", "--json")[1])
-    (replay,) = [a for a in found["abilities"] if a["name"] == "tune --backend replay"]
+    document = json.loads(machine.run("doctor", "--json")[1])
+    (replay,) = [a for a in document["abilities"] if a["name"] == "tune --backend replay"]
     assert ("measured earlier on" if replay["runs"] else "measurements.trials.recording FILE") in replay["note"]
 
 

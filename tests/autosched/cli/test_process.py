@@ -78,13 +78,13 @@ def test_a_verification_imports_no_unused_modules() -> None:
     assert done.stderr.endswith("set()\n"), done.stderr
 
 
-@pytest.mark.parametrize(("given", "expected"), [("", "False True"), ("['devices']", "True False")])
-def test_only_command_processes_disable_garbage_collection(given: str, expected: str) -> None:
+@pytest.mark.parametrize(("argument", "expected"), [("", "False True"), ("['devices']", "True False")])
+def test_only_command_processes_disable_garbage_collection(argument: str, expected: str) -> None:
     """At exit, garbage collection is off in a command's process, and still on in a program that calls a command."""
     state = "f'{gc.isenabled()} {gc.get_freeze_count() > 0}'"
     code = (
         "import atexit, gc, sys, autosched.cli as c; "
-        f"atexit.register(lambda: print({state}, file=sys.stderr)); c.main({given})"
+        f"atexit.register(lambda: print({state}, file=sys.stderr)); c.main({argument})"
     )
     done = subprocess.run([sys.executable, "-c", code, "devices"], capture_output=True, text=True, timeout=120)
     assert done.stderr.splitlines()[0] == expected
@@ -122,16 +122,16 @@ def refused(status: int, out: str, err: str) -> bool:
     return (status, out, err.count("\n")) == (2, "", 1) and err.startswith("autosched: ") and len(err) < 300
 
 
-@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "."])
-def test_a_schedule_is_not_read_from_anywhere(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main([*SPACE, "--explain", place])
-    said = capsys.readouterr()
-    assert refused(status, said.out, said.err), said.err
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "."])
+def test_a_schedule_is_not_read_from_anywhere(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main([*SPACE, "--explain", path])
+    captured = capsys.readouterr()
+    assert refused(status, captured.out, captured.err), captured.err
 
 
 def test_a_schedule_is_not_read_from_a_stdin_that_is_closed(tmp_path: Path) -> None:
-    said = shell((*SPACE, "--explain", "-"), "<&-", tmp_path)
-    assert refused(*said), said
+    outcome = shell((*SPACE, "--explain", "-"), "<&-", tmp_path)
+    assert refused(*outcome), outcome
 
 
 def test_the_exit_status_is_2_without_any_stream(tmp_path: Path) -> None:
@@ -175,13 +175,15 @@ def test_an_unusably_small_terminal_width_is_ignored(tmp_path: Path) -> None:
     assert expected[0] == 0 and shell(("--help",), "", tmp_path, COLUMNS="1") == expected
 
 
-@pytest.mark.parametrize(("columns", "kept"), [("0", None), ("1", None), ("-3", None), ("many", None), ("20", "20")])
-def test_a_width_is_a_number_of_columns(monkeypatch: pytest.MonkeyPatch, columns: str, kept: str | None) -> None:
+@pytest.mark.parametrize(
+    ("columns", "expected"), [("0", None), ("1", None), ("-3", None), ("many", None), ("20", "20")]
+)
+def test_a_width_is_a_number_of_columns(monkeypatch: pytest.MonkeyPatch, columns: str, expected: str | None) -> None:
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))
     monkeypatch.setenv("COLUMNS", columns)
     streams.take()
-    assert os.environ.get("COLUMNS") == kept
+    assert os.environ.get("COLUMNS") == expected
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
@@ -253,9 +255,9 @@ def test_ctrl_c_prints_one_line_and_exits_with_130_at_any_moment(
     assert child.returncode == 130, err
     assert "Traceback" not in err
     if out:
-        found = json.loads(out)
-        assert found["interrupted"]
-        unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
+        document = json.loads(out)
+        assert document["interrupted"]
+        unseen = Store.open(tmp_path / "b.db", create=False).count() - document["trials"]["new"]
         assert unseen in (0, 1)  # Ctrl-C may interrupt after a trial is stored and before it is counted
     else:
         assert err == "autosched: stopped\n"
@@ -300,7 +302,7 @@ def test_ctrl_c_is_left_to_a_program_that_calls_main() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "said"),
+    ("code", "status", "message"),
     [
         ("kill()", 130, "autosched: stopped"),
         (
@@ -338,7 +340,7 @@ def test_ctrl_c_is_left_to_a_program_that_calls_main() -> None:
         "again while it is printed",
     ],
 )
-def test_ctrl_c_ends_each_phase_with_its_status(code: str, status: int, said: str) -> None:
+def test_ctrl_c_ends_each_phase_with_its_status(code: str, status: int, message: str) -> None:
     prelude = (
         "import logging, os, signal, weakref\nlog = logging.getLogger('x')\nclass Thing: pass\n"
         "from contextlib import suppress\nfrom time import sleep\n"
@@ -348,7 +350,7 @@ def test_ctrl_c_ends_each_phase_with_its_status(code: str, status: int, said: st
         "interrupts.take()\n"
     )
     done = subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, said)
+    assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, message)
 
 
 def test_no_slow_module_is_imported_before_ctrl_c_is_handled() -> None:

@@ -54,17 +54,17 @@ def test_best_separates_devices_and_provenances(run: Run) -> None:
         make_trial(2e-6, on="a100"),
     )
     _, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
-    found = {b["device"]: b for b in json.loads(out)["best"]}
-    assert found["h200"]["provenance"] == "measured" and found["h200"]["timing"]["median"] == 5e-6
-    assert found["a100"]["provenance"] == "estimated"
+    best = {b["device"]: b for b in json.loads(out)["best"]}
+    assert best["h200"]["provenance"] == "measured" and best["h200"]["timing"]["median"] == 5e-6
+    assert best["a100"]["provenance"] == "estimated"
     _, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--device", "A100", "--json")
     assert [b["device"] for b in json.loads(out)["best"]] == ["a100"]
 
 
 def test_best_without_a_problem_lists_all_problems(run: Run) -> None:
     other = Matmul(128, 64, 32, a="bf16", b="bf16", out="bf16", order_a="col")
-    theirs = template("matmul").space(other, device("h200")).sample(1, 0)[0]
-    path = database(Path("b.db"), make_trial(2e-6), make_trial(3e-6, problem=other, chosen=theirs))
+    schedule = template("matmul").space(other, device("h200")).sample(1, 0)[0]
+    path = database(Path("b.db"), make_trial(2e-6), make_trial(3e-6, problem=other, chosen=schedule))
     status, out, err = run("best", "matmul", "--db", str(path))
     assert (status, err) == (0, "")
     rows = [line for line in out.splitlines() if "estimated" in line]

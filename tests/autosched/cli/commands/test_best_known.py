@@ -57,11 +57,11 @@ def test_best_lists_all_problems_of_a_database(database: Path, capsys: pytest.Ca
 
 def test_a_report_lists_a_user_kernel_with_rate_and_metrics(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--db", "b.db", "--out", "r.html", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["problems"]
-    assert {p["problem"] for p in found} == {f"{NAME} n=64"}
-    worked = [p for p in found if p["seconds"] is not None]
-    assert len(found) == 2 and len(worked) == 1 and 0 < worked[0]["share_of_roof"] <= 1
-    assert [bool(p["advice"]) for p in found if p["seconds"] is None] == [False], (
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert {p["problem"] for p in problems} == {f"{NAME} n=64"}
+    worked = [p for p in problems if p["seconds"] is not None]
+    assert len(problems) == 2 and len(worked) == 1 and 0 < worked[0]["share_of_roof"] <= 1
+    assert [bool(p["advice"]) for p in problems if p["seconds"] is None] == [False], (
         "a replaced revision of a kernel gets no advice"
     )
     page = Path("r.html").read_text()

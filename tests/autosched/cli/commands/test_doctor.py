@@ -50,13 +50,13 @@ def test_doctor_reports_how_to_install_missing_components(run: Run, monkeypatch:
     monkeypatch.setattr(doctor_module, "version", without_psycopg)
     status, out, err = run("doctor", "--json")
     assert (status, err) == (0, "")
-    found = json.loads(out)
-    parts = {p["name"]: p for p in found["parts"]}
+    document = json.loads(out)
+    parts = {p["name"]: p for p in document["parts"]}
     assert parts["NVRTC"]["version"] is None and "pip install" in parts["NVRTC"]["note"]
     assert parts["cupy"]["version"] is None and "pip install" in parts["cupy"]["note"]
     assert parts["host compiler"]["version"] is None and "install" in parts["host compiler"]["note"]
-    assert (found["gpus"], found["no_gpu_reason"]) == ([], "no driver")
-    abilities = {a["name"]: a for a in found["abilities"]}
+    assert (document["gpus"], document["no_gpu_reason"]) == ([], "no driver")
+    abilities = {a["name"]: a for a in document["abilities"]}
     assert (
         not abilities["tune --backend estimate"]["runs"]
         and "pip install" in abilities["tune --backend estimate"]["note"]
@@ -68,11 +68,11 @@ def test_doctor_reports_how_to_install_missing_components(run: Run, monkeypatch:
 
 
 def test_doctor_reports_a_derived_device_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"name": b"NVIDIA GeForce RTX 4070 Unknown", "totalGlobalMem": 12 * 2**30, "major": 8, "minor": 9}
+    properties = {"name": b"NVIDIA GeForce RTX 4070 Unknown", "totalGlobalMem": 12 * 2**30, "major": 8, "minor": 9}
     cupy = ModuleType("cupy")
     cupy.__spec__ = ModuleSpec("cupy", None)
     cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda number: told)
+        runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda number: properties)
     )
     row = dataclasses.replace(device("rtx4070"), name="rtx4070_unknown", derived=True)
     monkeypatch.setitem(sys.modules, "cupy", cupy)

@@ -102,8 +102,8 @@ def write(tmp_path: Path) -> Write:
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def ran(*arguments: str) -> tuple[int, str, str]:
         status = main(arguments)
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     return ran
 
@@ -154,10 +154,10 @@ class TestExpanded:
 @pytest.mark.parametrize("wrong", [("--backend", "x"), ("--bakend", "cuda")])
 def test_hints_and_help_repeat_the_typed_command(write: Write, run: Run, wrong: tuple[str, ...]) -> None:
     path = write()
-    asked = f"autosched tune --kernel {path}"
-    assert f"see '{asked} --help'" in run("tune", "--kernel", path, "--size", "n=77", *wrong)[2]
+    command = f"autosched tune --kernel {path}"
+    assert f"see '{command} --help'" in run("tune", "--kernel", path, "--size", "n=77", *wrong)[2]
     usage = " ".join(run("tune", "--kernel", path, "--help")[1].split())
-    assert usage.startswith(f"Usage: {asked} [PROBLEM] [OPTIONS]")
+    assert usage.startswith(f"Usage: {command} [PROBLEM] [OPTIONS]")
 
 
 def test_space_counts_and_explains_a_user_kernel(write: Write, run: Run) -> None:
@@ -215,14 +215,16 @@ def test_best_ranks_by_any_metric_and_lists_the_front(write: Write, run: Run, tm
     with Store.open(db) as store:
         for block, seconds, registers in ((32, 3e-6, 10), (64, 1e-6, 30), (128, 2e-6, 20), (256, 4e-6, 40)):
             resources = Resources(registers, 0, 0, 0, 0, 0)
-            found = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds), resources=resources)
-            made = make_trial(Schedule("twice", (("block_size_x", block),)), found, problem)
-            store.append(replace(made, template_version=kernel.template.version, fingerprint="{}"))
+            measurement = Measurement(
+                Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds), resources=resources
+            )
+            trial = make_trial(Schedule("twice", (("block_size_x", block),)), measurement, problem)
+            store.append(replace(trial, template_version=kernel.template.version, fingerprint="{}"))
     best = ("best", "--kernel", path, "--db", db, "--json")
 
     def block_of(*objective: str) -> int:
-        status, out, said = run(*best, *objective)
-        assert status == 0, said
+        status, out, message = run(*best, *objective)
+        assert status == 0, message
         return int(json.loads(out)["best"][0]["schedule"]["block_size_x"])
 
     assert (block_of(), block_of("--objective", "registers"), block_of("--objective", "seconds:max")) == (64, 32, 256)
@@ -230,9 +232,9 @@ def test_best_ranks_by_any_metric_and_lists_the_front(write: Write, run: Run, tm
     front = json.loads(run(*best, *both)[1])["best"][0]["front"]
     assert [row["block_size_x"] for row in front] == [32, 128, 64]
     assert "Pareto front of registers, GB/s" in run(*best[:-1], *both)[1]
-    for wrong, said in (("quux", "unknown objective 'quux'"), ("registers:least", "must be min or max")):
+    for wrong, message in (("quux", "unknown objective 'quux'"), ("registers:least", "must be min or max")):
         status, _, err = run(*best, "--objective", wrong)
-        assert status == 2 and said in err and len(err.splitlines()) == 1
+        assert status == 2 and message in err and len(err.splitlines()) == 1
 
 
 def test_tune_reports_candidates_with_equal_estimates(write: Write, run: Run, tmp_path: Path) -> None:

@@ -71,10 +71,10 @@ def test_counts_are_whole_until_too_long_to_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "whole", "text"), [(0, 10, "0.0 %"), (1, 10**6, "< 0.1 %"), (1, 3, "33.3 %"), (10**20, 10**20, "100.0 %")]
+    ("part", "total", "text"), [(0, 10, "0.0 %"), (1, 10**6, "< 0.1 %"), (1, 3, "33.3 %"), (10**20, 10**20, "100.0 %")]
 )
-def test_percentages(part: int, whole: int, text: str) -> None:
-    assert formatting.percent(part, whole) == text
+def test_percentages(part: int, total: int, text: str) -> None:
+    assert formatting.percent(part, total) == text
 
 
 def test_reasons_are_sorted_by_frequency() -> None:
@@ -107,13 +107,13 @@ def test_decisions_show_all_parameters_at_any_width(width: int) -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 40, 61, 200])
 def test_a_table_shows_whole_cells_at_any_width(width: int) -> None:
-    made = formatting.table("name", "count", "note", right=("count",), fold=("note",))
+    table = formatting.table("name", "count", "note", right=("count",), fold=("note",))
     rows = [(f"a name {i}", "38,990,852,238,772", "9.799 TFLOP/s of these and more") for i in range(3)]
     for row in rows:
-        made.add_row(*row)
+        table.add_row(*row)
     out = io.StringIO()
     console = Console(file=out, width=width)
-    show(console, made)
+    show(console, table)
     show(console, formatting.facts([("time", "213.4567890 us, 644.1 TFLOP/s")]))
     text = out.getvalue()
     assert "…" not in text
@@ -202,9 +202,9 @@ def test_a_long_step_is_reported_with_its_limit(monkeypatch: pytest.MonkeyPatch)
     console = Console(file=messages, width=80)
     with Counter(console, "emulated", 2, "a launch may take 60 s"):
         until(lambda: "emulated 0/2 in 0 s, a launch may take 60 s\n" in messages.getvalue())
-    said = len(messages.getvalue())
+    length = len(messages.getvalue())
     time.sleep(0.2)
-    assert len(messages.getvalue()) == said  # a finished display prints nothing more
+    assert len(messages.getvalue()) == length  # a finished display prints nothing more
 
 
 def until(seen: Callable[[], bool]) -> None:

@@ -81,8 +81,8 @@ def test_an_export_goes_into_a_folder(here: Path, capsys: pytest.CaptureFixture[
     stored(here / "a.db")
     before = (here / "a.db").read_bytes()
     assert run(["export", "--db", "a.db", "--out", out]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"{out} is not a folder" in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and f"{out} is not a folder" in stderr
     assert (here / "a.db").read_bytes() == before
 
 
@@ -125,14 +125,14 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
     of_it = ["db", "threshold", "--kernel", str(VECTOR_ADD), "--size", "n=1000", "--db", "a.db"]
     assert run([*of_it, "--max-slowdown", "5%"]) == 0
     with Store.open(here / "a.db", create=False) as store:
-        kept = store.guard(problem, "h200")
-    assert kept is not None and kept.max_slowdown == 0.05
+        guard = store.guard(problem, "h200")
+    assert guard is not None and guard.max_slowdown == 0.05
     capsys.readouterr()
     assert run([*of_it, "--json"]) == 0 and json.loads(capsys.readouterr().out)["threshold"]["max_slowdown"] == 0.05
 
 
 @pytest.mark.parametrize(
-    ("more", "status", "told"),
+    ("more", "status", "message"),
     [
         (["--max-slowdown", "-1%"], 2, "max_slowdown of a guard must be a finite number of at least 0"),
         (["--max-slowdown", "much"], 2, "invalid share"),
@@ -146,12 +146,12 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_invalid_thresholds_are_rejected(
-    here: Path, capsys: pytest.CaptureFixture[str], more: list[str], status: int, told: str
+    here: Path, capsys: pytest.CaptureFixture[str], more: list[str], status: int, message: str
 ) -> None:
     stored(here / "a.db")
     assert run([*OF_IT, *more]) == status
     captured = capsys.readouterr()
-    assert told in captured.out + captured.err and "Traceback" not in captured.err
+    assert message in captured.out + captured.err and "Traceback" not in captured.err
     with Store.open(here / "a.db", create=False) as store:
         assert store.guard(PROBLEM, "h200") is None
 
@@ -271,8 +271,8 @@ def test_files_with_the_same_entry_are_merged_in_order(here: Path, capsys: pytes
     assert run(["import", str(one), str(one), str(other), "--db", "b.db", "--json"]) == 0
     assert [e["verdict"] for e in json.loads(capsys.readouterr().out)["entries"]] == ["new", "unclear"]
     with Store.open(here / "b.db", create=False) as store:
-        (kept,) = store.trials()
-    assert kept.schedule.key() == schedules()[0].key()
+        (trial,) = store.trials()
+    assert trial.schedule.key() == schedules()[0].key()
 
 
 def test_an_export_only_writes_into_its_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,11 +320,11 @@ def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixt
 
 def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A stored rank of 1 does not help the schedule, since anyone can write a database."""
-    mine, theirs = schedules()
+    valid, other = schedules()
     stored(here / "mine.db")
-    forged = theirs.replace(tile_m=12345)
+    forged = other.replace(tile_m=12345)
     with Store.open(here / "theirs.db") as store:
-        for rank, schedule in ((2, mine), (1, forged)):
+        for rank, schedule in ((2, valid), (1, forged)):
             time = 1e-6 if rank == 2 else 1e-9
             measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9))
             store.append(dataclasses.replace(make_trial(schedule, measurement, PROBLEM), rank=rank))
@@ -379,10 +379,10 @@ def test_an_imported_unknown_template_does_not_replace_the_best(here: Path, caps
     assert run(["import", "faster.json", "--db", "a.db"]) == 2
     assert "cannot be used: " in capsys.readouterr().err
     with Store.open(here / "a.db") as store:
-        kept = store.best(PROBLEM, "h200")
-        assert kept is not None and kept.schedule.template == "transpose"
-        forged = Schedule("flying_transpose", kept.schedule.items)
-        store.append(dataclasses.replace(kept, schedule=forged, kernel_digest="k", id=None))
+        best_trial = store.best(PROBLEM, "h200")
+        assert best_trial is not None and best_trial.schedule.template == "transpose"
+        forged = Schedule("flying_transpose", best_trial.schedule.items)
+        store.append(dataclasses.replace(best_trial, schedule=forged, kernel_digest="k", id=None))
     stored(here / "b.db")
     with Store.open(here / "b.db") as store:
         timing = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-9, 1e-9, 1e-9, 9))
@@ -428,20 +428,20 @@ def test_a_lone_surrogate_is_not_imported(here: Path, capsys: pytest.CaptureFixt
 
 def test_an_impossible_output_path_is_rejected_in_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
-    for place in ("/proc/nothing", "x" * 300, "a.db/below"):
+    for path in ("/proc/nothing", "x" * 300, "a.db/below"):
         capsys.readouterr()
-        assert run(["export", "--db", "a.db", "--out", place]) == 2
+        assert run(["export", "--db", "a.db", "--out", path]) == 2
         err = capsys.readouterr().err
         assert err.startswith("autosched: ") and err.count("\n") == 1
 
 
 def test_a_check_without_matches_lists_the_existing_schedules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
-    for options, asked in (
+    for options, message in (
         (["--operator", "matmull"], "transpose on h200"),
         (["--device", "a100"], "transpose on h200"),
         (["--floor", "nan"], "--floor must be a time in microseconds, such as 0.5, not nan"),
     ):
         assert run(["check", "--db", "a.db", "--static", *options]) == 2
         out, err = capsys.readouterr()
-        assert asked in err and err.count("\n") == 1 and not out
+        assert message in err and err.count("\n") == 1 and not out

@@ -31,28 +31,28 @@ def emulated() -> Verdict:
 def test_space_json_describes_the_space(run: Run) -> None:
     status, out, err = run("space", "matmul", *SMALL, "--sample", "3", "--seed", "5", "--device", "a100", "--json")
     assert (status, err) == (0, "")
-    found = json.loads(out)
+    document = json.loads(out)
     space = template("matmul").space(PROBLEM, device("a100"))
-    assert (found["raw"], found["legal"]) == (space.raw_count, space.count())
-    assert found["problem"] == PROBLEM.to_json()
-    assert [t["name"] for t in found["templates"]] == [t.name for t in templates() if "matmul" in t.operators]
-    (made,) = (t for t in found["templates"] if t["name"] == "matmul")
-    assert (made["version"], made["why_not"]) == (template("matmul").version, None)
-    assert (made["raw"], made["legal"]) == (space.raw_count, space.count())
-    assert {p["name"]: tuple(p["values"]) for p in made["parameters"]} == {p.name: p.values for p in space.parameters}
-    assert {r["name"]: r["rejects"] for r in made["rules"]} == {r.rule: r.count for r in space.rejects()}
+    assert (document["raw"], document["legal"]) == (space.raw_count, space.count())
+    assert document["problem"] == PROBLEM.to_json()
+    assert [t["name"] for t in document["templates"]] == [t.name for t in templates() if "matmul" in t.operators]
+    (entry,) = (t for t in document["templates"] if t["name"] == "matmul")
+    assert (entry["version"], entry["why_not"]) == (template("matmul").version, None)
+    assert (entry["raw"], entry["legal"]) == (space.raw_count, space.count())
+    assert {p["name"]: tuple(p["values"]) for p in entry["parameters"]} == {p.name: p.values for p in space.parameters}
+    assert {r["name"]: r["rejects"] for r in entry["rules"]} == {r.rule: r.count for r in space.rejects()}
     valid = {rule.name for rule in space.constraints}
-    assert {r["name"]: r["kind"] for r in made["rules"]} == {
+    assert {r["name"]: r["kind"] for r in entry["rules"]} == {
         rule.name: "valid" if rule.name in valid else "pruning" for rule in space.rules
     }
     drawn = TemplateSet([template("matmul")]).space(PROBLEM, device("a100")).sample(3, 5)
-    assert found["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in drawn]
+    assert document["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in drawn]
 
 
 def test_space_reports_why_a_template_is_excluded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     other = dataclasses.replace(template("matmul"), name="newer", supports=lambda problem, device: "it needs sm_90")
-    found = ((template("matmul"), None), (other, "it needs sm_90"))
-    monkeypatch.setattr("autosched.cli.commands.space.candidates", lambda problem, device: found)
+    candidates = ((template("matmul"), None), (other, "it needs sm_90"))
+    monkeypatch.setattr("autosched.cli.commands.space.candidates", lambda problem, device: candidates)
     status, out, _ = run("space", "matmul", *SMALL, "--json")
     assert status == 0
     _, left_out = json.loads(out)["templates"]
@@ -146,11 +146,11 @@ NO_SCHEDULE = {
 
 @pytest.mark.parametrize("name", NO_SCHEDULE)
 def test_explain_rejects_invalid_schedules(run: Run, name: str) -> None:
-    text, told = NO_SCHEDULE[name]
+    text, message = NO_SCHEDULE[name]
     Path("s.json").write_text(text)
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out) == (2, "")
-    assert err.count("\n") == 1 and told in err
+    assert err.count("\n") == 1 and message in err
 
 
 @pytest.mark.parametrize("value", [[2], {"a": 1}, None, True, 2.0, "2", 10**30])

@@ -136,10 +136,10 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
     one = observations(PROBLEMS[0], rows=3)
     faster = Observations(one.problem, one.device, one.schedules, tuple(s / 2 for s in one.seconds))
     ranked = make_trials(faster, rank=1)[:1]
-    (found,) = gather(
+    (gathered,) = gather(
         [store(tmp_path / "m.db", *make_trials(one), *make_trials(faster), *ranked)], [], "measured"
     ).observations
-    times = dict(zip(found.schedules, found.seconds, strict=True))
+    times = dict(zip(gathered.schedules, gathered.seconds, strict=True))
     assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
     assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of the two times
 
@@ -179,9 +179,9 @@ def test_invalid_input_is_rejected_in_one_line(run: Run, tmp_path: Path, argumen
     assert not (tmp_path / "m.json").exists()
 
 
-def excluded_trials(given: Sequence[Trial]) -> Mapping[str, int]:
+def excluded_trials(trials: Sequence[Trial]) -> Mapping[str, int]:
     left_out: dict[str, int] = {}
-    assert not observations_of(given, left_out)
+    assert not observations_of(trials, left_out)
     return left_out
 
 
@@ -234,9 +234,9 @@ def test_explain_omits_schedules_of_removed_values(run: Run, tmp_path: Path) -> 
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     document = json.loads((tmp_path / "model.json").read_text())
     first = document["operators"][0]["observations"][0]
-    place = first["tables"][0]["parameters"].index("unroll")
+    position = first["tables"][0]["parameters"].index("unroll")
     for row in first["tables"][0]["rows"]:
-        row[place] = 12345
+        row[position] = 12345
     (tmp_path / "some.json").write_text(json.dumps(document))
     assert run("train", "--update", "some.json", "--explain")[0] == 0
     for one in document["operators"][0]["observations"]:

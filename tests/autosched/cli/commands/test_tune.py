@@ -84,14 +84,14 @@ class FakeTune:
     remeasured: Remeasurement | None = None
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
-        self.asked = {"problem": problem, **asked}
+    def __call__(self, problem: Matmul, **options: Any) -> TuneResult:
+        self.asked = {"problem": problem, **options}
         if self.refuses:
             raise ValueError(self.refuses)
-        observer, best = asked["progress"], None
+        observer, best = options["progress"], None
         lines = ("times are ESTIMATED: no GPU answers",)
         observer.started(
-            Start(problem, device("h200"), Provenance.ESTIMATED, lines, asked["trials"], self.earlier, None)
+            Start(problem, device("h200"), Provenance.ESTIMATED, lines, options["trials"], self.earlier, None)
         )
         if self.breaks:
             raise ValueError(self.breaks)
@@ -101,7 +101,7 @@ class FakeTune:
                 failures[r.status.value] = failures.get(r.status.value, 0) + 1
             elif best is None or (best.seconds or 0) > (r.seconds or 0):
                 best = r
-            observer.trial(Progress(r, best, done, asked["trials"], dict(failures), 2.0 * done))
+            observer.trial(Progress(r, best, done, options["trials"], dict(failures), 2.0 * done))
         if self.ends_by is not None:
             raise self.ends_by
         return TuneResult(
@@ -123,12 +123,12 @@ class FakeTune:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
-    found = [
+    trials = [
         dataclasses.replace(r, id=i) for i, r in enumerate((make_trial(None), make_trial(2e-6), make_trial(1e-6)), 1)
     ]
-    made = FakeTune(found)
-    monkeypatch.setattr(tuner, "tune", made)
-    return made
+    fake_tune = FakeTune(trials)
+    monkeypatch.setattr(tuner, "tune", fake_tune)
+    return fake_tune
 
 
 def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
@@ -149,8 +149,8 @@ def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
     more += ("--min-gain", "0.02", "--seconds", "30", "--verification-seconds", "2.5")
     more += ("--batch-invariant", "--same-bits-as", "other.db#3")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
-    asked = {k: v for k, v in fake.asked.items() if k != "progress"}
-    assert asked == {
+    passed = {k: v for k, v in fake.asked.items() if k != "progress"}
+    assert passed == {
         "problem": PROBLEM,
         "trials": 3,
         "database": "b.db",
@@ -203,11 +203,11 @@ def test_tune_reports_the_provenance_of_times_before_its_progress(run: Run, fake
 def test_tune_json_is_one_document_on_stdout(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3", "--json")
     assert status == 0
-    found = json.loads(out)
-    assert found["provenance"] == found["best"]["provenance"] == "estimated"
-    assert (found["trials"]["new"], found["trials"]["ok"], found["trials"]["earlier"]) == (3, 2, 0)
-    assert found["trials"]["failures"] == {"compile_error": 1}
-    assert found["best"]["timing"]["median"] == 1e-6 and found["best"]["schedule"] == schedule().to_json()
+    document = json.loads(out)
+    assert document["provenance"] == document["best"]["provenance"] == "estimated"
+    assert (document["trials"]["new"], document["trials"]["ok"], document["trials"]["earlier"]) == (3, 2, 0)
+    assert document["trials"]["failures"] == {"compile_error": 1}
+    assert document["best"]["timing"]["median"] == 1e-6 and document["best"]["schedule"] == schedule().to_json()
     assert "ESTIMATED" in err and "3/3" in err
 
 
@@ -261,9 +261,9 @@ def test_invalid_time_limits_are_rejected(run: Run, seconds: str) -> None:
 def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTune) -> None:
     fake.ends_by = KeyboardInterrupt  # for example while the backend closes
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
-    found = json.loads(out)
-    assert (status, found["interrupted"], found["best"]["timing"]["median"]) == (130, True, 1e-6)
-    assert found["trials"] == {
+    document = json.loads(out)
+    assert (status, document["interrupted"], document["best"]["timing"]["median"]) == (130, True, 1e-6)
+    assert document["trials"] == {
         "new": 3,
         "ok": 2,
         "failures": {"compile_error": 1},
@@ -341,18 +341,18 @@ def test_tune_then_best_then_tune_again(run: Run) -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "what",
+    "problem_options",
     [
         pytest.param(("matmul", *SMALL), marks=pytest.mark.nightly, id="tune"),
         pytest.param(("--suite", "suite.toml"), id="suite"),
     ],
 )
-def test_ctrl_c_stops_a_real_tune_and_keeps_all_trials(tmp_path: Path, what: tuple[str, ...]) -> None:
+def test_ctrl_c_stops_a_real_tune_and_keeps_all_trials(tmp_path: Path, problem_options: tuple[str, ...]) -> None:
     problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
     (tmp_path / "suite.toml").write_text("".join(problems))
     arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
     child = forked_python.Popen(
-        [sys.executable, "-m", "autosched", "tune", *what, "--db", "b.db", *arguments],
+        [sys.executable, "-m", "autosched", "tune", *problem_options, "--db", "b.db", *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -371,10 +371,10 @@ def test_ctrl_c_stops_a_real_tune_and_keeps_all_trials(tmp_path: Path, what: tup
         child.wait()
     assert child.returncode == 130
     assert "Traceback" not in err
-    found = json.loads(out)
-    new = found["trials"] if "suite" in found else found["trials"]["new"]
+    document = json.loads(out)
+    new = document["trials"] if "suite" in document else document["trials"]["new"]
     unseen = Store.open(tmp_path / "b.db", create=False).count() - new
-    assert found["interrupted"] and unseen in (0, 1)  # Ctrl-C may come between storing and counting
+    assert document["interrupted"] and unseen in (0, 1)  # Ctrl-C may come between storing and counting
 
 
 @pytest.mark.parametrize("command", [pytest.param("tune", marks=needs_nvrtc), "best"])

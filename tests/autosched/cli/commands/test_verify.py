@@ -56,8 +56,8 @@ def test_verify_counts_failed_and_unverified_schedules_separately(
 
     monkeypatch.setattr(command, "emulate_all", emulated)
     monkeypatch.setattr(command, "check_ready", lambda: None)
-    assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == exit_status
-    assert f"2 of 2 {word}" in asked[1]
+    assert (outcome := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == exit_status
+    assert f"2 of 2 {word}" in outcome[1]
     document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
     assert {name: document[name] for name in ("passed", "failed", "unverified")} == {
         **dict.fromkeys(("passed", "failed", "unverified"), 0),
@@ -113,10 +113,10 @@ class FakeEmulator:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
-    made = FakeEmulator()
-    monkeypatch.setattr(command, "emulate_all", made)
+    emulator = FakeEmulator()
+    monkeypatch.setattr(command, "emulate_all", emulator)
     monkeypatch.setattr(command, "check_ready", lambda: None)
-    return made
+    return emulator
 
 
 def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
@@ -187,9 +187,9 @@ def test_verify_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
     fake.bad = (0,)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "2", "--json")
     assert status == 1
-    found = json.loads(out)
-    assert (found["passed"], found["failed"], found["device"]) == (1, 1, "h200")
-    bad, good = found["candidates"]
+    document = json.loads(out)
+    assert (document["passed"], document["failed"], document["device"]) == (1, 1, "h200")
+    bad, good = document["candidates"]
     assert bad["findings"][0] == {
         "kind": "shared_race",
         "message": "threads 0 and 32 touch byte 128",
@@ -210,8 +210,8 @@ def test_verify_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
 def test_ctrl_c_reports_the_schedules_verified_so_far(run: Run, fake: FakeEmulator) -> None:
     fake.interrupted_after, fake.bad = 2, (1,)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4", "--json")
-    found = json.loads(out)
-    assert (status, found["interrupted"], found["passed"], found["failed"]) == (130, True, 1, 1)
+    document = json.loads(out)
+    assert (status, document["interrupted"], document["passed"], document["failed"]) == (130, True, 1, 1)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
     assert status == 130
     assert "1 of 2 FAIL" in out
@@ -317,9 +317,9 @@ def test_real_candidates_pass(run: Run) -> None:
     status, out, _ = run(
         "verify", "matmul", "-m", "19", "-n", "24", "-k", "40", "--sample", "2", "--seed", "1", "--json"
     )
-    found = json.loads(out)
-    assert (status, found["passed"]) == (0, 2)
-    for candidate in found["candidates"]:
+    document = json.loads(out)
+    assert (status, document["passed"]) == (0, 2)
+    for candidate in document["candidates"]:
         assert candidate["status"] == "ok" and 0 <= candidate["error_over_tolerance"] <= 1
         assert candidate["global_sites"] and candidate["emulated_problem"] == candidate["problem"]
     assert os.listdir() == []

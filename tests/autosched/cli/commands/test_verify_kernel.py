@@ -74,10 +74,10 @@ def test_the_device_part_keeps_its_lines() -> None:
     assert part.count("\n") == WHOLE.count("\n")
     for gone in ("main", "helper", "host_only", "std::vector<int>", "using namespace"):
         assert gone not in part
-    kept = {"__global__ void k(", "struct P", "taps[K]", "square(T x)", "const int K = 4;", "typedef float real;"}
+    texts = {"__global__ void k(", "struct P", "taps[K]", "square(T x)", "const int K = 4;", "typedef float real;"}
     for line, original in zip(part.splitlines(), WHOLE.splitlines(), strict=True):
         assert line in ("", " ", original) or line.strip() in original
-    assert all(text in part for text in kept)
+    assert all(text in part for text in texts)
 
 
 def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("dtype", "found", "expected", "status"),
+    ("dtype", "actual", "expected", "status"),
     [
         (np.float16, 65504, np.inf, 0),
         (np.float16, np.inf, 65504, 0),
@@ -111,10 +111,10 @@ def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.
     ],
 )
 def test_expected_values_next_to_the_limits_of_their_type(
-    folder: Path, dtype: type, found: float, expected: float, status: int
+    folder: Path, dtype: type, actual: float, expected: float, status: int
 ) -> None:
     Path("nothing.cu").write_text('extern "C" __global__ void nothing(const void*) {}')
-    np.save("found.npy", np.array([found], dtype))
+    np.save("found.npy", np.array([actual], dtype))
     np.save("expected.npy", np.array([expected], dtype))
     tolerance = ["--tolerance", "0" if dtype is np.int64 else "0.001"]
     line = ["verify", "nothing.cu", "-a", "found.npy", "--expect", "0=expected.npy", *tolerance]
@@ -147,7 +147,7 @@ def test_full_finds_faults_of_a_second_launch(folder: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (["verify", "nothing.cu"], "nothing.cu cannot be read"),
         (["verify", "whole.cu", "-a", "f33[4]"], 'invalid --argument "f33[4]"'),
@@ -165,11 +165,11 @@ def test_full_finds_faults_of_a_second_launch(folder: Path, capsys: pytest.Captu
     ],
 )
 def test_invalid_input_is_rejected_in_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], said: str
+    folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], message: str
 ) -> None:
     assert main(line) == 2
     captured = capsys.readouterr()
-    assert said in captured.err + captured.out
+    assert message in captured.err + captured.out
     assert len((captured.err + captured.out).splitlines()) == 1
 
 
@@ -241,8 +241,8 @@ def test_nvrtc_reports_the_error_if_nvcc_does_not_work(
     file = tmp_path / "k.cu"
     file.write_text(OF_ITS_HOST_CODE)
     assert main(["verify", str(file), "-a", "i32[32]"]) == 2
-    said = capsys.readouterr().err
-    assert "undeclared" in said and len(said.splitlines()) == 1
+    stderr = capsys.readouterr().err
+    assert "undeclared" in stderr and len(stderr.splitlines()) == 1
 
 
 def test_nvcc_reports_the_error_if_it_read_the_source(

@@ -16,7 +16,7 @@ from autosched.cli.options.problem import whole_number
 
 def parsed_options(cls: type[TyperCommand], arguments: list[str]) -> object:
     """Return the options that a command gets, or the error."""
-    got: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
 
     def command(
         name: Annotated[str | None, typer.Option("--name")] = None,
@@ -26,7 +26,7 @@ def parsed_options(cls: type[TyperCommand], arguments: list[str]) -> object:
         flag: Annotated[bool, typer.Option("--flag")] = False,
         ratio: Annotated[float, typer.Option("--ratio", min=0)] = 1.0,
     ) -> None:
-        got.update(locals())
+        parsed.update(locals())
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(cls=cls)(command)
@@ -34,7 +34,7 @@ def parsed_options(cls: type[TyperCommand], arguments: list[str]) -> object:
         app(arguments, standalone_mode=False)
     except Exception as error:
         return type(error), getattr(error, "format_message", error.__str__)()
-    return {name: value for name, value in got.items() if name != "got"}
+    return {name: value for name, value in parsed.items() if name != "parsed"}
 
 
 @pytest.mark.parametrize(

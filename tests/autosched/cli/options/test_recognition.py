@@ -72,9 +72,9 @@ FILES: dict[str, tuple[str, bytes, FileKind]] = {
 def test_a_file_is_known_by_its_content(name: str, tmp_path: Path) -> None:
     file, content, kind = FILES[name]
     (tmp_path / file).write_bytes(content)
-    given = recognise(str(tmp_path / file))
-    assert given.kind is kind and given.path == tmp_path / file and given.name == ""
-    assert (given.text != "") == (kind in (FileKind.CUDA, FileKind.PTX))
+    recognised = recognise(str(tmp_path / file))
+    assert recognised.kind is kind and recognised.path == tmp_path / file and recognised.name == ""
+    assert (recognised.text != "") == (kind in (FileKind.CUDA, FileKind.PTX))
 
 
 def test_the_interpreter_is_an_executable() -> None:
@@ -92,8 +92,8 @@ def test_a_name_follows_a_colon(word: str, name: str, tmp_path: Path, monkeypatc
 
 def test_a_colon_in_the_name_of_a_file_is_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "a:b.cu").write_text(CUDA)
-    given = recognise(f"{tmp_path / 'a:b.cu'}:fill")
-    assert given.path.name == "a:b.cu" and given.name == "fill"
+    recognised = recognise(f"{tmp_path / 'a:b.cu'}:fill")
+    assert recognised.path.name == "a:b.cu" and recognised.name == "fill"
 
 
 def _folder(path: Path) -> None:
@@ -150,13 +150,13 @@ def test_unrecognised_files_are_rejected_in_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file, make, said = HOSTILE[name]
+    file, make, message = HOSTILE[name]
     make(Path(file))
     with pytest.raises(InputError):
         recognise(file)
     assert main(["verify", file]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("autosched: ") and err.count("\n") == 1 and said in err and file in err
+    assert out == "" and err.startswith("autosched: ") and err.count("\n") == 1 and message in err and file in err
     assert len(err) < 500
 
 
@@ -234,7 +234,7 @@ def test_options_of_other_kinds_are_rejected(
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(CUDA)
     Path("s.py").write_text(TRITON)
-    file, options, said = OTHERS[name]
+    file, options, message = OTHERS[name]
     assert main(["verify", file, *options]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and said in err
+    assert out == "" and err.count("\n") == 1 and message in err

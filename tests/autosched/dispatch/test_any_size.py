@@ -19,9 +19,9 @@ from search_spaces.programs.language.ir import Array
 @program(dynamic="m", a=Input("m k", "f16"), v=Input("m", "f32"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def scaled_product(p: Builder, a: Array, v: Array, b: Array, out: Array) -> None:
     i, j = p.blocks(out.shape, (32, 32))
-    found = p.mma(p.load(p.window(a, (i, 0), (32, 64))), p.load(p.window(b, (0, j), (64, 32))))
+    product = p.mma(p.load(p.window(a, (i, 0), (32, 64))), p.load(p.window(b, (0, j), (64, 32))))
     factor = p.load(p.window(v, (i, 0), (32, 1), column=True))
-    p.store(found * factor, p.window(out, (i, j), (32, 32)))
+    p.store(product * factor, p.window(out, (i, j), (32, 32)))
 
 
 def shapes(m: int) -> tuple[Any, ...]:
@@ -34,7 +34,7 @@ class RequestedSizes:
     def __init__(self) -> None:
         self.sizes: list[dict[str, int]] = []
 
-    def __call__(self, made: Program, **sizes: int) -> Any:
+    def __call__(self, program: Program, **sizes: int) -> Any:
         self.sizes.append(sizes)
         return lambda *arrays, out=None, **named: (sizes["m"], len(arrays) + len(named), out)
 
@@ -106,15 +106,15 @@ def summed(p: Builder, x: Array, total: Array, last: Array) -> None:
 def test_a_size_of_zero_launches_no_kernel() -> None:
     torch, requested = pytest.importorskip("torch"), RequestedSizes()
     kernel = KernelOfAnySize(requested, scaled, {"n": 32})
-    found = kernel(torch.zeros(0, 32), by=3.0)
-    assert tuple(found.shape) == (0, 32) and found.dtype == torch.float32 and not requested.sizes
+    actual = kernel(torch.zeros(0, 32), by=3.0)
+    assert tuple(actual.shape) == (0, 32) and actual.dtype == torch.float32 and not requested.sizes
     with pytest.raises(ValueError, match="by"):
         kernel(torch.zeros(0, 32), by=10.0)
     of_sum = KernelOfAnySize(requested, summed, {"n": 32})
     with pytest.raises(ValueError, match="total"):
         of_sum(torch.zeros(0, 32), torch.zeros(0, 32))
-    kept = torch.full((32,), 7.0)
-    assert of_sum(torch.zeros(0, 32), torch.zeros(0, 32), out=kept) is kept and kept.eq(7.0).all()
+    out = torch.full((32,), 7.0)
+    assert of_sum(torch.zeros(0, 32), torch.zeros(0, 32), out=out) is out and out.eq(7.0).all()
 
 
 @program(x=Input("m n", "f32", strided=True), out=Output("m n", "f32"))
@@ -125,10 +125,10 @@ def copied(p: Builder, x: Array, out: Array) -> None:
 
 def test_the_row_stride_is_read_from_the_arrays() -> None:
     torch = pytest.importorskip("torch")
-    found: list[dict[str, int]] = []
+    requested: list[dict[str, int]] = []
 
-    def kernel_of(made: Program, **sizes: int) -> Any:
-        found.append(sizes)
+    def kernel_of(program: Program, **sizes: int) -> Any:
+        requested.append(sizes)
         return lambda *arrays, out=None: None
 
     kernel = KernelOfAnySize(kernel_of, copied, {"m": 5, "n": 32})
@@ -136,7 +136,7 @@ def test_the_row_stride_is_read_from_the_arrays() -> None:
         kernel(wide[:, 8:40])
         kernel(wide[:, :32])
     kernel(np.zeros((5, 32), np.float32))
-    assert [sizes["x_stride"] for sizes in found] == [48, 32]
+    assert [sizes["x_stride"] for sizes in requested] == [48, 32]
     for wrong in (np.zeros((5, 64), np.float32)[:, ::2], np.zeros((32, 5), np.float32).T):
         with pytest.raises(ValueError, match="stride"):
             kernel(wrong)
@@ -168,10 +168,10 @@ def test_all_constant_sizes_are_required(sizes: dict[str, int]) -> None:
 
 def test_the_nearest_size_of_the_same_divisor() -> None:
     requested = problem(scaled_product, m=1000, k=64, n=96)
-    others = {
+    distances = {
         m: problem_distance(requested, problem(scaled_product, m=m, k=64, n=96).to_json()) for m in (1, 999, 1024, 8)
     }
-    assert all(d.usable and not d.differences for d in others.values())
-    assert sorted(others, key=lambda m: others[m].doublings) == [8, 999, 1024, 1]
+    assert all(d.usable and not d.differences for d in distances.values())
+    assert sorted(distances, key=lambda m: distances[m].doublings) == [8, 999, 1024, 1]
     other = problem_distance(requested, problem(scaled_product, m=1000, k=64, n=192).to_json())
     assert other.differences and other.doublings == 1.0

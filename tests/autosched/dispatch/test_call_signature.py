@@ -56,9 +56,9 @@ def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+def close(actual: np.ndarray, expected: np.ndarray) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
 def numbers(*shape: int, kind: str = "float32") -> np.ndarray:
@@ -137,8 +137,8 @@ class TestMatmul:
         inputs = problem.random_inputs(1)
         a, b, scale_a, scale_b = (inputs[o] if lead else inputs[o][0] for o in list(inputs)[:4])
         b = b.swapaxes(-1, -2)
-        given = {"block_scale_a": facts(scale_a), "block_scale_b": facts(scale_b)}
-        plan = planned(facts(a), facts(b), block_format=name, scale_order=order, **given)
+        scales = {"block_scale_a": facts(scale_a), "block_scale_b": facts(scale_b)}
+        plan = planned(facts(a), facts(b), block_format=name, scale_order=order, **scales)
         assert plan.problem == problem
         assert plan.operands == ("a", "b", "block_scale_a", "block_scale_b")
         close(computed(plan, a, b, scale_a, scale_b), problem.reference(inputs)["out"].reshape(*lead, 20, 24))
@@ -267,8 +267,8 @@ def test_transpose_of_any_element(kind: str) -> None:
     plan = transpose_plan(facts(x), out=None)
     (operand,) = (o for o in plan.problem.operands() if o.name == "x")
     moved = plan.problem.reference({"x": in_memory(operand, x)})["out"]
-    found = np.ascontiguousarray(moved.astype(operand.dtype.storage)).reshape(-1).view(kind).reshape(plan.out_shape)
-    assert (found == x.swapaxes(1, 2)).all()
+    actual = np.ascontiguousarray(moved.astype(operand.dtype.storage)).reshape(-1).view(kind).reshape(plan.out_shape)
+    assert (actual == x.swapaxes(1, 2)).all()
     with pytest.raises(ValueError, match="out must be of type"):
         transpose_plan(facts(x), out=of((2, 5, 3), "i8"))
 

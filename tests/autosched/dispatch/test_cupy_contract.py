@@ -93,57 +93,58 @@ def uses(source, names):
             path += ".__call__"
         known = [name for name in names if path and path.startswith(f"{name}.")]
         if known:
-            rest = path.removeprefix(max(known, key=len) + ".")
-            yield ".".join(filter(None, (names[max(known, key=len)], rest))), call, ast.unparse(node)
+            member = path.removeprefix(max(known, key=len) + ".")
+            yield ".".join(filter(None, (names[max(known, key=len)], member))), call, ast.unparse(node)
 
 
 def signature(function):
     """Return the signature that Cython's docstring or Python's inspection states, or None if neither does."""
-    said = re.match(r"\s*[\w.]+\((.*)\)( -> .*)?$", (function.__doc__ or "").strip().split("\n")[0])
-    if not said:
+    stated = re.match(r"\s*[\w.]+\((.*)\)( -> .*)?$", (function.__doc__ or "").strip().split("\n")[0])
+    if not stated:
         try:
             return inspect.signature(function)
         except ValueError:
             return None
-    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # parentheses and strings may contain commas
+    # Parentheses and strings may contain commas.
+    text = re.sub(r"\([^()]*\)|'[^']*'", "0", stated[1]).replace("\\", "")
     words = (word.strip().partition("=") for word in text.split(",") if word.strip())
     arguments = [name.partition(":")[0].split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
-    made = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args
+    parsed = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args
     kinds = inspect.Parameter
-    first_default = len(made.posonlyargs) + len(made.args) - len(made.defaults)
+    first_default = len(parsed.posonlyargs) + len(parsed.args) - len(parsed.defaults)
     parameters = [
         kinds(a.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < first_default else 0)
-        for i, a in enumerate(made.posonlyargs + made.args)
+        for i, a in enumerate(parsed.posonlyargs + parsed.args)
     ]
-    parameters += [kinds(made.vararg.arg, kinds.VAR_POSITIONAL)] if made.vararg else []
-    parameters += [kinds(a.arg, kinds.KEYWORD_ONLY, default=0) for a in made.kwonlyargs]
-    parameters += [kinds(made.kwarg.arg, kinds.VAR_KEYWORD)] if made.kwarg else []
+    parameters += [kinds(parsed.vararg.arg, kinds.VAR_POSITIONAL)] if parsed.vararg else []
+    parameters += [kinds(a.arg, kinds.KEYWORD_ONLY, default=0) for a in parsed.kwonlyargs]
+    parameters += [kinds(parsed.kwarg.arg, kinds.VAR_KEYWORD)] if parsed.kwarg else []
     return inspect.Signature(parameters)
 
 
 def complaints(cupy, source, names):
     """Return one line for each use of a missing name, or with arguments that are not accepted."""
     for path, call, code in uses(source, names):
-        found, at = cupy, ""
+        value, at = cupy, ""
         for name in path.split("."):
             if at in _RETURNED:
-                found = reached(cupy, _RETURNED[at])
-            elif at and not (inspect.ismodule(found) or inspect.isclass(found)):
+                value = reached(cupy, _RETURNED[at])
+            elif at and not (inspect.ismodule(value) or inspect.isclass(value)):
                 break  # reached through a property, whose value is unknown
-            if inspect.isclass(found) and issubclass(found, enum.Enum) and name in ("name", "value"):
+            if inspect.isclass(value) and issubclass(value, enum.Enum) and name in ("name", "value"):
                 break  # an enumeration's members have these, but the class of Python 3.11 does not list them
-            if not hasattr(found, name):
-                told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # __init__ sets it
-                if not told:
+            if not hasattr(value, name):
+                is_documented = inspect.isclass(value) and f".{name} (" in (value.__doc__ or "")  # __init__ sets it
+                if not is_documented:
                     yield f"{code}: cupy has no {path}"
-                found = None
+                value = None
                 break
-            found, at = getattr(found, name), f"{at}.{name}".lstrip(".")
-        wanted = signature(found) if call and callable(found) and at == path else None
-        if wanted and not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
-            itself = [None] if "self" in wanted.parameters else []
+            value, at = getattr(value, name), f"{at}.{name}".lstrip(".")
+        accepted = signature(value) if call and callable(value) and at == path else None
+        if accepted and not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+            itself = [None] if "self" in accepted.parameters else []
             try:
-                wanted.bind(*itself, *call.args, **{k.arg: k.value for k in call.keywords})
+                accepted.bind(*itself, *call.args, **{k.arg: k.value for k in call.keywords})
             except TypeError as error:
                 yield f"{code}: {error}"
 
@@ -228,11 +229,11 @@ def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
     prefix = "cudaDevAttr"
     known = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
     assert known >= device_attributes.OTHERS.keys()
-    wanted = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
-    given = {name: size for name, size in wanted.items() if name in known}
+    needed = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
+    attributes = {name: size for name, size in needed.items() if name in known}
     properties = {"name": b"NVIDIA Something", "totalGlobalMem": 1 << 30, "major": 9, "minor": 0}
     cuda = SimpleNamespace(
-        Device=lambda gpu: SimpleNamespace(id=gpu, use=lambda: None, attributes=given, pci_bus_id="0000:01:00.0"),
+        Device=lambda gpu: SimpleNamespace(id=gpu, use=lambda: None, attributes=attributes, pci_bus_id="0000:01:00.0"),
         Stream=lambda non_blocking: nullcontext(),
         runtime=SimpleNamespace(
             getDeviceProperties=lambda gpu: properties,

@@ -155,8 +155,8 @@ def small(problem: Softmax, **changes: Any) -> Trial:
     schedule = changes.pop("schedule", template("row_reduction").space(SMALL, H200).sample(1, 5)[0])
     digest = generate(problem, schedule, H200).digest
     version = template("row_reduction").version
-    made = dataclasses.replace(make_trial(1e-6, digest=digest), template_version=version, schedule=schedule)
-    return dataclasses.replace(made, problem_key=problem.key(), **changes)
+    trial = dataclasses.replace(make_trial(1e-6, digest=digest), template_version=version, schedule=schedule)
+    return dataclasses.replace(trial, problem_key=problem.key(), **changes)
 
 
 class TestKernel:
@@ -233,9 +233,9 @@ class TestKernel:
 
     def test_an_untuned_problem_warns_once(self, tmp_path: Path, cupy: FakeCupy) -> None:
         database = written(tmp_path, small(NEAR))
-        with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as said:
+        with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as record:
             kernel = database.kernel(SMALL)
-        assert len(said) == 1 and "\n" not in str(said[0].message)
+        assert len(record) == 1 and "\n" not in str(record[0].message)
         assert kernel.provenance.kind in ("nearest", "model")
         assert database.kernel(SMALL).provenance == kernel.provenance
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
@@ -311,9 +311,9 @@ class TestKernel:
         its = template(problem.operator)
         schedule = its.space(problem, H200).sample(1, 2)[0]
         compiled = its.kernel(problem, schedule, H200)
-        made = make_trial(1e-6, digest=compiled.digest)
-        made = dataclasses.replace(made, problem_key=problem.key(), schedule=schedule, template_version=its.version)
-        kernel = written(tmp_path, made).kernel(problem)
+        trial = make_trial(1e-6, digest=compiled.digest)
+        trial = dataclasses.replace(trial, problem_key=problem.key(), schedule=schedule, template_version=its.version)
+        kernel = written(tmp_path, trial).kernel(problem)
         assert (kernel.provenance.kind, kernel.provenance.schedule) == ("exact", schedule)
         a, b, c = (cupy.zeros(1000, "f4") for _ in range(3))
         assert kernel(a, b, out=c) is c
@@ -373,27 +373,27 @@ class TestNextProcess:
     def test_another_driver_invalidates_the_cache(
         self, path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[str] = []
+        openings: list[str] = []
         opened = Store.open
-        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (openings.append("again"), opened(*a, **k))[1])
         Database(path).kernel(SMALL)
-        assert asked == []
+        assert openings == []
         monkeypatch.setitem(sys.modules, "cupy", FakeCupy(runtime=13010))
         Database(path).kernel(SMALL)
-        assert asked == ["again"]
+        assert openings == ["again"]
 
     def test_another_compiler_invalidates_the_cache(
         self, path: Path, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[str] = []
+        openings: list[str] = []
         opened = Store.open
-        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (openings.append("again"), opened(*a, **k))[1])
         for name in ("numpy-99.0.dist-info", "nvidia_cuda_nvrtc-99.0.dist-info"):
             (tmp_path / "packages" / name).mkdir(parents=True)
             monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "packages")])
             resolve_cache._compilers.cache_clear()
             Database(path).kernel(SMALL)
-            assert bool(asked) == name.startswith("nvidia"), name
+            assert bool(openings) == name.startswith("nvidia"), name
         resolve_cache._compilers.cache_clear()
 
     def test_a_cached_kernel_imports_no_unused_module(self) -> None:
@@ -443,10 +443,10 @@ class TestNextProcess:
         script = Path(instant_compiler.HERE) / "kernel_process.py"
         command = [sys.executable, "-B", str(script), package.name, str(package.parent)]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-        told = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
-        assert told[0] == told[1] == told[2]
-        assert told[0]["imported"] == []
-        assert told[0]["provenance"] == json.loads(json.dumps(first.provenance.to_json()))
+        reports = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert reports[0] == reports[1] == reports[2]
+        assert reports[0]["imported"] == []
+        assert reports[0]["provenance"] == json.loads(json.dumps(first.provenance.to_json()))
         assert {path: path.stat().st_mtime_ns for path in package.rglob("*")} == before
 
 
@@ -474,13 +474,13 @@ class TestOnGpu:
         gpu = cuda.cuda_device()
         some = template("matmul").space(problem, gpu).sample(300, 1)
         schedule = next(s for s in some if (s.integer("split_k") > 1) == split_k)
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             make_trial(1e-6, gpu.name),
             problem_key=problem.key(),
             schedule=schedule,
             kernel_digest=generate(problem, schedule, gpu).digest,
         )
-        kernel = written(tmp_path, made).kernel(problem)
+        kernel = written(tmp_path, trial).kernel(problem)
         assert isinstance(kernel, LoadedKernel)
         inputs = problem.random_inputs(3)
         a, b = cupy.asarray(inputs["a"]), cupy.asarray(inputs["b"])
@@ -490,9 +490,9 @@ class TestOnGpu:
             with stream:
                 for _ in range(3):  # workspaces are restored
                     out = kernel(a, b=b)
-                    found = cupy.asnumpy(out).astype(np.float64)
-                    assert found.shape == expected.shape
-                    assert (np.abs(found - expected) <= allowed).all()
+                    actual = cupy.asnumpy(out).astype(np.float64)
+                    assert actual.shape == expected.shape
+                    assert (np.abs(actual - expected) <= allowed).all()
         assert kernel(a[0], b[0]).shape == (96, 80)
         target = cupy.empty((1, 96, 80), cupy.float16)
         assert kernel(a, b, out=target) is target
@@ -505,13 +505,13 @@ class TestOnGpu:
         problem = Matmul(m=96, n=80, k=64, a=dtype, b=dtype, out=dtype)
         gpu = cuda.cuda_device()
         schedule = template("matmul").space(problem, gpu).sample(1, 1)[0]
-        made = dataclasses.replace(
+        trial = dataclasses.replace(
             make_trial(1e-6, gpu.name),
             problem_key=problem.key(),
             schedule=schedule,
             kernel_digest=generate(problem, schedule, gpu).digest,
         )
-        kernel = written(tmp_path, made).kernel(problem)
+        kernel = written(tmp_path, trial).kernel(problem)
         kind = torch.float16 if dtype == "f16" else torch.bfloat16
         a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((96, 64), (64, 80)))
         torch.cuda.synchronize()  # synchronise, since another stream does not wait for the default stream's writes

@@ -261,16 +261,16 @@ def test_unusable_databases_are_rejected_unchanged(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
 ) -> None:
     """By default each command is run with a tenth of the states, and each state with a tenth of the commands."""
-    one, place = COMMANDS[command], list(COMMANDS).index(command)
+    one, position = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, its) in enumerate(STATES.items()):
-        if (one.makes and not its.makers) or ((number + place) % 10 and not nightly):
+        if (one.makes and not its.makers) or ((number + position) % 10 and not nightly):
             continue
         where = its.prepare() or "x.db"
         capsys.readouterr()
         before = seen(here)
         assert one.ask(where) == 2, state
-        said = one_line(capsys)
-        assert its.told in said and "secret" not in said, (state, said)
+        message = one_line(capsys)
+        assert its.told in message and "secret" not in message, (state, message)
         assert seen(here) == before, state
         if (here / "x.db").is_dir():
             (here / "x.db").rmdir()
@@ -285,9 +285,9 @@ def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str],
         holder.execute("BEGIN EXCLUSIVE")
         capsys.readouterr()
         status = COMMANDS[command].ask("x.db")
-        said = capsys.readouterr().err.strip().splitlines()
-    assert status == 2 and "another process has locked it, try again" in said[-1]
-    assert all("waiting" in text for text in said[:-1]), said
+        stderr = capsys.readouterr().err.strip().splitlines()
+    assert status == 2 and "another process has locked it, try again" in stderr[-1]
+    assert all("waiting" in text for text in stderr[:-1]), stderr
     assert seen(here) == before
 
 
@@ -345,7 +345,7 @@ def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly:
             assert len(err.strip().splitlines()) <= 1 and "Traceback" not in out + err, (name, err)
         if name != "merge":
             assert command.ask("old.db") == 2, name
-            said = one_line(capsys)
+            message = one_line(capsys)
             # `train` first checks that it can write its model.
-            assert any(word in said for word in ("old.db", "GPU", "model.json")), (name, said)
+            assert any(word in message for word in ("old.db", "GPU", "model.json")), (name, message)
     assert {k: v for k, v in seen(read_only).items() if "/made/" not in k} == before

@@ -121,8 +121,8 @@ class TestCalls:
 
     def test_another_librarys_arrays(self, cupy: FakeCupy, database: str) -> None:
         x, out = arrays(cupy, (4, 64), (4, 64))
-        given = Foreign(out)
-        assert autosched.softmax(Foreign(x), given, database=database) is given
+        foreign_out = Foreign(out)
+        assert autosched.softmax(Foreign(x), foreign_out, database=database) is foreign_out
         assert pointers(cupy.launches[0], 2) == [x.data.ptr, out.data.ptr]
 
     def test_calls_run_on_the_gpu_of_the_arrays(self, cupy: FakeCupy, database: str) -> None:
@@ -134,11 +134,11 @@ class TestCalls:
         assert cupy.launches[1].gpu == 0
 
     def test_a_kernel_is_loaded_once(self, cupy: FakeCupy, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked: list[Problem] = []
+        problems: list[Problem] = []
         kernel = Database.kernel
 
         def counted(self: Database, problem: Problem) -> Any:
-            asked.append(problem)
+            problems.append(problem)
             return kernel(self, problem)
 
         monkeypatch.setattr(Database, "kernel", counted)
@@ -149,7 +149,7 @@ class TestCalls:
         for thread in threads:
             thread.join()
         autosched.softmax(y, database=database)
-        assert [p.columns for p in asked] == [64, 128]  # type: ignore[attr-defined]
+        assert [p.columns for p in problems] == [64, 128]  # type: ignore[attr-defined]
         assert len(cupy.launches) == 5
 
 
@@ -210,9 +210,9 @@ class TestDatabase:
 
     def test_an_untuned_problem_warns_once(self, cupy: FakeCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64))
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as record:
             warnings.simplefilter("always")
             for _ in range(3):
                 autosched.softmax(x, database=database)
-        assert [w.category for w in said] == [NotTuned]
-        assert "softmax columns=64 rows=4 on h200: the time model's choice is used" in str(said[0].message)
+        assert [w.category for w in record] == [NotTuned]
+        assert "softmax columns=64 rows=4 on h200: the time model's choice is used" in str(record[0].message)

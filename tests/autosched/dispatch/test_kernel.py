@@ -87,10 +87,10 @@ class TestScalars:
         )
         kernel = loaded(cupy, cubin, takes=takes)
         a, b, out = arrays(cupy)
-        for named, wanted in (({}, (0.5, 3)), ({"count": 4, "eps": 1}, (1.0, 4)), ({"eps": np.float32(2)}, (2.0, 3))):
+        for named, expected in (({}, (0.5, 3)), ({"count": 4, "eps": 1}, (1.0, 4)), ({"eps": np.float32(2)}, (2.0, 3))):
             kernel(a, b, out=out, **named)
             parameters = cupy.launches[-1].parameters
-            assert [float(parameters[i].item()) for i in (3, 5, 6)] == [wanted[0], 7.0, float(wanted[1])]
+            assert [float(parameters[i].item()) for i in (3, 5, 6)] == [expected[0], 7.0, float(expected[1])]
         kernel.bind(a, b, out=out, eps=3.0)()
         assert cupy.launches[-1].parameters[3].item() == 3.0
         names = [o.name for o in (*kernel.inputs, *kernel.outputs)]
@@ -403,8 +403,8 @@ class TestTensors:
         kernel = loaded(cupy, cubin, 1)
         a, b, out = (Tensor(array, "float32") for array in arrays(cupy, 1))
         torch.current.cuda_stream = 99
-        made = kernel(a, b)
-        assert isinstance(made, Tensor) and made.dtype == "torch.float32" and made.array.gpu == 1
+        result = kernel(a, b)
+        assert isinstance(result, Tensor) and result.dtype == "torch.float32" and result.array.gpu == 1
         assert kernel(a, b, out=out) is out
         bound = kernel.bind(a, b, out)
         torch.current.cuda_stream = 98
@@ -415,13 +415,13 @@ class TestTensors:
     def test_a_stream_that_was_seen_before_is_known_by_its_number(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = (Tensor(array, "float32") for array in arrays(cupy))
-        asked = []
-        torch.cuda.current_stream = lambda gpu: asked.append(gpu) or torch.current
+        queries = []
+        torch.cuda.current_stream = lambda gpu: queries.append(gpu) or torch.current
         for stream in (7001, 0, 7001, 7002, 0):
             torch.current.cuda_stream = stream
             kernel(a, b, out=out)
         assert [launch.stream for launch in cupy.launches] == [7001, 0, 7001, 7002, 0]
-        assert len(asked) <= 3
+        assert len(queries) <= 3
 
     def test_bf16_is_a_type_of_torch(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         problem = Matmul(4, 8, 16, a="bf16")

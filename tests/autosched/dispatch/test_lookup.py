@@ -47,9 +47,9 @@ def predicted(problem: Problem, schedule: Schedule) -> float:
 
 @pytest.fixture(scope="module")
 def default() -> DefaultChoice:
-    found = default_choice(ASKED, H200)
-    assert found is not None
-    return found
+    schedule = default_choice(ASKED, H200)
+    assert schedule is not None
+    return schedule
 
 
 def make_trial(
@@ -57,7 +57,7 @@ def make_trial(
 ) -> Trial:
     its = template(schedule.template)
     row = next((row for row in (H200, H100, A100) if row.name == on), H200)
-    made = Trial(
+    trial = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=on,
@@ -73,14 +73,14 @@ def make_trial(
         sampler="random",
         seed=0,
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(trial, **changes)  # type: ignore[arg-type]
 
 
 class TestDistance:
     def test_a_doubled_size_has_distance_one(self) -> None:
-        asked = Matmul(m=1024, n=512, k=256)
-        for other, doublings in ((Matmul(512, 512, 256), 1.0), (Matmul(2048, 256, 256), 2.0), (asked, 0.0)):
-            assert problem_distance(asked, other.to_json()).doublings == pytest.approx(doublings)
+        problem = Matmul(m=1024, n=512, k=256)
+        for other, doublings in ((Matmul(512, 512, 256), 1.0), (Matmul(2048, 256, 256), 2.0), (problem, 0.0)):
+            assert problem_distance(problem, other.to_json()).doublings == pytest.approx(doublings)
 
     def test_the_distance_is_a_metric(self) -> None:
         problems = [Matmul(m, n, 64) for m, n in itertools.product((64, 96, 1000), (8, 512))]
@@ -102,15 +102,15 @@ class TestDistance:
         ],
     )
     def test_types_orders_and_meanings_are_never_exchanged(self, other: Problem) -> None:
-        found = problem_distance(Matmul(64, 64, 64), other.to_json())
-        assert not found.usable and found.differences
+        distance = problem_distance(Matmul(64, 64, 64), other.to_json())
+        assert not distance.usable and distance.differences
 
     def test_a_reduction_of_an_axis_and_of_its_parts_are_never_exchanged(self) -> None:
         assert not problem_distance(Reduce(64, 64), Reduce(64, 64, reduction_size=8).to_json()).usable
 
     def test_a_different_eps_is_reported_without_distance(self) -> None:
-        found = problem_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
-        assert found.doublings == 0.0 and found.differences == ("eps is 1e-05, recorded 1e-06",)
+        distance = problem_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
+        assert distance.doublings == 0.0 and distance.differences == ("eps is 1e-05, recorded 1e-06",)
 
     def test_only_devices_of_one_architecture_are_comparable(self) -> None:
         assert device_distance(H200, "h200", H200).doublings == 0.0
@@ -128,37 +128,38 @@ class TestChoice:
         stored = store.append(make_trial(ASKED, slow, seconds=5e-6))
         answer = look_up(store, ASKED, H200)
         assert answer.kernel == template(slow.template).kernel(ASKED, slow, H200)
-        found = answer.provenance
-        assert (found.kind, found.schedule, found.tuned, found.warning) == (Kind.EXACT, slow, True, "")
-        assert found.origin is not None
-        assert (found.origin.trial, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
+        provenance = answer.provenance
+        assert (provenance.kind, provenance.schedule) == (Kind.EXACT, slow)
+        assert provenance.tuned and provenance.warning == ""
+        origin = provenance.origin
+        assert origin is not None and (origin.trial, origin.seconds, origin.time) == (stored.id, 5e-6, "measured")
 
     def test_the_nearest_trial_is_chosen_unless_the_model_ranks_it_slower(
         self, store: Store, default: DefaultChoice
     ) -> None:
         store.append(make_trial(NEAR, default.schedule))
         store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
-        found = look_up(store, ASKED, H200).provenance
-        assert (found.kind, found.schedule, found.distance) == (Kind.NEAREST, default.schedule, 1.0)
-        assert found.differences == ("rows is 64, recorded 128",)
-        assert "the nearest tuned schedule is used; nearest trial: rows is 64, recorded 128" in found.warning
-        assert found.predicted_seconds == found.default_seconds == default.seconds
+        provenance = look_up(store, ASKED, H200).provenance
+        assert (provenance.kind, provenance.schedule, provenance.distance) == (Kind.NEAREST, default.schedule, 1.0)
+        assert provenance.differences == ("rows is 64, recorded 128",)
+        assert "the nearest tuned schedule is used; nearest trial: rows is 64, recorded 128" in provenance.warning
+        assert provenance.predicted_seconds == provenance.default_seconds == default.seconds
 
     def test_a_trial_that_the_model_ranks_slower_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
-        found = look_up(store, ASKED, H200).provenance
-        assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
-        assert "the time model expects it to take" in found.refused[0]
-        assert found.differences == ("rows is 64, recorded 128",)
-        assert "the time model's choice is used" in found.warning
+        provenance = look_up(store, ASKED, H200).provenance
+        assert (provenance.kind, provenance.schedule, provenance.origin) == (Kind.MODEL, default.schedule, None)
+        assert "the time model expects it to take" in provenance.refused[0]
+        assert provenance.differences == ("rows is 64, recorded 128",)
+        assert "the time model's choice is used" in provenance.warning
 
     def test_a_farther_trial_is_used_if_the_nearest_is_rejected(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
         store.append(make_trial(Softmax(256, 1024), default.schedule))
-        found = look_up(store, ASKED, H200).provenance
-        assert (found.kind, found.distance, len(found.refused)) == (Kind.NEAREST, 2.0, 1)
+        provenance = look_up(store, ASKED, H200).provenance
+        assert (provenance.kind, provenance.distance, len(provenance.refused)) == (Kind.NEAREST, 2.0, 1)
 
     def test_a_distant_trial_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
@@ -167,8 +168,8 @@ class TestChoice:
     def test_trials_of_another_device_of_the_same_family_are_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(ASKED, default.schedule, "h100"))
         store.append(make_trial(NEAR, default.schedule, "a100"))
-        found = look_up(store, ASKED, H200).provenance
-        assert (found.kind, found.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
+        provenance = look_up(store, ASKED, H200).provenance
+        assert (provenance.kind, provenance.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
 
     def test_the_architecture_of_an_unknown_device_is_read_from_its_trial(
         self, store: Store, default: DefaultChoice
@@ -180,22 +181,22 @@ class TestChoice:
         assert look_up(store, ASKED, H200).provenance.differences[-1] == "device is h200, recorded mine"
 
     def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
-        found = look_up(store, ASKED, H200).provenance
-        assert (found.kind, found.schedule, found.differences) == (Kind.MODEL, default.schedule, ())
-        assert found.warning.endswith("the time model's choice is used; tune it")
+        provenance = look_up(store, ASKED, H200).provenance
+        assert (provenance.kind, provenance.schedule, provenance.differences) == (Kind.MODEL, default.schedule, ())
+        assert provenance.warning.endswith("the time model's choice is used; tune it")
 
     def test_an_outdated_trial_is_not_used(self, store: Store, default: DefaultChoice) -> None:
         broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
         store.append(broken)
-        found = look_up(store, ASKED, H200).provenance
-        assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]
-        assert "older version" in found.warning
+        provenance = look_up(store, ASKED, H200).provenance
+        assert provenance.kind is Kind.MODEL and "of an older version" in provenance.refused[0]
+        assert "older version" in provenance.warning
 
     def test_a_trial_that_cannot_be_compiled_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(ASKED, samples()[0]))
         bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
-        found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
-        assert found.provenance.refused == ("its best schedule cannot be used any more (no room)",)
+        answer = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
+        assert answer.provenance.refused == ("its best schedule cannot be used any more (no room)",)
         with pytest.raises(NoSchedule, match="the model's choice cannot be used: no room"):
             look_up(store, ASKED, H200, usable=lambda kernel: "no room")
 
@@ -223,16 +224,17 @@ class TestLibrary:
     PROBLEM = Matmul(64, 64, 64)
 
     def won(self, problem: Problem) -> Trial:
-        made = make_trial(NEAR, samples()[0])
+        trial = make_trial(NEAR, samples()[0])
         return dataclasses.replace(
-            made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
+            trial, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
         )
 
     def test_the_library_is_chosen_if_it_won(self, store: Store) -> None:
         store.append(self.won(self.PROBLEM))
         answer = look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 13.2.0")
-        found = answer.provenance
-        assert (answer.kernel, found.kind, found.tuned, found.stale, found.warning) == (None, "library", True, (), "")
+        provenance = answer.provenance
+        assert (answer.kernel, provenance.kind) == (None, "library")
+        assert provenance.tuned and (provenance.stale, provenance.warning) == ((), "")
         assert look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 14.0.0").provenance.stale == (
             "library cublas 13.2.0 to cublas 14.0.0",
         )
@@ -242,9 +244,9 @@ class TestLibrary:
     ) -> None:
         monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(samples()[0], 1e-6))
         store.append(self.won(Matmul(128, 64, 64)))
-        found = look_up(store, self.PROBLEM, H200).provenance
-        assert (found.kind, found.distance) == (Kind.LIBRARY, 1.0)
-        assert "the vendor's library is used" in found.warning
+        provenance = look_up(store, self.PROBLEM, H200).provenance
+        assert (provenance.kind, provenance.distance) == (Kind.LIBRARY, 1.0)
+        assert "the vendor's library is used" in provenance.warning
 
     def test_a_missing_library_is_not_chosen(self, store: Store) -> None:
         def missing(problem: Problem) -> str:
@@ -269,7 +271,7 @@ class TestStale:
         assert self.stale(store, Environment()) == ()
 
     @pytest.mark.parametrize(
-        ("here", "changes", "said"),
+        ("here", "changes", "message"),
         [
             (Environment("nvrtc 13.5.37", "580.65", "13000"), {}, "compiler nvrtc 13.0.88 to nvrtc 13.5.37"),
             (Environment("nvrtc 13.0.88", "590.1", "13000"), {}, "driver 580.65 to 590.1"),
@@ -278,9 +280,9 @@ class TestStale:
         ],
     )
     def test_a_changed_environment_is_stale(
-        self, store: Store, here: Environment, changes: dict[str, object], said: str
+        self, store: Store, here: Environment, changes: dict[str, object], message: str
     ) -> None:
-        assert self.stale(store, here, **changes) == (said,)
+        assert self.stale(store, here, **changes) == (message,)
 
     def test_a_partition_of_the_gpu_is_stale(self, store: Store) -> None:
         part = dataclasses.replace(H200, sm_count=60)
@@ -300,8 +302,8 @@ def test_the_default_choice_is_deterministic(default: DefaultChoice) -> None:
 
 def test_provenance_as_json_and_back(store: Store, default: DefaultChoice) -> None:
     store.append(make_trial(NEAR, default.schedule, driver="1"))
-    for found in (
+    for provenance in (
         look_up(store, ASKED, H200, Environment(driver="2")).provenance,
         look_up(store, Softmax(8, 8), H200).provenance,
     ):
-        assert KernelProvenance.from_json(json.loads(json.dumps(found.to_json()))) == found
+        assert KernelProvenance.from_json(json.loads(json.dumps(provenance.to_json()))) == provenance

@@ -39,9 +39,9 @@ NEAR = Softmax(rows=2048, columns=8192)
 
 
 def recorded() -> Recording:
-    found = recording.find(RECORDED.key(), "h100")
-    assert found is not None
-    return found
+    entry = recording.find(RECORDED.key(), "h100")
+    assert entry is not None
+    return entry
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ class TestExact:
         assert origin is not None
         assert (origin.time, origin.device, origin.trial) == ("measured", "h100", None)
         assert origin.database == SHIPPED.name and origin.created and origin.autosched_version
-        kept = type(provenance).from_json(provenance.to_json())
-        assert kept == provenance
+        restored = type(provenance).from_json(provenance.to_json())
+        assert restored == provenance
 
     def test_an_unrecorded_library_win_is_reported(self) -> None:
         first_places = {path.name: fastest(recording.read(path)[-1]) for path in FILES}
@@ -81,14 +81,14 @@ class TestExact:
     def test_a_trial_of_the_database_is_preferred(self, store: Store) -> None:
         slowest = max((t for t in recorded().trials if t.ok), key=lambda t: t.seconds or 0.0)
         store.append(dataclasses.replace(slowest, rank=None))
-        found = look_up(store, RECORDED, H100).provenance
-        assert (found.schedule, found.own) == (slowest.schedule, True)
+        provenance = look_up(store, RECORDED, H100).provenance
+        assert (provenance.schedule, provenance.own) == (slowest.schedule, True)
 
     def test_a_recording_is_preferred_to_a_neighbour_of_the_database(self, store: Store) -> None:
         (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=NEAR.key()))
-        found = look_up(store, RECORDED, H100).provenance
-        assert found.tuned and not found.own
+        provenance = look_up(store, RECORDED, H100).provenance
+        assert provenance.tuned and not provenance.own
 
     def test_an_exact_lookup_only_reads_the_database(self, store: Store) -> None:
         for source in (store, None):
@@ -98,25 +98,25 @@ class TestExact:
 
 class TestNearest:
     def test_a_neighbour(self, chosen_by_the_recording: None) -> None:
-        found = look_up(None, NEAR, H100).provenance
-        assert (found.kind, found.distance, found.database) == (Kind.NEAREST, 1.0, "")
-        assert found.origin is not None and found.origin.database == SHIPPED.name
-        assert "rows is 2048, recorded 4096" in found.warning
+        provenance = look_up(None, NEAR, H100).provenance
+        assert (provenance.kind, provenance.distance, provenance.database) == (Kind.NEAREST, 1.0, "")
+        assert provenance.origin is not None and provenance.origin.database == SHIPPED.name
+        assert "rows is 2048, recorded 4096" in provenance.warning
 
     def test_the_database_is_preferred_at_equal_distance(self, store: Store, chosen_by_the_recording: None) -> None:
         (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=Softmax(rows=1024, columns=8192).key()))
-        found = look_up(store, NEAR, H100).provenance
-        assert found.origin is not None
-        assert (found.distance, found.origin.database) == (1.0, store.name)
+        provenance = look_up(store, NEAR, H100).provenance
+        assert provenance.origin is not None
+        assert (provenance.distance, provenance.origin.database) == (1.0, store.name)
 
     def test_the_model_replaces_a_neighbour_that_is_estimated_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         winner = fastest(recorded())
         assert winner is not None
         monkeypatch.setattr(lookup, "default_choice", lambda *args: DefaultChoice(winner.schedule, 1e-12))
-        found = look_up(None, NEAR, H100).provenance
-        assert (found.kind, found.origin) == (Kind.MODEL, None)
-        assert found.refused and found.differences == ("rows is 2048, recorded 4096",)
+        provenance = look_up(None, NEAR, H100).provenance
+        assert (provenance.kind, provenance.origin) == (Kind.MODEL, None)
+        assert provenance.refused and provenance.differences == ("rows is 2048, recorded 4096",)
 
     def test_without_a_database_the_model_does_not_choose_far_away(self) -> None:
         with pytest.raises(NoSchedule, match="AUTOSCHED_DB"):
@@ -130,8 +130,8 @@ class TestOtherDevices:
             look_up(None, RECORDED, device(name))
 
     def test_a_database_hides_shipped_trials_of_other_gpus(self, store: Store, chosen_by_the_recording: None) -> None:
-        found = look_up(store, RECORDED, H200).provenance
-        assert (found.kind, found.origin, found.differences) == (Kind.MODEL, None, ())
+        provenance = look_up(store, RECORDED, H200).provenance
+        assert (provenance.kind, provenance.origin, provenance.differences) == (Kind.MODEL, None, ())
 
 
 class TestChoice:
@@ -151,8 +151,8 @@ class TestChoice:
         assert best is not None
         wrong = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, reason="wrong")
         failed: Trial = dataclasses.replace(best, measurement=wrong, rank=None)
-        found = fastest(Recording((*recorded().trials, failed)))
-        assert found is not None and found.schedule != best.schedule
+        trial = fastest(Recording((*recorded().trials, failed)))
+        assert trial is not None and trial.schedule != best.schedule
         assert fastest(Recording((failed,))) is None
 
 
@@ -170,10 +170,10 @@ class TestBroken:
     def test_a_damaged_recording_is_skipped_with_one_line(
         self, broken: ShippedRecordings, store: Store, chosen_by_the_recording: None
     ) -> None:
-        found = look_up(store, RECORDED, H100, shipped=broken).provenance
-        assert (found.kind, found.distance) == (Kind.NEAREST, 1.0)
-        (why,) = found.refused
-        assert "h100" in why and "\n" not in found.warning
+        provenance = look_up(store, RECORDED, H100, shipped=broken).provenance
+        assert (provenance.kind, provenance.distance) == (Kind.NEAREST, 1.0)
+        (why,) = provenance.refused
+        assert "h100" in why and "\n" not in provenance.warning
 
     def test_a_recording_without_a_header_is_skipped(
         self, tmp_path: Path, store: Store, chosen_by_the_recording: None
@@ -182,8 +182,8 @@ class TestBroken:
         path.parent.mkdir()
         for content in (b"text", b""):
             path.write_bytes(content)
-            found = look_up(store, RECORDED, H100, shipped=ShippedRecordings(tmp_path)).provenance
-            assert (found.kind, len(found.refused)) == (Kind.MODEL, 1)
+            provenance = look_up(store, RECORDED, H100, shipped=ShippedRecordings(tmp_path)).provenance
+            assert (provenance.kind, len(provenance.refused)) == (Kind.MODEL, 1)
 
     def test_headers_name_the_problems_of_an_operator(self, broken: ShippedRecordings) -> None:
         keys, unreadable = broken.problems("softmax", "h100")

@@ -61,8 +61,8 @@ def test_arrays_changed_in_place_must_not_overlap(cupy: FakeCupy) -> None:
         cupy.zeros(s, t) for s, t in (((3, 4, 16), "float16"), ((3,), "int32"), ((9, 16), "float32"))
     )
     k, v = (cupy.zeros((2, 16, 1, 16), "float16") for _ in range(2))
-    found = autosched.qk_norm_rope_append(qkv, positions, table, k, v, slots=positions)
-    assert (found.shape, found.dtype.name) == ((3, 2, 16), "float16")
+    actual = autosched.qk_norm_rope_append(qkv, positions, table, k, v, slots=positions)
+    assert (actual.shape, actual.dtype.name) == ((3, 2, 16), "float16")
     with pytest.raises(ValueError, match="k overlaps v"):
         autosched.qk_norm_rope_append(qkv, positions, table, k, k, slots=positions)
 

@@ -49,17 +49,17 @@ for name, value in (("eps", -1.0), ("m", 1.0)):
 
 
 def test_launches_pass_other_scalars(tmp_path: Path) -> None:
-    place = ROOT / "examples" / "programs" / "any_rows_rmsnorm.py"
-    made = load_program(str(place))
-    p = problem(made, m=8, n=64)
-    schedule = template(made).space(p, device("a100")).sample(1, 1)[0]
+    path = ROOT / "examples" / "programs" / "any_rows_rmsnorm.py"
+    program = load_program(str(path))
+    p = problem(program, m=8, n=64)
+    schedule = template(program).space(p, device("a100")).sample(1, 1)[0]
     timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-5, 1e-5, 1e-5, 1))
     with Store.open(tmp_path / "best.db") as store:
         store.append(replace(make_trial(schedule, timed, p, "a100"), fingerprint="{}"))
     folder = tmp_path / "kernels"
     command = [sys.executable, "-m", "autosched", "export", "--db", str(tmp_path / "best.db"), "--cubin", str(folder)]
     done = forked_python.run(
-        [*command, "--program", str(place)], capture_output=True, text=True, check=False, timeout=250
+        [*command, "--program", str(path)], capture_output=True, text=True, check=False, timeout=250
     )
     assert done.returncode == 0, done.stderr
     compiled(tmp_path / "libcuda.so.1", HERE / "fake_driver.cpp", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")

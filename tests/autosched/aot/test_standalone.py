@@ -59,31 +59,31 @@ def test_a_cpp_program_launches_exported_kernels(
     export: Export, caller: Path, tmp_path: Path, device: str, problem: Problem
 ) -> None:
     text = export.text(problem)
-    said, inputs, outputs = called(caller, tmp_path, device, text, problem)
-    assert said == "match 0"
+    stdout, inputs, outputs = called(caller, tmp_path, device, text, problem)
+    assert stdout == "match 0"
     verdict = check(problem, inputs, outputs)
     assert verdict.ok, verdict.reason
 
 
 def test_a_kernel_with_size_arguments_serves_other_sizes(export: Export, caller: Path, tmp_path: Path) -> None:
     problem = export.vector_add.problem(n=4999)
-    said, inputs, outputs = called(caller, tmp_path, "a100", "vector_add n=4999", problem)
-    assert said == "match 1"
+    stdout, inputs, outputs = called(caller, tmp_path, "a100", "vector_add n=4999", problem)
+    assert stdout == "match 1"
     np.testing.assert_array_equal(outputs["c"], inputs["a"] + inputs["b"])
 
 
 def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Path, tmp_path: Path) -> None:
     problem = export.smooth.problem(n=1000)
-    said, inputs, outputs = called(caller, tmp_path, "a100", "smooth n=1000", problem)
-    assert said == "match 0"
+    stdout, inputs, outputs = called(caller, tmp_path, "a100", "smooth n=1000", problem)
+    assert stdout == "match 0"
     assert check(problem, inputs, outputs).ok
 
 
 def test_the_launcher_runs_both_launches_of_a_pipeline(export: Export, caller: Path, tmp_path: Path) -> None:
     """The two launches exchange values through a scratch array that only they use."""
     problem = export.sum_twice.problem()
-    said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
-    assert said == "match 0"
+    stdout, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
+    assert stdout == "match 0"
     np.testing.assert_array_equal(outputs["total"], 2 * inputs["x"].sum(axis=1))
 
 
@@ -108,9 +108,9 @@ def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_
     done = emulated("a100", *command, options=("--driver",))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["nearest"] * 3
-    for folder, given in cases:
+    for folder, inputs in cases:
         result = np.fromfile(folder / "out", np.float32)
-        assert check(other, given, {"out": result}).ok
+        assert check(other, inputs, {"out": result}).ok
     np.testing.assert_array_equal(np.fromfile(files[1], np.float32), 2 * sums["x"].sum(axis=1))
 
 
@@ -119,8 +119,8 @@ def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Pa
     text = "softmax rows=40 columns=512 dtype=f32"
     refused = emulated("h200", str(caller), "1", text, str(tmp_path))
     assert refused.returncode == 1 and "status 4" in refused.stderr and "its rows is 64" in refused.stdout
-    said, inputs, outputs = called(caller, tmp_path, "h200", text, SOFTMAX, growth=2.0)
-    assert said == "match 2"
+    stdout, inputs, outputs = called(caller, tmp_path, "h200", text, SOFTMAX, growth=2.0)
+    assert stdout == "match 2"
     assert check(SOFTMAX, inputs, outputs).ok
 
 
@@ -172,7 +172,7 @@ for text, files in (job.split(":") for job in sys.argv[2:]):
 
 def test_a_python_program_launches_exported_kernels_with_one_file(export: Export, tmp_path: Path) -> None:
     """Launch a kernel with clusters and tensor maps, then one with a workspace."""
-    said = []
+    comparisons = []
     for device, problem in (("h200", CLUSTERED), ("a100", SHARED)):
         folder = tmp_path / device
         folder.mkdir()
@@ -184,11 +184,11 @@ def test_a_python_program_launches_exported_kernels_with_one_file(export: Export
         command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), job, job)
         done = emulated(device, *command, options=("--driver",))
         assert done.returncode == 0, done.stdout + done.stderr
-        said.append(done.stdout.split())
+        comparisons.append(done.stdout.split())
         out = problem.operands()[-1]
         result = np.fromfile(folder / out.name, out.dtype.storage).reshape(out.shape)
         assert check(problem, inputs, {out.name: result}).ok
-    assert said == [["exact", "exact"]] * 2
+    assert comparisons == [["exact", "exact"]] * 2
 
 
 FAKE = """

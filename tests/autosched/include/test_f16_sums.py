@@ -154,8 +154,8 @@ def test_planted_faults_are_found(fault: Fault) -> None:
     wrong = dataclasses.replace(kernel, headers=edited(kernel.headers, fault.header, fault.old, fault.new))
     inputs = problem.random_inputs(0)
     run = emulate(wrong, inputs)
-    found = {str(f.kind) for f in run.findings} or ({WRONG} if not check(problem, inputs, run.outputs).ok else set())
-    assert found & {str(f) for f in fault.found}, (run.reason, found)
+    kinds = {str(f.kind) for f in run.findings} or ({WRONG} if not check(problem, inputs, run.outputs).ok else set())
+    assert kinds & {str(f) for f in fault.found}, (run.reason, kinds)
 
 
 @pytest.mark.parametrize(("chip", "unit"), [("a100", "mma"), ("rtx4090", "mma"), ("h200", "wgmma")])

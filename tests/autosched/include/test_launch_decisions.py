@@ -31,10 +31,10 @@ def schedules(name: str, on: str, part: int, count: int) -> Iterator[Schedule]:
 
     Orders and hints cycle through their domains, also across consecutive parts.
     """
-    made, target = template(name), device(on)
-    space, draw = made.space(PROBLEM, target).valid, random.Random(7 + part)
+    kernel_template, target = template(name), device(on)
+    space, draw = kernel_template.space(PROBLEM, target).valid, random.Random(7 + part)
     drawn = domains(name, on)
-    for i, schedule in enumerate(made.space(PROBLEM, target).sample(count, seed=7 + part), part * count):
+    for i, schedule in enumerate(kernel_template.space(PROBLEM, target).sample(count, seed=7 + part), part * count):
         other = schedule.values | {decision: values[i % len(values)] for decision, values in drawn.items()}
         tiles = draw.sample(TILES, len(TILES)) if "tiles_per_block" in other else []
         candidates = [Schedule(name, tuple((other | {"tiles_per_block": t}).items())) for t in tiles]

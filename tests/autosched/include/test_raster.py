@@ -48,9 +48,9 @@ def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
         WALK, arguments=[rows, columns, first, out], outputs=[3], grid=len(GRIDS), block=32, headers={HEADER: text}
     )
     assert run.ok, run.reason
-    found = run.arrays[3]
-    assert found is not None
-    return dict(zip(GRIDS, np.split(found, first[1:]), strict=True))
+    visits = run.arrays[3]
+    assert visits is not None
+    return dict(zip(GRIDS, np.split(visits, first[1:]), strict=True))
 
 
 @needs_nvrtc
@@ -74,8 +74,8 @@ def test_a_hilbert_curve_visits_every_tile_once() -> None:
     ],
 )
 def test_a_planted_fault_visits_a_tile_twice_or_never(old: str, new: str) -> None:
-    found = walks(old, new)
-    assert any(not np.array_equal(np.sort(walk), np.arange(m * n)) for (m, n), walk in found.items())
+    faulty = walks(old, new)
+    assert any(not np.array_equal(np.sort(walk), np.arange(m * n)) for (m, n), walk in faulty.items())
 
 
 def order(raster: str, m: int, n: int) -> IntArray:
@@ -138,11 +138,11 @@ def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], I
         headers=texts | {RASTER: texts[RASTER].replace(old, new) if old else texts[RASTER]},
     )
     assert run.ok, run.reason
-    found = run.arrays[1]
-    assert found is not None
+    visits = run.arrays[1]
+    assert visits is not None
     return {
         (name, m, n): tiles
-        for name, row in zip(RASTER_GROUPS, found, strict=True)
+        for name, row in zip(RASTER_GROUPS, visits, strict=True)
         for (m, n), tiles in zip(LAUNCHED_GRIDS, np.split(row, np.cumsum(sizes)[:-1]), strict=True)
     }
 

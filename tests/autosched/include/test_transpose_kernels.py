@@ -99,10 +99,10 @@ def test_the_register_route_needs_no_shared_memory() -> None:
     "problem", [Copy(64, 64), Transpose(64, 64, dtype="u8"), Softmax(64, 64)], ids=lambda p: p.operator
 )
 def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
-    whole = space_of(problem, H200)
+    space = space_of(problem, H200)
     first = next(
         s
-        for s in whole.sample(40, seed=0)
+        for s in space.sample(40, seed=0)
         if "cp.async" not in s.to_json().values() and s.to_json().get("row_staging") != "shared"
     )
     hints = [{"cache_hint_x": x, "cache_hint_out": out} for x in LOAD_HINTS for out in STORE_HINTS]

@@ -103,7 +103,7 @@ def test_replacements_of_sm_80_instructions_are_bit_exact() -> None:
     bits = np.array([a for a in edges for _ in edges] + [b for _ in edges for b in edges], dtype=np.uint32)
     x = np.concatenate([bits[:256], rng.integers(0, 2**32, 3840, dtype=np.uint32)]).view(np.float32)
     y = np.concatenate([bits[256:], rng.integers(0, 2**32, 3840, dtype=np.uint32)]).view(np.float32)
-    found = {}
+    outputs = {}
     for arch, folder in (("sm_75", "autosched/ptx/turing/"), ("sm_80", "autosched/ptx/")):
         kernel = GeneratedKernel(
             entry="kernel",
@@ -120,7 +120,7 @@ def test_replacements_of_sm_80_instructions_are_bit_exact() -> None:
         )
         run = emulate(kernel, {"x": x, "y": y})
         assert run.ok, run.reason
-        found[arch] = [run.outputs[name].view(f"u{run.outputs[name].itemsize}") for name in ("rounded", "larger")]
-    for here, later in zip(*found.values(), strict=True):
+        outputs[arch] = [run.outputs[name].view(f"u{run.outputs[name].itemsize}") for name in ("rounded", "larger")]
+    for here, later in zip(*outputs.values(), strict=True):
         assert np.array_equal(here, later)
-    assert np.array_equal(found["sm_75"][0][~np.isnan(x)], BF16.store(x)[~np.isnan(x)])
+    assert np.array_equal(outputs["sm_75"][0][~np.isnan(x)], BF16.store(x)[~np.isnan(x)])

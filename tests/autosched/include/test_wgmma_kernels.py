@@ -39,18 +39,18 @@ def problems() -> list[Matmul]:
 
     Some are small; others have enough tiles for clusters and for several tiles per block.
     """
-    found = []
+    unequal = []
     for i, (order_a, order_b) in enumerate(ORDERS):
         m, n = ((264 if order_a == "col" else 131, 136), (4040, 1992), (3904, 2040), (264, 101))[i]
         epilogue, out = ("none", "bias+gelu", "relu", "bias+silu")[i], ("", "f32")[i % 2]
         orders = {"order_a": order_a, "order_b": order_b}
-        found.append(
+        unequal.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
     # Threads copy the lines of these: both operands with cp.async, one operand, and misaligned lines, which are
     # shifted.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
-    return [*found, *copied]
+    return [*unequal, *copied]
 
 
 def compiled(kernels: list[GeneratedKernel]) -> list[Compiled | CompileFailure]:
@@ -94,9 +94,10 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
         for s in its.sample(2000, 0)
         if s["tile_n"] == 256 and s["store_buffers"] == store_buffers and s["tile_m"] == 128
     )
-    short, whole = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
-    assert isinstance(short, Compiled) and isinstance(whole, Compiled)
-    assert len(whole.cubin) < 2 * len(short.cubin)  # code for all 128 accumulators of a thread would be 3 times as long
+    short, long_code = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
+    assert isinstance(short, Compiled) and isinstance(long_code, Compiled)
+    # Code for all 128 accumulators of a thread would be 3 times as long.
+    assert len(long_code.cubin) < 2 * len(short.cubin)
 
 
 @needs_nvrtc
@@ -135,12 +136,12 @@ def test_schedules_excluded_by_spill_rules_spill(rule: str) -> None:
     epilogue, changes, instead = SPILLS[rule]
     problem = Matmul(4096, 4096, 4096, a="bf16", order_b="col", epilogue=epilogue)
     left_out = GOOD.replace(producer_registers=24, **changes)
-    kept = left_out.replace(**instead)
+    legal = left_out.replace(**instead)
     its = space(problem, H200)
-    assert rule in {v.rule for v in its.explain(left_out)} and rule not in {v.rule for v in its.explain(kept)}
-    spilled, whole = compiled([generate(problem, schedule, H200) for schedule in (left_out, kept)])
-    assert isinstance(spilled, Compiled) and isinstance(whole, Compiled)
-    assert spilled.resources.spill_store_bytes > 0 == whole.resources.spill_store_bytes
+    assert rule in {v.rule for v in its.explain(left_out)} and rule not in {v.rule for v in its.explain(legal)}
+    spilled, unspilled = compiled([generate(problem, schedule, H200) for schedule in (left_out, legal)])
+    assert isinstance(spilled, Compiled) and isinstance(unspilled, Compiled)
+    assert spilled.resources.spill_store_bytes > 0 == unspilled.resources.spill_store_bytes
 
 
 @needs_nvrtc
@@ -268,8 +269,8 @@ def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str,
             continue
         inputs[f"{argument.name}_fields"] = fields_of(argument, 0).view(np.uint8)
         of_fields = Operand(f"{argument.name}_fields", "input", U8, inputs[f"{argument.name}_fields"].shape)
-        made = Operand(f"{argument.name}_made", "workspace", U8, (kernel.grid[0], 128))
-        arguments += [argument.operand, of_fields, made]
+        workspace = Operand(f"{argument.name}_made", "workspace", U8, (kernel.grid[0], 128))
+        arguments += [argument.operand, of_fields, workspace]
     head, _, body = kernel.source.rpartition(") {\n")
     head = MAP_PARAMETER.sub(
         r"const void* \1_data, const autosched::ptx::TensorMapFields* \1_fields, autosched::ptx::TensorMap* \1_made",
@@ -284,13 +285,13 @@ def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str,
 @needs_nvrtc
 def test_tensor_maps_built_on_the_device_equal_those_of_the_driver(nightly: bool) -> None:
     small, kernel = small_kernel(*CASES["cluster along m"])
-    made, fields = making_its_maps(kernel)
+    building, fields = making_its_maps(kernel)
     inputs = small.random_inputs(0)
-    run = emulate(made, {**inputs, **fields})
+    run = emulate(building, {**inputs, **fields})
     assert run.ok, (run.reason, run.findings)
     assert check(small, inputs, run.outputs).ok
     if not nightly:
         return
-    unfenced = made.source.replace("generic.acquire.gpu [%0], 128;", "generic.release.gpu;")
-    found = emulate(dataclasses.replace(made, source=unfenced), {**inputs, **fields}).findings
-    assert {f.kind for f in found} == {FindingKind.MISSING_PROXY_FENCE}
+    unfenced = building.source.replace("generic.acquire.gpu [%0], 128;", "generic.release.gpu;")
+    findings = emulate(dataclasses.replace(building, source=unfenced), {**inputs, **fields}).findings
+    assert {f.kind for f in findings} == {FindingKind.MISSING_PROXY_FENCE}

@@ -150,11 +150,11 @@ def _no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-def judged(folder: Path, path: Path, given: Path, **options: object) -> SubmissionResult:
+def judged(folder: Path, path: Path, task: Path, **options: object) -> SubmissionResult:
     work = folder / "work"
     work.mkdir()
     with emulated(H100, check=False):
-        read = read_task(given, options.pop("sizes", {}), work)
+        read = read_task(task, options.pop("sizes", {}), work)
     return judge(path, read, H100, **options)
 
 
@@ -324,8 +324,8 @@ def test_invalid_input_is_rejected_in_one_line(tmp_path, monkeypatch, capsys, ar
     submission(tmp_path, RIGHT)
     task(tmp_path)
     assert main(["judge", *arguments]) == 2
-    said = capsys.readouterr()
-    assert words in said.err and said.err.count("\n") == 1 and not said.out
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1 and not captured.out
 
 
 def test_the_plan_of_launches_reaches_a_submission(tmp_path: Path) -> None:

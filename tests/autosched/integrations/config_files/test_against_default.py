@@ -60,18 +60,18 @@ def test_defaults_are_configurations(tmp_path: Path, format: str, layer: Layer) 
     configs = {str(rows): dict(default_config(layer, rows, format)) for rows in BATCH_SIZES}
     path = tmp_path / layer.file_name("NVIDIA_H200").text(format)
     path.write_text(json.dumps(configs))
-    found = read_file(path)
-    assert not found.faults and [entry.size for entry in found.entries] == list(BATCH_SIZES)
-    assert not any(entry.fault for entry in found.entries)
+    file = read_file(path)
+    assert not file.faults and [entry.size for entry in file.entries] == list(BATCH_SIZES)
+    assert not any(entry.fault for entry in file.entries)
     if layer.block_shape:
-        assert {entry["BLOCK_SIZE_K"] for entry in found.entries} == {128}
+        assert {entry["BLOCK_SIZE_K"] for entry in file.entries} == {128}
 
 
 def test_defaults_of_some_batches() -> None:
     def values(layer: Layer, rows: int, format: str) -> tuple[int | None, ...]:
-        found = dict(default_config(layer, rows, format))
+        config = dict(default_config(layer, rows, format))
         names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-        return tuple(found.get(name) for name in names)
+        return tuple(config.get(name) for name in names)
 
     scaled = Layer(8, 4096, 14336, 2, "fp8_w8a8", (128, 128))
     assert values(LAYER, 1, "vllm") == (16, 64, 128, 1, 4, 4)
@@ -91,9 +91,9 @@ def test_defaults_of_some_batches() -> None:
 def test_the_noise_of_estimates_depends_on_the_format(format: str) -> None:
     noise = 1 + ESTIMATE_NOISE[format]
     for gain, word in ((0.9, "default"), (1.009, "default"), (noise - 0.01, "noise"), (noise + 0.01, "tuned")):
-        found = compare(estimate(DEFAULT, gain), estimate(TUNED, 1.0), format)
-        assert found.word == word and found.chosen.config == (TUNED if word == "tuned" else DEFAULT)
-        assert found.interval[0] <= found.ratio <= found.interval[1]
+        comparison = compare(estimate(DEFAULT, gain), estimate(TUNED, 1.0), format)
+        assert comparison.word == word and comparison.chosen.config == (TUNED if word == "tuned" else DEFAULT)
+        assert comparison.interval[0] <= comparison.ratio <= comparison.interval[1]
 
 
 def test_the_noise_of_estimates_equals_the_published_table() -> None:
@@ -125,13 +125,13 @@ def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: floa
     seen = []
 
     def measure(config) -> float:
-        turn = next(calls) // 2
+        iteration = next(calls) // 2
         seen.append(config)
-        wobble = 1 + jitter * (-1) ** turn * (config == TUNED)
-        return (2.0 if turn >= ROUNDS // 2 else 1.0) * wobble * (gain if config == DEFAULT else 1.0)
+        wobble = 1 + jitter * (-1) ** iteration * (config == TUNED)
+        return (2.0 if iteration >= ROUNDS // 2 else 1.0) * wobble * (gain if config == DEFAULT else 1.0)
 
-    found = compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure)
-    assert found.word == word
+    comparison = compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure)
+    assert comparison.word == word
     assert seen.count(DEFAULT) == seen.count(TUNED) == ROUNDS and seen[:4] == [DEFAULT, TUNED, TUNED, DEFAULT]
 
 
@@ -145,12 +145,12 @@ def test_stored_times_without_repeats_show_no_gain() -> None:
 @pytest.mark.parametrize(("gain", "word"), [(1.5, "tuned"), (1.05, "noise"), (0.9, "default"), (None, "tuned")])
 def test_files_and_databases_store_the_comparison(tmp_path: Path, gain: float | None, word: str) -> None:
     refused = {} if gain else {"status": "out_of_resources", "reason": "147,456 bytes"}
-    made = tuned_layer(compare(estimate(DEFAULT, gain, **refused), estimate(TUNED, 1.0), "vllm"))
-    path = write_tuned(tmp_path / "first", "vllm", made)
+    layer = tuned_layer(compare(estimate(DEFAULT, gain, **refused), estimate(TUNED, 1.0), "vllm"))
+    path = write_tuned(tmp_path / "first", "vllm", layer)
     beside = json.loads(path.with_name(path.stem + SIDECAR).read_text())["entries"]["64"]["comparison"]
     assert (beside["word"], beside["default"]["seconds"]) == (word, gain)
     read = read_tuned(read_file(path), None)
-    assert read.choices == made.choices
+    assert read.choices == layer.choices
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(replace(read, triton="3.9.0"))))
         (stored,) = tuned_layers(store, "vllm")
@@ -164,21 +164,21 @@ def test_measured_times_are_compared_again_by_their_quartiles(tmp_path: Path) ->
         return next(wobbles) * (1.3 if config == DEFAULT else 1.0)
 
     wobbles = itertools.cycle((1.0, 1.01, 0.99))
-    made = tuned_layer(compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure), "measured")
+    layer = tuned_layer(compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure), "measured")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(tuned_layer(compare(estimate(DEFAULT, 1.0), estimate(TUNED, 2.0), "vllm")))))
-        store.extend(list(trials_of(made)))
+        store.extend(list(trials_of(layer)))
         (stored,) = tuned_layers(store, "vllm")
     (choice,) = stored.choices
     assert (choice.provenance, choice.config, choice.comparison.word) == ("measured", TUNED, "tuned")
-    assert choice.comparison.default.timing == made.choices[0].comparison.default.timing
+    assert choice.comparison.default.timing == layer.choices[0].comparison.default.timing
     assert choice.comparison.tuned.timing.count == ROUNDS
 
 
 def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> None:
-    made = tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm"))
+    layer = tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm"))
     with Store.open(tmp_path / "best.db") as store:
-        store.extend(list(trials_of(made)))
+        store.extend(list(trials_of(layer)))
         (stored,) = tuned_layers(store, "sglang")
     assert stored.choices[0].comparison.default.config == default_config(LAYER, 64, "sglang")
 
@@ -197,9 +197,9 @@ def test_foreign_files_are_not_modified(tmp_path: Path) -> None:
 def test_a_damaged_comparison_is_rejected(tmp_path: Path) -> None:
     path = write_tuned(tmp_path, "vllm", tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm")))
     sidecar = path.with_name(path.stem + SIDECAR)
-    whole = json.loads(sidecar.read_text())
+    document = json.loads(sidecar.read_text())
     for damage in ({"ratio": -1}, {"interval": None}, {"default": {}}, {"tuned": 3}):
-        whole["entries"]["64"]["comparison"] |= damage
-        sidecar.write_text(json.dumps(whole))
+        document["entries"]["64"]["comparison"] |= damage
+        sidecar.write_text(json.dumps(document))
         with pytest.raises(ModelError, match="is damaged"):
             read_tuned(read_file(path), None)

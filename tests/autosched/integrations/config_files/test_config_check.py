@@ -41,9 +41,9 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_our_own_kernels_are_right(shape: str) -> None:
     name, row = SHAPES[shape]
-    found = verify_config("vllm", parse_file_name(name), SMALL, device(row), verify=True)
-    assert found.status == "ok", found
-    assert 0 < found.error_over_bound <= 1 and found.registers > 0 and found.shared_bytes > 0
+    verdict = verify_config("vllm", parse_file_name(name), SMALL, device(row), verify=True)
+    assert verdict.status == "ok", verdict
+    assert 0 < verdict.error_over_bound <= 1 and verdict.registers > 0 and verdict.shared_bytes > 0
 
 
 @pytest.mark.parametrize("tile", [{"BLOCK_SIZE_M": 8}, {"BLOCK_SIZE_N": 8}])
@@ -56,9 +56,9 @@ def test_tiles_smaller_than_a_multiplication_are_right(tile: dict[str, int]) -> 
 
 def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
     name = parse_file_name("E=8,N=7168,device_name=X,dtype=fp8_w8a8.json")
-    found = verify_config("sglang", name, DEFAULT, device("rtx5090"), verify=True)
-    assert found.status == "device_limit" and found.shared_bytes == 147_456
-    assert "147,456 bytes of shared memory, but a block on rtx5090 has at most 101,376" in found.reason
+    verdict = verify_config("sglang", name, DEFAULT, device("rtx5090"), verify=True)
+    assert verdict.status == "device_limit" and verdict.shared_bytes == 147_456
+    assert "147,456 bytes of shared memory, but a block on rtx5090 has at most 101,376" in verdict.reason
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
@@ -72,8 +72,8 @@ def test_a_k_that_spans_two_scales_is_wrong() -> None:
 
 def test_types_without_a_kernel_are_named() -> None:
     name = parse_file_name("E=8,N=64,device_name=X,dtype=int4_w4a16.json")
-    found = verify_config("vllm", name, SMALL, device("h100"), verify=True)
-    assert found.status == "no_kernel" and "int4_w4a16" in found.reason
+    verdict = verify_config("vllm", name, SMALL, device("h100"), verify=True)
+    assert verdict.status == "no_kernel" and "int4_w4a16" in verdict.reason
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def install(folder: Path, package: str, place: str, change: tuple[str, str]) -> Path:
+def install(folder: Path, package: str, module: str, change: tuple[str, str]) -> Path:
     """Install a fake of a package that needs a GPU to be imported; it contains a kernel of the test."""
-    path = folder / package / place
+    path = folder / package / module
     path.parent.mkdir(parents=True)
     (folder / package / "__init__.py").write_text("raise ImportError('no GPU')\n")
     text = Path(kernels.__file__).read_text()
@@ -100,41 +100,41 @@ def install(folder: Path, package: str, place: str, change: tuple[str, str]) -> 
 
 
 def test_the_kernel_of_the_installed_package_is_verified(packages: Path) -> None:
-    place = "model_executor/layers/fused_moe/fused_moe.py"
+    module = "model_executor/layers/fused_moe/fused_moe.py"
     path = install(
-        packages, "vllm", place, ("valid = assigned < num_valid_tokens", "valid = assigned <= num_valid_tokens")
+        packages, "vllm", module, ("valid = assigned < num_valid_tokens", "valid = assigned <= num_valid_tokens")
     )
     kernel = kernel_for("vllm", moe=True)
     assert kernel.package == "vllm" and kernel.origin.startswith("fused_moe_kernel of vllm")
     assert "vllm" not in sys.modules, "its kernels are read without importing it"
     name = parse_file_name(SHAPES["bf16"][0])
-    found = verify_config("vllm", name, SMALL, device("h100"), verify=True)
-    assert found.status == "findings" and str(path) in found.reason
+    verdict = verify_config("vllm", name, SMALL, device("h100"), verify=True)
+    assert verdict.status == "findings" and str(path) in verdict.reason
     assert kernel_for("sglang", moe=True).package == ""
 
 
 def test_an_unknown_parameter_is_reported_by_name(packages: Path) -> None:
-    place = "kernels/ops/moe/fused_moe_triton_kernels.py"
+    module = "kernels/ops/moe/fused_moe_triton_kernels.py"
     install(
         packages,
         "sglang",
-        place,
+        module,
         ("    num_valid_tokens,\n    stride_am,", "    num_valid_tokens,\n    moon,\n    stride_am,"),
     )
-    found = verify_config("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
-    assert found.status == "no_kernel" and "moon" in found.reason
+    verdict = verify_config("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
+    assert verdict.status == "no_kernel" and "moon" in verdict.reason
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "configs"
-    place.mkdir()
-    (place / "E=8,N=64,device_name=NVIDIA_GeForce_RTX_5090.json").write_text(
+    path = tmp_path / "configs"
+    path.mkdir()
+    (path / "E=8,N=64,device_name=NVIDIA_GeForce_RTX_5090.json").write_text(
         json.dumps({"triton_version": "1.0.0", "1": SMALL, "2": SMALL, "2048": DEFAULT})
     )
-    (place / "E=8,N=64,device_name=AMD_Instinct_MI300X.json").write_text(json.dumps({"1": SMALL}))
-    (place / "README.json").write_text("{}")
-    return place
+    (path / "E=8,N=64,device_name=AMD_Instinct_MI300X.json").write_text(json.dumps({"1": SMALL}))
+    (path / "README.json").write_text("{}")
+    return path
 
 
 @pytest.fixture
@@ -158,9 +158,9 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         f"{file}: 2 rows": "sound",
         f"{file}: 2048 rows": "broken",
     }
-    (whole,) = [e for e in document["entries"] if e["name"] == file]
-    assert any("between 2 and 2048 rows" in reason for reason in whole["reasons"])
-    assert any("tuned with Triton 1.0.0" in reason for reason in whole["reasons"])
+    (checked,) = [e for e in document["entries"] if e["name"] == file]
+    assert any("between 2 and 2048 rows" in reason for reason in checked["reasons"])
+    assert any("tuned with Triton 1.0.0" in reason for reason in checked["reasons"])
     (one,) = [e for e in document["entries"] if e["name"].endswith(": 1 rows")]
     assert "own fused-MoE kernel, because vllm is not installed" in one["numbers"]["kernel"]
     assert (
@@ -196,8 +196,8 @@ def test_one_device_and_no_verification(folder: Path, capsys: pytest.CaptureFixt
 )
 def test_uncheckable_input_is_rejected_in_one_line(folder: Path, capsys, arguments: list[str], words: str) -> None:
     assert main(["check", *(str(folder) if a == "DIR" else a for a in arguments)]) == 2
-    said = capsys.readouterr()
-    assert words in said.err and said.err.count("\n") == 1 and not said.out
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1 and not captured.out
 
 
 def test_a_compiler_crash_does_not_end_the_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +215,8 @@ def test_a_compiler_crash_does_not_end_the_check(folder: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
     monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.WORKER", "crashing_worker")
     report = check_configs(folder, "vllm", ConfigCheck())
-    whole, broken = (f for f in report.findings if f.verdict.fails)
-    assert "rows" not in whole.name and "1 broken" in whole.reasons[0]
+    entire, broken = (f for f in report.findings if f.verdict.fails)
+    assert "rows" not in entire.name and "1 broken" in entire.reasons[0]
     assert broken.name.endswith(": 2048 rows") and "SIGABRT" in broken.reason
 
 

@@ -79,8 +79,8 @@ def test_devices_of_files_are_rows() -> None:
     assert row_of_file_device("AMD_Instinct_MI300X") is None
     for row in all_devices():
         if row.driver_names:
-            found = row_of_file_device(file_device_of_row(row, "sglang"))
-            assert found is not None and found.driver_names[0] == row.driver_names[0]
+            matched = row_of_file_device(file_device_of_row(row, "sglang"))
+            assert matched is not None and matched.driver_names[0] == row.driver_names[0]
     assert file_device_of_row(device("h200_nvl"), "vllm") == "NVIDIA_H200"
 
 
@@ -149,9 +149,9 @@ def test_files_that_contradict_each_other(tmp_path: Path) -> None:
     write(tmp_path, f"{H100}{shape}.json", {"1": GOOD})
     write(tmp_path, f"{H100}{shape.replace('8,1', '8, 1')}.json", {"1": GOOD | {"num_warps": 8}})
     files, _ = read_folder(tmp_path, "vllm")
-    told = [fault for file in files for fault in file.faults]
-    assert sum("is for the same layer, but has other values" in fault for fault in told) == 2
-    assert sum("never use this file" in fault for fault in told) == 1
+    faults = [fault for file in files for fault in file.faults]
+    assert sum("is for the same layer, but has other values" in fault for fault in faults) == 2
+    assert sum("never use this file" in fault for fault in faults) == 1
 
 
 def test_vllm_calls_the_family_of_the_h200_by_one_name(tmp_path: Path) -> None:
@@ -197,12 +197,12 @@ def test_files_are_read_without_torch_and_triton() -> None:
 VERSION = {"triton_version": "3.4.0"}
 
 
-def folder_of(place: Path, files: dict[str, dict[str, object]]) -> Path:
+def folder_of(folder: Path, files: dict[str, dict[str, object]]) -> Path:
     for name, more in files.items():
-        path = place / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**more, "1": GOOD}))
-    return place
+    return folder
 
 
 @pytest.mark.parametrize(

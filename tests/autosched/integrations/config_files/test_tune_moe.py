@@ -93,9 +93,9 @@ def test_the_time_model_is_of_the_device(name: str) -> None:
 
 
 def test_first_choices_differ_in_time() -> None:
-    found = first_choices(MIXTRAL, 64, device("h200"), 6)
-    times = [seconds for _, seconds in found]
-    assert len(found) == 6 and times == sorted(set(times))
+    choices = first_choices(MIXTRAL, 64, device("h200"), 6)
+    times = [seconds for _, seconds in choices]
+    assert len(choices) == 6 and times == sorted(set(times))
     scaled = Layer(8, 4096, 1024, 2, "fp8_w8a8", (128, 128))
     assert all(128 % config["BLOCK_SIZE_K"] == 0 for config, _ in first_choices(scaled, 64, device("h200"), 50))
 
@@ -124,8 +124,8 @@ def test_types_without_a_kernel_are_rejected(tmp_path, monkeypatch, capsys, sett
             refuse_without_kernel(layer_of_model(path), device(name))
             continue
         assert main(["tune", "--moe", "config.json", "--device", name, "--out", "x"]) == 2
-        said = capsys.readouterr().err
-        assert "--dtype" in said and name in said and said.count("\n") == 1 and not Path("x").exists()
+        stderr = capsys.readouterr().err
+        assert "--dtype" in stderr and name in stderr and stderr.count("\n") == 1 and not Path("x").exists()
 
 
 EXPERTS = {"hidden_size": 256, "intermediate_size": 192, "num_local_experts": 8, "num_experts_per_tok": 2}
@@ -134,12 +134,12 @@ EXPERTS = {"hidden_size": 256, "intermediate_size": 192, "num_local_experts": 8,
 @pytest.mark.parametrize(("dtype", "ours"), [("nvfp4", "nvf4"), ("mxfp4", "mxf4"), ("mxfp8", "mxf8"), ("nvf4", "nvf4")])
 def test_the_products_of_an_expert(dtype: str, ours: str) -> None:
     layer = Layer(32, 2880, 1440, 4, dtype)
-    found = expert_products(layer, [1, 8, 9, 512])
-    assert [(each.tokens, each.part) for each in found[::2]] == [
+    products = expert_products(layer, [1, 8, 9, 512])
+    assert [(each.tokens, each.part) for each in products[::2]] == [
         ((1, 8), "gate and up"), ((9,), "gate and up"), ((512,), "gate and up")
     ]  # fmt: skip
-    assert {(each.problem.a, each.problem.scale_order) for each in found} == {(ours, "tiled")}
-    assert [(p.m, p.n, p.k) for p in (each.problem for each in found[-2:])] == [(64, 2880, 2880), (64, 2880, 1440)]
+    assert {(each.problem.a, each.problem.scale_order) for each in products} == {(ours, "tiled")}
+    assert [(p.m, p.n, p.k) for p in (each.problem for each in products[-2:])] == [(64, 2880, 2880), (64, 2880, 1440)]
 
 
 def test_products_of_block_scaled_experts_are_tuned_into_a_database(tmp_path, monkeypatch, capsys) -> None:
@@ -148,8 +148,8 @@ def test_products_of_block_scaled_experts_are_tuned_into_a_database(tmp_path, mo
     command = ["tune", "--moe", path.name, "--db", "best.db", "--rows", "64", "--candidates", "2"]
     for more in (["--device", "h100"], ["--device", "b200", "--dtype", "fp8_w8a8"]):
         assert main([*command, *more]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and not Path("best.db").exists()
+        stderr = capsys.readouterr().err
+        assert stderr.count("\n") == 1 and not Path("best.db").exists()
     assert main([*command, "--device", "b200", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["device"], document["provenance"]) == ("b200", "estimated")
@@ -365,8 +365,8 @@ def test_untunable_input_is_rejected_in_one_line(
     monkeypatch.chdir(tmp_path)
     model_file(tmp_path)
     assert main(["tune", *arguments]) == 2
-    said = capsys.readouterr()
-    assert words in said.err and said.err.count("\n") == 1 and not Path("x").exists()
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1 and not Path("x").exists()
 
 
 @needs_compiler
@@ -406,17 +406,19 @@ def test_counts_by_sizes_agree_with_the_compiled_kernel(monkeypatch, name, dtype
         )
         kernel[grid](**arguments)
     ((launch, runs, cubin),) = counted
-    found = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
+    compiled_table = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
     ours = layer_counts.launch_table(layer_counts.ConfigColumns.of([config]), layer, rows, *layer.matmuls[0], row)
     for exact in ("blocks", "threads", "unique_sectors", "store_sectors"):
-        assert getattr(ours, exact) == pytest.approx(getattr(found, exact), rel=0.03), exact
+        assert getattr(ours, exact) == pytest.approx(getattr(compiled_table, exact), rel=0.03), exact
     for about in ("chain_cycles", "shared_wavefronts", "wavefronts", "shared_bytes", "dram_bytes"):
-        assert 0.7 < getattr(ours, about)[0] / getattr(found, about)[0] < 1.4, about
-    by_size, by_emulator = by_pipe(ours.executed), by_pipe(found.executed)
+        assert 0.7 < getattr(ours, about)[0] / getattr(compiled_table, about)[0] < 1.4, about
+    by_size, by_emulator = by_pipe(ours.executed), by_pipe(compiled_table.executed)
     assert sum(by_size.values()) == pytest.approx(sum(by_emulator.values()), rel=0.35)
-    flops = [sum(float(t[0]) * tensor_flops(o)[0] for o, t in table.executed.items()) for table in (ours, found)]
+    flops = [
+        sum(float(t[0]) * tensor_flops(o)[0] for o, t in table.executed.items()) for table in (ours, compiled_table)
+    ]
     assert flops[0] == pytest.approx(flops[1], rel=0.01)
     derived = derived_table("vllm", layer, rows, config, layer.matmuls[0], row)
-    times = [float(triton_times(table, row).seconds[0]) for table in (ours, found, derived)]
+    times = [float(triton_times(table, row).seconds[0]) for table in (ours, compiled_table, derived)]
     assert times[0] == pytest.approx(times[1], rel=0.35)
     assert times[2] == pytest.approx(times[1], rel=0.05), "the counts of one block represent all blocks"

@@ -116,13 +116,13 @@ def test_serve_keeps_the_choices_of_the_whole_package(tmp_path: Path) -> None:
     starts = "import subprocess, sys; p = [subprocess.Popen(sys.argv[1:]) for _ in range(4)]; [q.wait() for q in p]"
     program = [sys.executable, "-c", starts, sys.executable, str(Path(__file__).parent / "served.py")]
     command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
-    found = []
+    outputs = []
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"choices"')]
         assert len(lines) == 4, done.stderr[-2000:]
-        found.append(lines)
-    first, second = found
+        outputs.append(lines)
+    first, second = outputs
     assert sum(line["timed"] for line in first) >= 9 and not any(line["timed"] for line in second)
     assert len({json.dumps(line["choices"]) for line in (*first, *second)}) == 1

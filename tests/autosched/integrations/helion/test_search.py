@@ -97,10 +97,11 @@ def test_seeds_are_the_fastest_that_passed(tmp_path: Path) -> None:
 
     kernel = kernel_of(doubled)
     x = torch.randn(64, 32)
-    found = seeds(kernel, (x,), device="h100", count=2, trials=4, database=tmp_path / "best.db")
-    assert len(found) == 2 and all(isinstance(config, helion.Config) for config in found) and found[0] != found[1]
-    seeded = kernel_of(doubled, autotune_seed_configs=found)
-    assert seeded.settings.autotune_seed_configs == found
+    configs = seeds(kernel, (x,), device="h100", count=2, trials=4, database=tmp_path / "best.db")
+    first, second = configs
+    assert isinstance(first, helion.Config) and isinstance(second, helion.Config) and first != second
+    seeded = kernel_of(doubled, autotune_seed_configs=configs)
+    assert seeded.settings.autotune_seed_configs == configs
 
 
 def test_every_schedule_is_a_configuration_and_back() -> None:
@@ -156,8 +157,8 @@ def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None
     def search(bound, args, **_):
         configs = [helion.Config(block_sizes=[size], num_warps=1, num_stages=1) for size in (8, 16)]
 
-        def provider(**given):
-            return EstimateProvider(**given, device=H100)
+        def provider(**options):
+            return EstimateProvider(**options, device=H100)
 
         inner = FiniteSearch(bound, args, configs, benchmark_provider_cls=provider)
         return RemoteAutotuneCache(inner, autotuner_factory=lambda: inner)

@@ -25,30 +25,30 @@ def verifier(name: str, *shape: int):
     return verified(helion_kernels.kernel_of(getattr(helion_kernels, name)), (x,), device="h100")
 
 
-def config(block: int, **others: int | str):
+def config(block: int, **options: int | str):
     import helion
 
-    return helion.Config(block_sizes=[block], **{"num_warps": 1, "num_stages": 1, **others})
+    return helion.Config(block_sizes=[block], **{"num_warps": 1, "num_stages": 1, **options})
 
 
 def test_correct_configurations_pass_and_are_emulated_once() -> None:
     verify = verifier("row_sums", 32, 40)
-    wanted = config(8, num_warps=2)
-    assert verify(wanted) is wanted and verify(wanted) is wanted
-    assert verify.accepted == [wanted] and verify.refused == []
+    correct = config(8, num_warps=2)
+    assert verify(correct) is correct and verify(correct) is correct
+    assert verify.accepted == [correct] and verify.refused == []
 
 
 def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
     verify = verifier("row_sums", 32, 40)
-    wanted = config(8, pid_type="persistent_blocked")
-    assert verify(wanted) is wanted, verify.refused
+    persistent = config(8, pid_type="persistent_blocked")
+    assert verify(persistent) is persistent, verify.refused
 
 
 def test_wrong_results_are_rejected_with_a_reason() -> None:
     """In ``last_writer`` the last tile overwrites other tiles' sums, so only a block of all elements is correct."""
     verify = verifier("last_writer", 32)
-    whole, other, odd = config(32), config(4), config(3)
-    assert verify(whole) is whole
+    correct, other, odd = config(32), config(4), config(3)
+    assert verify(correct) is correct
     assert verify(other) is None
     ((refused, why),) = verify.refused
     assert refused == other and why

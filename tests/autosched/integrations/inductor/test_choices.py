@@ -54,13 +54,13 @@ def ask(factory, inputs=None, op="mm"):
 
 
 def test_the_models_choice_is_deterministic_and_reported(inductor) -> None:
-    told = []
-    factory = inductor.choices(device="h100", on_choice=told.append)
+    reports = []
+    factory = inductor.choices(device="h100", on_choice=reports.append)
     first = ask(factory)
     assert ask(factory) == first and ask(inductor.choices(device="h100")) == first
     (config,) = first["triton::mm"]
     assert config["EVEN_K"] is (96 % config["BLOCK_K"] == 0)
-    (choice,) = told
+    (choice,) = reports
     assert choice.origin == "model" and "ESTIMATED" in str(choice) and str(choice).startswith("mm m=64 n=32 k=96 f16: ")
     same, other = inductor.choices(device="h100"), inductor.choices(device="a100")
     assert factory().uuid() == factory().uuid() == same().uuid() != other().uuid()
@@ -83,9 +83,9 @@ def test_each_choice_fits_its_device(inductor) -> None:
     ],
 )
 def test_unsupported_problems_are_left_to_inductor(inductor, dtypes, strides, why) -> None:
-    told = []
-    assert ask(inductor.choices(device="h100", on_choice=told.append), Inputs(SHAPES, strides, dtypes)) == {}
-    assert why in str(told[0]) and "left to Inductor" in str(told[0])
+    reports = []
+    assert ask(inductor.choices(device="h100", on_choice=reports.append), Inputs(SHAPES, strides, dtypes)) == {}
+    assert why in str(reports[0]) and "left to Inductor" in str(reports[0])
     assert ask(inductor.choices(device="h100"), op="convolution") == {}
 
 
@@ -93,13 +93,13 @@ def test_a_recorded_winner_goes_before_the_model(inductor, tmp_path: Path) -> No
     database = tmp_path / "best.db"
     key, _, _ = inductor._described("mm", SHAPES, STRIDES, DTYPES)
     inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
-    told = []
-    (config,) = ask(inductor.choices(database, device="h100", on_choice=told.append))["triton::mm"]
+    reports = []
+    (config,) = ask(inductor.choices(database, device="h100", on_choice=reports.append))["triton::mm"]
     assert (config["BLOCK_M"], config["BLOCK_K"], config["num_warps"], config["EVEN_K"]) == (16, 32, 2, True)
-    assert str(told[0]).endswith("(recorded, 3.00 us MEASURED)")
+    assert str(reports[0]).endswith("(recorded, 3.00 us MEASURED)")
     assert inductor.choices(database, device="h100")().uuid() != inductor.choices(device="h100")().uuid()
-    (elsewhere,) = ask(inductor.choices(database, device="a100", on_choice=told.append))["triton::mm"]
-    assert told[1].origin == "model" and "none of the 0 recorded winners" in str(told[1]) and elsewhere
+    (elsewhere,) = ask(inductor.choices(database, device="a100", on_choice=reports.append))["triton::mm"]
+    assert reports[1].origin == "model" and "none of the 0 recorded winners" in str(reports[1]) and elsewhere
     with pytest.raises(ValueError, match="there is no database"):
         inductor.choices(tmp_path / "none.db", device="h100")
 
@@ -174,7 +174,7 @@ def test_inductor_compiles_the_choice(inductor, recorded: bool, tmp_path: Path) 
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
     done = forked_python.run(command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=fresh)
     assert done.returncode == 0, done.stdout + done.stderr
-    said, launched = done.stdout.strip().splitlines()
-    assert said.startswith("mm m=64 n=32 k=96 f16: ")
-    assert ("16x32x32, 2 stages, 2 warps (recorded" in said) is recorded
+    report, launched = done.stdout.strip().splitlines()
+    assert report.startswith("mm m=64 n=32 k=96 f16: ")
+    assert ("16x32x32, 2 stages, 2 warps (recorded" in report) is recorded
     assert launched.startswith("['triton_tem_fused_mm_0'") and launched.endswith(" 0")

@@ -63,6 +63,6 @@ def test_the_result_is_written_in_place() -> None:
 
 @pytest.mark.nightly
 def test_max_autotune_measures_the_external_kernel(tmp_path: Path) -> None:
-    said = _stderr_of(PROGRAM, tmp_path)
-    table = said[said.index("AUTOTUNE mm(64x48, 48x32)") :]
+    stderr = _stderr_of(PROGRAM, tmp_path)
+    table = stderr[stderr.index("AUTOTUNE mm(64x48, 48x32)") :]
     assert any(line.split()[:1] == ["external_matmul"] and line.split()[2] == "ms" for line in table.splitlines())

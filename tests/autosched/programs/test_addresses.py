@@ -44,16 +44,16 @@ def outcome(
     schedule = Schedule.from_json(ATTENTION.name, {n: v for n, v in values.items() if n in known} | ones)
     space.valid.validate(schedule)
     kernel, inputs = changed(template(ATTENTION).kernel(p, schedule, A100)), p.random_inputs(2)
-    found = [int(n) for n in re.findall(r"int alignment = (\d+)", kernel.source)]
-    wanted, bounds = p.expected(inputs)
+    alignments = [int(n) for n in re.findall(r"int alignment = (\d+)", kernel.source)]
+    expected, bounds = p.expected(inputs)
     (out,) = (o for o in p.operands() if o.role == "output")
     for order in (ASCENDING, Order("random", seed=3)):
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
         if run.status != "ok":
-            return str(run.status), found
-        if not np.all(np.abs(out.dtype.load(run.outputs[out.name]) - wanted[out.name]) <= bounds[out.name]):
-            return "wrong", found
-    return "ok", found
+            return str(run.status), alignments
+        if not np.all(np.abs(out.dtype.load(run.outputs[out.name]) - expected[out.name]) <= bounds[out.name]):
+            return "wrong", alignments
+    return "ok", alignments
 
 
 def further_on(kernel: GeneratedKernel, alignment: int) -> GeneratedKernel:
@@ -67,13 +67,13 @@ def further_on(kernel: GeneratedKernel, alignment: int) -> GeneratedKernel:
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_aligned_tiles(stages: int) -> None:
-    told, alignments = outcome("swizzle(3,3,4)", stages)
-    assert told == "ok" and alignments == [1024, 1024, 1024]
+    status, alignments = outcome("swizzle(3,3,4)", stages)
+    assert status == "ok" and alignments == [1024, 1024, 1024]
 
 
 def test_a_tile_after_a_padded_tile_is_aligned() -> None:
-    told, alignments = outcome("pad(8,4)")
-    assert told == "ok" and alignments == [1024, 256, 256]
+    status, alignments = outcome("pad(8,4)")
+    assert status == "ok" and alignments == [1024, 256, 256]
 
 
 def test_swizzles_that_overlap_address_bits_are_reported() -> None:

@@ -21,30 +21,30 @@ from search_spaces.programs.template import template
 CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types if kind != "assign"]
 
 
-def combining(kind: str, type_: str, places: bool = False) -> Program:
+def combining(kind: str, type_: str, by_position: bool = False) -> Program:
     """Four blocks along k combine their rows with the first rows of out, or with rows whose indices a tile holds."""
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))
         rows = p.load(p.window(ids, (n, 0), (16, 1), column=True), padding=-1)
         value = p.load(p.window(x, (n, 0), (16, 32)))
-        p.atomic_rmw(kind, value, p.window(out, (rows, 0) if places else (0, 0), (16, 32)))
+        p.atomic_rmw(kind, value, p.window(out, (rows, 0) if by_position else (0, 0), (16, 32)))
 
-    made = program(x=Input("k n", type_), ids=Input("k", "i32"), out=InOut("m n", type_))(body)
-    return Program(f"atomic_{kind}_{type_}_{places}", *list(vars(made).values())[1:])
+    tile_program = program(x=Input("k n", type_), ids=Input("k", "i32"), out=InOut("m n", type_))(body)
+    return Program(f"atomic_{kind}_{type_}_{by_position}", *list(vars(tile_program).values())[1:])
 
 
 Change = Callable[[GeneratedKernel], GeneratedKernel]
 
 
 def verified(
-    made: Program, where: str, sizes: dict[str, int], seed: int, width: int = 1, changed: Change | None = None
+    program: Program, where: str, sizes: dict[str, int], seed: int, width: int = 1, changed: Change | None = None
 ) -> str:
-    p, row = problem(made, **sizes), device(where)
-    own = template(made)
+    p, row = problem(program, **sizes), device(where)
+    own = template(program)
     assert own.why_not(p, row) is None
     inputs = p.random_inputs(seed)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     schedule = next(s for s in own.space(p, row).valid.sample(40, seed) if s.integer("width_1") >= width)
     kernel = own.kernel(p, schedule, row)
     kernel = changed(kernel) if changed else kernel
@@ -52,8 +52,8 @@ def verified(
     for order in (ASCENDING, Order("random", seed=seed)):
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
         assert run.status == "ok", (run.reason, schedule)
-        error = np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"])
-        assert np.all((error <= bounds["out"]) | np.isnan(wanted["out"])), (schedule, error.max())
+        error = np.abs(out.dtype.load(run.outputs["out"]) - expected["out"])
+        assert np.all((error <= bounds["out"]) | np.isnan(expected["out"])), (schedule, error.max())
     return kernel.source
 
 
@@ -71,22 +71,23 @@ def test_each_element_is_assigned_by_one_block(type_: str) -> None:
         value = p.load(p.window(x, (n, 0), (16, 32)))
         p.atomic_rmw("assign", value, p.window(out, (n, 0), (16, 32)))
 
-    made = program(x=Input("k n", type_), out=InOut("k n", type_))(body)
-    named = Program(f"assign_{type_}", *list(vars(made).values())[1:])
+    tile_program = program(x=Input("k n", type_), out=InOut("k n", type_))(body)
+    named = Program(f"assign_{type_}", *list(vars(tile_program).values())[1:])
     verified(named, "a100", {"k": 60, "n": 31}, 4)
 
 
 def test_two_blocks_that_assign_an_element_are_rejected() -> None:
-    made = combining("assign", "f32")
-    reason = template(made).why_not(problem(made, k=60, n=32, m=13), device("a100"))
+    program = combining("assign", "f32")
+    reason = template(program).why_not(problem(program, k=60, n=32, m=13), device("a100"))
     assert reason is not None
     assert "the 4 blocks along axis 0 of the grid assign the same elements of out" in reason
-    assert template(made).why_not(problem(made, k=16, n=32, m=13), device("a100")) is None  # one block per element
+    one_block = problem(program, k=16, n=32, m=13)  # writes each element
+    assert template(program).why_not(one_block, device("a100")) is None
 
 
 def test_numbers_are_unsigned_in_maxu() -> None:
-    made = combining("maxu", "i32")
-    p = problem(made, k=16, n=4, m=16)
+    program = combining("maxu", "i32")
+    p = problem(program, k=16, n=4, m=16)
     inputs = {
         "x": np.full((16, 4), -1, np.int32),
         "ids": np.zeros(16, np.int32),
@@ -110,7 +111,7 @@ def test_half_atomics_use_native_instructions_if_available(type_: str, where: st
 @pytest.mark.parametrize("type_", ["bf16", "i32"])
 def test_repeated_positions_are_combined(type_: str) -> None:
     verified(
-        combining("addf" if type_ == "bf16" else "muli", type_, places=True), "a100", {"k": 40, "n": 32, "m": 9}, 5
+        combining("addf" if type_ == "bf16" else "muli", type_, by_position=True), "a100", {"k": 40, "n": 32, "m": 9}, 5
     )
 
 
@@ -125,7 +126,7 @@ def test_a_lost_element_is_found() -> None:
         return dataclasses.replace(kernel, headers=Headers.of(texts))
 
     sizes = {"k": 40, "n": 32, "m": 9}
-    made = combining("muli", "i32", places=True)
-    verified(made, "a100", sizes, 5)
+    program = combining("muli", "i32", by_position=True)
+    verified(program, "a100", sizes, 5)
     with pytest.raises(AssertionError):
-        verified(made, "a100", sizes, 5, changed=changed)
+        verified(program, "a100", sizes, 5, changed=changed)

@@ -41,9 +41,9 @@ def command() -> RunCommand:
 
 @pytest.fixture(scope="module")
 def database(command: RunCommand, tmp_path_factory: pytest.TempPathFactory) -> str:
-    place = str(tmp_path_factory.mktemp("programs") / "best.db")
-    command("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", place)
-    return place
+    path = str(tmp_path_factory.mktemp("programs") / "best.db")
+    command("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", path)
+    return path
 
 
 def test_stored_programs_are_checked(command: RunCommand, database: str) -> None:
@@ -76,12 +76,12 @@ def test_stored_programs_are_learned_from_and_reported(command: RunCommand, data
 
 
 def test_a_winning_program_is_tuned_with_the_templates(command: RunCommand, tmp_path: Path) -> None:
-    place = str(tmp_path / "union.db")
-    command("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
-    unknown = command("check", "--static", "--db", place, status=2)
+    path = str(tmp_path / "union.db")
+    command("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", path)
+    unknown = command("check", "--static", "--db", path, status=2)
     assert "'matmul_program' of its best schedule is unknown: pass its tile program" in unknown
-    assert "same" in command("check", "--static", "--db", place, "--program", MATMUL)
-    assert "matmul_program" in command("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)
+    assert "same" in command("check", "--static", "--db", path, "--program", MATMUL)
+    assert "matmul_program" in command("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", path)
 
 
 def test_warnings_about_a_listing_are_shown_by_each_command(command: RunCommand, tmp_path: Path) -> None:

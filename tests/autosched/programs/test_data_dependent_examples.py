@@ -40,8 +40,8 @@ def loaded(p: ProgramProblem, seed: int) -> dict[str, FloatArray]:
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    found: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return found / found.sum(axis=-1, keepdims=True)
+    exponentials: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def decode_attention(x: Inputs) -> FloatArray:
@@ -59,10 +59,10 @@ def decode_small_pages(x: Inputs) -> FloatArray:
     out = np.zeros_like(x["q"])
     d, page = out.shape[3], 16
     for b, length in enumerate(x["lengths"].astype(int)):
-        places = (x["table"][b].astype(int)[:, None] * page + np.arange(page)).reshape(-1)[:length]
-        inside = (places < len(x["k"]))[:, None]  # elements that no page holds are 0
+        positions = (x["table"][b].astype(int)[:, None] * page + np.arange(page)).reshape(-1)[:length]
+        inside = (positions < len(x["k"]))[:, None]  # elements that no page holds are 0
         for g in range(out.shape[1] if length else 0):
-            keys, values = (np.where(inside, x[n][places % len(x[n]), d * g : d * (g + 1)], 0.0) for n in "kv")
+            keys, values = (np.where(inside, x[n][positions % len(x[n]), d * g : d * (g + 1)], 0.0) for n in "kv")
             out[b, g] = softmax(x["q"][b, g] @ keys.T / d**0.5) @ values
     return out
 
@@ -129,11 +129,11 @@ def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
     own, scalars = template(p.program), scalar_inputs(p.usual_trace())
     kernel = own.kernel(p, own.space(p, a100).sample(1, 4)[0], a100)
     tried = set[tuple[str, str]]()
-    for given in p.stress_inputs(1):
-        array, _, case = given.cases[0].partition(": ")
+    for stress in p.stress_inputs(1):
+        array, _, case = stress.cases[0].partition(": ")
         if array not in scalars:
             break  # the remaining cases take long to build
-        assert outcome(p, kernel, given.inputs) == "ok", given.cases
+        assert outcome(p, kernel, stress.inputs) == "ok", stress.cases
         tried.add((array, case))
     cases = ("least", "one", "largest", "descending", "alternating")
     assert all({(array, case) for case in cases} & tried for array in scalars)

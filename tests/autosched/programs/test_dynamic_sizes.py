@@ -61,20 +61,20 @@ def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> 
     p.atomic_add(tile, p.window(sums, (rows, j), (8, 32)))
 
 
-def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
+def check_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
     """Sample schedules for the first sizes, run each at all sizes, and compare sources of sizes with equal divisors."""
-    tuned = problem(made, **sizes[0])
-    assert template(made).why_not(tuned, device(where)) is None
-    for schedule in template(made).space(tuned, device(where)).sample(schedules, seed):
-        run_at_sizes(made, where, sizes, seed, schedule)
+    tuned = problem(program, **sizes[0])
+    assert template(program).why_not(tuned, device(where)) is None
+    for schedule in template(program).space(tuned, device(where)).sample(schedules, seed):
+        run_at_sizes(program, where, sizes, seed, schedule)
 
 
-def run_at_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedule: Schedule) -> None:
+def run_at_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed: int, schedule: Schedule) -> None:
     sources: dict[tuple[int, ...], str] = {}
     for each in sizes:
-        p = problem(made, **each)
-        kernel = template(made).kernel(p, schedule, device(where))
-        key = tuple(divisor_of(each[name]) for name in made.dynamic)
+        p = problem(program, **each)
+        kernel = template(program).kernel(p, schedule, device(where))
+        key = tuple(divisor_of(each[name]) for name in program.dynamic)
         assert sources.setdefault(key, kernel.source) == kernel.source, each
         inputs = p.random_inputs(seed)
         run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
@@ -83,12 +83,12 @@ def run_at_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: i
         assert judged.ok, (judged.reason, each, schedule)
 
 
-def by_wgmma(made: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
+def by_wgmma(program: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
     """Return a schedule that multiplies with wgmma and fills its boxes as ``filled_by`` says."""
-    space = template(made).space(problem(made, **sizes), device("h100"))
-    for found in space.sample(1500, 3):
-        if found["intrinsic"] == "wgmma_m64k16_f16":
-            schedule = Schedule.from_json(made.name, {**found.values, "filled_by": filled_by})
+    space = template(program).space(problem(program, **sizes), device("h100"))
+    for sampled in space.sample(1500, 3):
+        if sampled["intrinsic"] == "wgmma_m64k16_f16":
+            schedule = Schedule.from_json(program.name, {**sampled.values, "filled_by": filled_by})
             if not space.explain(schedule):
                 return schedule
     raise AssertionError("no sampled schedule has the wanted values")
@@ -202,17 +202,17 @@ MIXED = [(70, 63, 31, 0), (1, 8, 24, 0), (65, 33, 1, 7), (40, 130, 96, 112)]
 ALL_SIZES = [{"m": m, "n": n, "k": k, "b_stride": stride} for m, n, k, stride in MIXED]
 
 
-def run_at_divisible_sizes(made: Program, where: str, sizes: list[dict[str, int]], schedule: Schedule) -> None:
+def run_at_divisible_sizes(program: Program, where: str, sizes: list[dict[str, int]], schedule: Schedule) -> None:
     """Run a schedule at every size whose divisors suffice for the schedule's accesses."""
     fitting = []
     for each in sizes:
         try:
-            template(made).kernel(problem(made, **each), schedule, device(where))
+            template(program).kernel(problem(program, **each), schedule, device(where))
         except ValueError:  # the schedule's vectors do not divide this size
             continue
         fitting.append(each)
     assert len(fitting) >= 2
-    run_at_sizes(made, where, fitting, 1, schedule)
+    run_at_sizes(program, where, fitting, 1, schedule)
 
 
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
@@ -279,8 +279,8 @@ def test_many_products(where: str) -> None:
 
 
 def test_the_example() -> None:
-    made = load_program("examples/programs/any_rows_matmul.py")
-    check_sizes(made, "a100", [{"m": m, "n": 72, "k": 80} for m in (64, 1, 17, 100)], 6)
+    program = load_program("examples/programs/any_rows_matmul.py")
+    check_sizes(program, "a100", [{"m": m, "n": 72, "k": 80} for m in (64, 1, 17, 100)], 6)
 
 
 def test_two_dynamic_sizes() -> None:
@@ -297,8 +297,8 @@ def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
     (schedule,) = own.space(problem(rows_of_table, m=40, r=12, n=32), gpu).sample(1, 4)
     run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
-    wanted = np.where(((ids >= 0) & (ids < 5))[:, None], inputs["x"][np.clip(ids, 0, 4)], 0.0)
-    assert np.array_equal(run.outputs["out"], wanted)
+    expected = np.where(((ids >= 0) & (ids < 5))[:, None], inputs["x"][np.clip(ids, 0, 4)], 0.0)
+    assert np.array_equal(run.outputs["out"], expected)
 
 
 def test_a_sum_over_a_dynamic_size_requires_neutral_padding() -> None:
@@ -307,8 +307,10 @@ def test_a_sum_over_a_dynamic_size_requires_neutral_padding() -> None:
         tile = p.load(p.window(x, (i, 0), (16, 32)), padding=1.0)
         p.store(p.reduction("add", tile, 0), p.window(out, (0, 0), (1, 32)))
 
-    made = program(dynamic="m", x=Input("m n", "f32"), out=Output("one n", "f32"))(body)
-    assert "reduction" in (template(made).why_not(problem(made, m=64, n=32, one=1), device("a100")) or "")
+    tile_program = program(dynamic="m", x=Input("m n", "f32"), out=Output("one n", "f32"))(body)
+    assert "reduction" in (
+        template(tile_program).why_not(problem(tile_program, m=64, n=32, one=1), device("a100")) or ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,9 +330,9 @@ def test_a_tile_is_not_as_long_as_a_dynamic_size() -> None:
     def body(p: Builder, x: Array, out: Array) -> None:
         p.cover(x.shape[0])
 
-    made = program(dynamic="m", x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
+    tile_program = program(dynamic="m", x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
     with pytest.raises(ProgramError, match=r"test_dynamic_sizes\.py:\d+: cover"):
-        problem(made, m=8, n=8)
+        problem(tile_program, m=8, n=8)
 
 
 def test_a_verification_runs_the_kernel_at_other_sizes() -> None:

@@ -26,9 +26,9 @@ def test_take_along_axis(where: str) -> None:
     ids = inputs["ids"]
     inside = ids < 20
     assert ids.max() >= 20 and inside.mean() > 0.8  # most positions are inside of x, and some are outside
-    found = outputs(take_along_rows, where, inputs, 1, m=37, n=20, q=50)["out"]
-    wanted = np.take_along_axis(inputs["x"], np.where(inside, ids, 0), 1)
-    assert np.array_equal(found, np.where(inside, wanted, np.float32(-9.0)))
+    actual = outputs(take_along_rows, where, inputs, 1, m=37, n=20, q=50)["out"]
+    expected = np.take_along_axis(inputs["x"], np.where(inside, ids, 0), 1)
+    assert np.array_equal(actual, np.where(inside, expected, np.float32(-9.0)))
 
 
 @program(x=Input("b m n", "i32"), r=Input("q w", "i32"), c=Input("q w", "i32"), out=InOut("b m n", "i32"))
@@ -43,10 +43,10 @@ def test_atomics_of_elements() -> None:
     sizes = {"b": 2, "m": 17, "n": 20, "q": 20, "w": 40}
     inputs = problem(add_elements, **sizes).random_inputs(2)
     x, row, column, before = (inputs[name] for name in ("x", "r", "c", "out"))
-    found = outputs(add_elements, "a100", inputs, 2, **sizes)["out"]
-    wanted, inside = before.copy(), (row < 17) & (column < 20)
-    np.add.at(wanted[1], (row[inside], column[inside]), x[1][row[inside], column[inside]])
-    assert np.array_equal(found, wanted)
+    actual = outputs(add_elements, "a100", inputs, 2, **sizes)["out"]
+    expected, inside = before.copy(), (row < 17) & (column < 20)
+    np.add.at(expected[1], (row[inside], column[inside]), x[1][row[inside], column[inside]])
+    assert np.array_equal(actual, expected)
 
 
 @program(x=Input("m n", "f16"), place=Input("m n", "i32"), out=InOut("m n", "f16"))
@@ -58,10 +58,10 @@ def shuffle_elements(p: Builder, x: Array, place: Array, out: Array) -> None:
 
 def test_stores_of_elements() -> None:
     inputs = problem(shuffle_elements, m=17, n=20).random_inputs(3)
-    found = outputs(shuffle_elements, "h100", inputs, 3, m=17, n=20)["out"]
-    wanted, at = inputs["out"].copy().reshape(-1), inputs["place"].reshape(-1)
-    wanted[at[at < 340]] = inputs["x"].reshape(-1)[at < 340]
-    assert np.array_equal(found.reshape(-1), wanted)
+    actual = outputs(shuffle_elements, "h100", inputs, 3, m=17, n=20)["out"]
+    expected, at = inputs["out"].copy().reshape(-1), inputs["place"].reshape(-1)
+    expected[at[at < 340]] = inputs["x"].reshape(-1)[at < 340]
+    assert np.array_equal(actual.reshape(-1), expected)
 
 
 def test_index_tiles_of_the_wrong_shape_are_rejected() -> None:
@@ -69,9 +69,9 @@ def test_index_tiles_of_the_wrong_shape_are_rejected() -> None:
         p.blocks((8,), (8,))
         p.store(p.load(p.window(x, (p.rows(0, 4), p.columns(0, 16)), (8, 16))), p.window(out, (0, 0), (8, 16)))
 
-    made = program(x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
+    tile_program = program(x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
     with pytest.raises(ValueError, match=r"test_element_places\.py:\d+: window: indices of rows .*8x16 i32"):
-        problem(made, m=8, n=16)
+        problem(tile_program, m=8, n=16)
 
 
 def test_stores_reject_positions_from_padding() -> None:
@@ -80,5 +80,5 @@ def test_stores_reject_positions_from_padding() -> None:
         at = p.load(p.window(place, (i, j), (16, 32)))
         p.store(p.load(p.window(x, (i, j), (16, 32))), p.window(out, (at, p.columns(j, 32)), (16, 32)))
 
-    made = program(x=Input("m n", "f32"), place=Input("m n", "i32"), out=InOut("m n", "f32"))(body)
-    assert "padding=-1" in (template(made).why_not(problem(made, m=17, n=20), device("a100")) or "")
+    tile_program = program(x=Input("m n", "f32"), place=Input("m n", "i32"), out=InOut("m n", "f32"))(body)
+    assert "padding=-1" in (template(tile_program).why_not(problem(tile_program, m=17, n=20), device("a100")) or "")

@@ -31,11 +31,11 @@ def test_distances_that_an_int_does_not_hold() -> None:
 @pytest.mark.parametrize("store", representative(["direct", "turned"], "turned"))
 def test_lines_far_apart(store: str) -> None:
     """A full verification accesses distant rows and distant columns."""
-    made = load_program(PROGRAM)
-    p, own = problem(made, m=80, n=72, k=32), template(made)
+    program = load_program(PROGRAM)
+    p, own = problem(program, m=80, n=72, k=32), template(program)
     schedule = next(
         s for s in own.space(p, A100).sample(60, 0) if s.values["store_1"] == store and s.values["split_k"] == 1
     )
-    found = verify_one(own, p, schedule, A100, depth="full")
-    assert found.status == "ok", found.reason
-    assert {"far m", "far n"} <= {run["name"] for run in found.stored()["runs"]}
+    verdict = verify_one(own, p, schedule, A100, depth="full")
+    assert verdict.status == "ok", verdict.reason
+    assert {"far m", "far n"} <= {run["name"] for run in verdict.stored()["runs"]}

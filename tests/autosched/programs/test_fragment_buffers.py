@@ -49,9 +49,9 @@ def check(p: ProgramProblem, schedule: Schedule, order: Order) -> None:
     assert "tile::fragment_pipeline<" in kernel.source
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     assert run.status == "ok", run.reason
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for name, values in wanted.items():
+    for name, values in expected.items():
         assert np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name])
 
 
@@ -97,20 +97,22 @@ def test_other_programs_are_right(name: str, order: Order) -> None:
 )
 def test_invalid_fragment_buffers_are_rejected(changes: Values, reason: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
-    told = template(p.program).space(p, A100).valid.explain(filled(p, gemm(**changes), A100))
-    assert any(reason in str(t) for t in told), told
+    violations = template(p.program).space(p, A100).valid.explain(filled(p, gemm(**changes), A100))
+    assert any(reason in str(t) for t in violations), violations
 
 
 def test_steps_that_do_not_alternate_are_rejected() -> None:
     """Use a random program whose loop step is k = 48: three steps of 16 cannot alternate between two buffers."""
     for seed in range(40):
-        made = random_program(seed)
-        p = problem(made, m=40, n=40, k=100)
-        space = template(made).space(p, A100)
+        program = random_program(seed)
+        p = problem(program, m=40, n=40, k=100)
+        space = template(program).space(p, A100)
         schedule = random_schedule(space, seed)
         if schedule.text("intrinsic").startswith("mma") and space.config(schedule).integer("tile_k") == 48:
-            told = space.valid.explain(Schedule.from_json(made.name, {**schedule.values, "fragment_buffers": 2}))
-            assert any("3 steps for a k of 48" in str(t) for t in told), told
+            violations = space.valid.explain(
+                Schedule.from_json(program.name, {**schedule.values, "fragment_buffers": 2})
+            )
+            assert any("3 steps for a k of 48" in str(t) for t in violations), violations
             return
     raise AssertionError("no such program")
 
@@ -149,13 +151,13 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
         copies = operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", wide, 16, 8)
         common: Values = {"stages": stages, "fragment_buffers": 2, **copies}
         own = gemm(bm=128, bn=bn, subgroups_n=4, **common)
-        theirs: Values = {
+        template_values: Values = {
             "tile_m": 128, "tile_n": bn, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2,
             "subgroups_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "unroll": 2, "epilogue": "registers",
             "min_blocks": 1, "raster": "row", "split_k": 1, "stream_k": 0, "batch_mapping": "outer", **common,
         }  # fmt: skip
         ours = iteration_of(template(p.program).kernel(p, filled(p, own, A100), A100))
-        template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
+        template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", template_values), A100))
         assert ours[0] == template_s[0]  # tensor instructions
         assert ours[1] <= template_s[1] and ours[2] <= 1.02 * template_s[2], (ours, template_s)
 
@@ -165,5 +167,5 @@ def iteration_of(kernel: GeneratedKernel) -> tuple[int, int, int]:
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     assert result.resources.spill_store_bytes == 0
-    found = mix(main_loop(disassemble(result.cubin, result.entry)))
-    return dict(found.kinds)["tensor"], found.instructions, result.resources.registers
+    iteration = mix(main_loop(disassemble(result.cubin, result.entry)))
+    return dict(iteration.kinds)["tensor"], iteration.instructions, result.resources.registers

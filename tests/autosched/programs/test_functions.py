@@ -33,9 +33,9 @@ def quotients(p: Builder, x: Array, y: Array, out: Array, half: Array) -> None:
 
 def numbers(seed: int) -> np.ndarray:
     ends = np.array([*ENDS, *(-e for e in ENDS)], dtype=np.float32)
-    found = np.random.default_rng(seed).normal(scale=8.0, size=(4, 64)).astype(np.float32)
-    found.flat[: len(ends)] = ends
-    return found
+    values = np.random.default_rng(seed).normal(scale=8.0, size=(4, 64)).astype(np.float32)
+    values.flat[: len(ends)] = ends
+    return values
 
 
 @pytest.mark.parametrize("where", [device("a100"), device("t4")], ids=lambda d: d.name)
@@ -46,8 +46,8 @@ def test_sigmoid(where: Device) -> None:
     run = emulate(template(sigmoids).kernel(p, schedule, where), {"x": x}, time_limit=60.0)
     assert run.status == "ok", run.reason
     with np.errstate(over="ignore"):
-        wanted = 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
-    assert np.all(np.abs(run.outputs["out"] - wanted) <= 8 * 2.0**-24)
+        expected = 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
+    assert np.all(np.abs(run.outputs["out"] - expected) <= 8 * 2.0**-24)
 
 
 @pytest.mark.parametrize("where", [device("a100"), device("t4")], ids=lambda d: d.name)
@@ -58,11 +58,11 @@ def test_division(where: Device) -> None:
     run = emulate(template(quotients).kernel(p, schedule, where), {"x": x, "y": y}, time_limit=60.0)
     assert run.status == "ok", run.reason
     with np.errstate(all="ignore"):
-        wanted = (x.astype(np.float64) / y.astype(np.float64)).astype(np.float32).astype(np.float64)
-    found = run.outputs["out"].astype(np.float64)
-    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        expected = (x.astype(np.float64) / y.astype(np.float64)).astype(np.float32).astype(np.float64)
+    actual = run.outputs["out"].astype(np.float64)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        near = np.abs(found - wanted) <= 4 * 2.0**-24 * np.abs(wanted) + 2.0**-149
+        near = np.abs(actual - expected) <= 4 * 2.0**-24 * np.abs(expected) + 2.0**-149
     assert np.all(same | near)
     assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact, since the compiler multiplies by 1/4
 
@@ -85,8 +85,8 @@ def test_remainders_of_negative_numbers_are_pythons() -> None:
     assert run.status == "ok", run.reason
     assert np.array_equal(run.outputs["quotient"], x // 7)
     assert np.array_equal(run.outputs["rest"], x % 7)
-    wanted = np.arange(64)[None, :] % 7 + (np.arange(4)[:, None] - 2) % 3
-    assert np.array_equal(run.outputs["place"], wanted)
+    expected = np.arange(64)[None, :] % 7 + (np.arange(4)[:, None] - 2) % 3
+    assert np.array_equal(run.outputs["place"], expected)
 
 
 @program(x=Input("m k", "f16"), ids=Input("r", "i32"), w=Input("k n", "f16"), out=Output("r n", "f32"))
@@ -126,8 +126,8 @@ def test_casts_beyond_the_largest_number() -> None:
     with np.errstate(over="ignore"):
         assert np.array_equal(run.outputs["half"], x.astype(np.float16).astype(np.float32))
     assert check(p, {"x": x}, run.outputs).ok
-    kept = {"half": x, "short": x}
-    assert check(p, {"x": x}, kept).reason.startswith("half"), "values beyond f16's largest number are wrong in f16"
+    outputs = {"half": x, "short": x}
+    assert check(p, {"x": x}, outputs).reason.startswith("half"), "values beyond f16's largest number are wrong in f16"
 
 
 def test_random_bits_agree_with_philox() -> None:

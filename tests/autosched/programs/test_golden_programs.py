@@ -37,13 +37,13 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("place", PROGRAMS)
-def test_golden(place: str, request: pytest.FixtureRequest) -> None:
-    made = load_program(str(EXAMPLES / place))
-    p, own, file = problem(made, **PROGRAMS[place]), template(made), GOLDEN / f"{made.name}.txt"
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_golden(path: str, request: pytest.FixtureRequest) -> None:
+    program = load_program(str(EXAMPLES / path))
+    p, own, file = problem(program, **PROGRAMS[path]), template(program), GOLDEN / f"{program.name}.txt"
     update = bool(request.config.getoption("--update-golden"))
     if file.exists():
-        schedule = Schedule.from_json(made.name, json.loads(file.read_text("utf-8").splitlines()[0]))
+        schedule = Schedule.from_json(program.name, json.loads(file.read_text("utf-8").splitlines()[0]))
     else:
         assert update, f"there is no {file}: run with --update-golden"
         schedule = random_schedule(own.space(p, A100), 1)
@@ -54,15 +54,15 @@ def test_golden(place: str, request: pytest.FixtureRequest) -> None:
     plan += [
         f"{c.location}: {c.shape} {c.source} -> {c.target}: {c.route}" for c in describe.conversions(p, schedule.values)
     ]
-    found = "\n".join(
+    code = "\n".join(
         [
             json.dumps(dict(schedule.items)),
-            text(made.trace(p.sizes, {n: schedule.integer(n) for n in made.domains(p.sizes)})),
+            text(program.trace(p.sizes, {n: schedule.integer(n) for n in program.domains(p.sizes)})),
             *plan,
             own.kernel(p, schedule, A100).source,
         ]
     )
     if update:
         GOLDEN.mkdir(exist_ok=True)
-        file.write_text(found, "utf-8")
-    assert found == file.read_text("utf-8"), "the emitted code has changed: review it, then run with --update-golden"
+        file.write_text(code, "utf-8")
+    assert code == file.read_text("utf-8"), "the emitted code has changed: review it, then run with --update-golden"

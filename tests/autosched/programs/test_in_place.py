@@ -59,10 +59,10 @@ def added_to_after_the_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
 def added_to_in_every_iteration(p: Builder, a: Array, b: Array, out: Array) -> None:
     """In every iteration, add a product to a value that was computed before the loop."""
     i, j = p.blocks(out.shape, (64, 64))
-    given = p.exp2(p.zeros((64, 64)))
+    ones = p.exp2(p.zeros((64, 64)))
     acc = p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):
-        added = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), given)
+        added = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), ones)
         acc.set(p.maximum(acc, added))
     p.store(acc, p.window(out, (i, j), (64, 64)))
 
@@ -82,7 +82,7 @@ PROGRAMS = [plain, read_current_and_previous, added_to_after_the_loop, added_to_
 
 
 @pytest.mark.parametrize(
-    ("made", "where"),
+    ("program", "where"),
     representative(
         itertools.product(PROGRAMS, (A100, H100)),
         "plain-a100",
@@ -93,14 +93,14 @@ PROGRAMS = [plain, read_current_and_previous, added_to_after_the_loop, added_to_
     ),
     ids=lambda value: value.name,
 )
-def test_sums_are_right(made: Program, where: object) -> None:
-    p = problem(made, **SIZES)
+def test_sums_are_right(program: Program, where: object) -> None:
+    p = problem(program, **SIZES)
     inputs = p.random_inputs(3)
-    wanted, bounds = p.expected(inputs)
-    for schedule in template(made).space(p, where).valid.sample(2, 5):  # type: ignore[arg-type]
-        run = emulate(template(made).kernel(p, schedule, where), inputs, time_limit=60.0)  # type: ignore[arg-type]
+    expected, bounds = p.expected(inputs)
+    for schedule in template(program).space(p, where).valid.sample(2, 5):  # type: ignore[arg-type]
+        run = emulate(template(program).kernel(p, schedule, where), inputs, time_limit=60.0)  # type: ignore[arg-type]
         assert run.status == "ok", (run.reason, schedule)
-        assert np.all(np.abs(run.outputs["out"] - wanted["out"]) <= bounds["out"]), schedule
+        assert np.all(np.abs(run.outputs["out"] - expected["out"]) <= bounds["out"]), schedule
 
 
 @pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])

@@ -26,10 +26,10 @@ def momentum(p: Builder, w: Array, m: Array, g: Array) -> None:
 @pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
 def test_an_optimiser_step(where: str) -> None:
     inputs = problem(momentum, n=700).random_inputs(1)
-    found = outputs(momentum, where, inputs, 1, n=700)
+    actual = outputs(momentum, where, inputs, 1, n=700)
     moment = inputs["m"] * np.float32(0.5) + inputs["g"].astype(np.float32)
-    assert np.allclose(found["m"], moment, rtol=1e-6)
-    assert np.allclose(found["w"], inputs["w"] - moment * np.float32(0.25), rtol=1e-5, atol=1e-6)
+    assert np.allclose(actual["m"], moment, rtol=1e-6)
+    assert np.allclose(actual["w"], inputs["w"] - moment * np.float32(0.25), rtol=1e-5, atol=1e-6)
 
 
 @program(x=InOut("m n", "f32"))
@@ -47,9 +47,9 @@ def softmax_in_place(p: Builder, x: Array) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_are_stored_and_loaded_again(seed: int) -> None:
     inputs = problem(softmax_in_place, m=20, n=50).random_inputs(seed)
-    found = outputs(softmax_in_place, "a100", inputs, seed, m=20, n=50)["x"]
+    actual = outputs(softmax_in_place, "a100", inputs, seed, m=20, n=50)["x"]
     e = np.exp(inputs["x"] - inputs["x"].max(1, keepdims=True))
-    assert np.allclose(found, e / e.sum(1, keepdims=True), rtol=1e-5)
+    assert np.allclose(actual, e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
 @program(x=InOut("m n", "i32"))
@@ -65,12 +65,12 @@ def running_rows(p: Builder, x: Array) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_iterations_load_values_stored_by_earlier_ones(seed: int) -> None:
     inputs = problem(running_rows, m=128, n=64).random_inputs(seed)
-    found = outputs(running_rows, "a100", inputs, seed, m=128, n=64)["x"]
-    wanted = inputs["x"].copy()
+    actual = outputs(running_rows, "a100", inputs, seed, m=128, n=64)["x"]
+    expected = inputs["x"].copy()
     for i in range(0, 96, 32):
         for j in (0, 32):
-            wanted[i + 32 : i + 64, j : j + 32] += wanted[i : i + 32, j : j + 32].T
-    assert np.array_equal(found, wanted)
+            expected[i + 32 : i + 64, j : j + 32] += expected[i : i + 32, j : j + 32].T
+    assert np.array_equal(actual, expected)
 
 
 def test_loads_of_values_stored_by_another_block_are_rejected() -> None:

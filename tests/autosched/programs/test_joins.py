@@ -21,13 +21,13 @@ INFINITY = float("inf")
 
 def check_joins(seed: int, lowered: int) -> None:
     """Lower some schedules of a random program, and run one of them."""
-    rng, made, (rows, columns) = random.Random(-seed), random_joins(seed), shape_of(seed)
+    rng, program, (rows, columns) = random.Random(-seed), random_joins(seed), shape_of(seed)
     sizes, gpu = {"m": 2 * rows, "n": 2 * columns, "fixed": 64}, rng.choice(DEVICES)
-    p, own = problem(made, **sizes), template(made)
+    p, own = problem(program, **sizes), template(program)
     for schedule in own.space(p, device(gpu)).sample(lowered, seed):
         own.kernel(p, schedule, device(gpu))
     numbers = np.random.default_rng(seed).integers(-4, 5, (2 * rows, 2 * columns)).astype(np.int32)
-    outputs(made, gpu, {**p.random_inputs(seed), "a": numbers}, seed, **sizes)
+    outputs(program, gpu, {**p.random_inputs(seed), "a": numbers}, seed, **sizes)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -62,12 +62,12 @@ def test_ties_and_nan_agree_with_numpy(where: str) -> None:
     x = np.random.default_rng(0).integers(-3, 4, (10, 40)).astype(np.float32)
     x[1], x[2, 7:], x[3, 30], x[4, [9, 22]] = -INFINITY, INFINITY, INFINITY, np.nan
     x[5], x[6, 5], x[6, 8] = 0.0, -0.0, 0.0
-    found = outputs(picks, where, {"x": x}, DEVICES.index(where), m=10, n=40)
-    assert np.array_equal(found["largest"], np.argmax(x, 1))
-    assert np.array_equal(found["smallest"], np.argmin(x, 1))
-    assert np.array_equal(found["value"], np.max(x, 1), equal_nan=True)
+    actual = outputs(picks, where, {"x": x}, DEVICES.index(where), m=10, n=40)
+    assert np.array_equal(actual["largest"], np.argmax(x, 1))
+    assert np.array_equal(actual["smallest"], np.argmin(x, 1))
+    assert np.array_equal(actual["value"], np.max(x, 1), equal_nan=True)
     order = np.stack([np.lexsort((np.arange(40), -row, ~np.isnan(row))) for row in x])
-    assert np.array_equal(found["second"], order[:, 1])
+    assert np.array_equal(actual["second"], order[:, 1])
 
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"), down=Output("m n", "i32"))
@@ -82,10 +82,10 @@ def running(p: Builder, x: Array, out: Array, down: Array) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_running_sums_and_maxima(seed: int) -> None:
     x = np.random.default_rng(seed).integers(-3, 4, (16, 512)).astype(np.float32)
-    found = outputs(running, "a100", {"x": x}, seed, m=16, n=512)
-    assert np.array_equal(found["out"], np.cumsum(x, 1))
+    actual = outputs(running, "a100", {"x": x}, seed, m=16, n=512)
+    assert np.array_equal(actual["out"], np.cumsum(x, 1))
     tiles = x.reshape(2, 8, 512)[:, ::-1]
-    assert np.array_equal(found["down"], np.maximum.accumulate(tiles, axis=1)[:, ::-1].reshape(16, 512))
+    assert np.array_equal(actual["down"], np.maximum.accumulate(tiles, axis=1)[:, ::-1].reshape(16, 512))
 
 
 def test_rounding_may_change_the_chosen_element() -> None:
@@ -96,11 +96,11 @@ def test_rounding_may_change_the_chosen_element() -> None:
         tile = p.load(p.window(x, (0, 0), (1, 4)))
         p.store(p.argmax(p.cumsum(tile, 1), 1), p.window(out, (0, 0), (1, 1)))
 
-    made = program(x=Input("one four", "f32"), out=Output("one one", "i32"))(body)
-    p = problem(made, one=1, four=4)
+    tile_program = program(x=Input("one four", "f32"), out=Output("one one", "i32"))(body)
+    p = problem(tile_program, one=1, four=4)
     for row, bound in (([1.0, 1e-9, -1.0, 0.5], 1.0), ([1.0, 1.0, -1.0, -1.0], 0.0)):
-        wanted, allowed = p.expected({"x": np.array([row], dtype=np.float32)})
-        assert (wanted["out"].item(), allowed["out"].item()) == (1.0, bound)
+        expected, allowed = p.expected({"x": np.array([row], dtype=np.float32)})
+        assert (expected["out"].item(), allowed["out"].item()) == (1.0, bound)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,6 @@ def test_padding_after_the_end_changes_reversed_sums_only(reverse: bool) -> None
         tile = p.load(p.window(x, (i, 0), (8, 16)), padding=1.0)
         p.store(p.cumsum(tile, 1, reverse=reverse), p.window(out, (i, 0), (8, 16)))
 
-    made = program(x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
-    reason = template(made).why_not(problem(made, m=8, n=13), device("a100"))
+    tile_program = program(x=Input("m n", "f32"), out=Output("m n", "f32"))(body)
+    reason = template(tile_program).why_not(problem(tile_program, m=8, n=13), device("a100"))
     assert ("scan" in (reason or "")) == reverse

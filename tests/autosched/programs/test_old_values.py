@@ -23,18 +23,18 @@ def test_every_atomic_returns_the_old_value(kind: str, type_: str) -> None:
         before = p.atomic_rmw(kind, p.load(p.window(x, (i, j), (4, 32))), p.window(table, (i, j), (4, 32)))
         p.store(before, p.window(old, (i, j), (4, 32)))
 
-    made = program(x=Input("m n", type_), table=InOut("m n", type_), old=Output("m n", type_))(body)
-    made = Program(f"old_{kind}_{type_}", *list(vars(made).values())[1:])
-    inputs, seed = problem(made, m=9, n=50).random_inputs(1), CASES.index((kind, type_))
-    found = outputs(
-        made, ("t4", "a100", "h100", "b200")[seed % 4] if type_ != "bf16" else "a100", inputs, seed, m=9, n=50
+    tile_program = program(x=Input("m n", type_), table=InOut("m n", type_), old=Output("m n", type_))(body)
+    tile_program = Program(f"old_{kind}_{type_}", *list(vars(tile_program).values())[1:])
+    inputs, seed = problem(tile_program, m=9, n=50).random_inputs(1), CASES.index((kind, type_))
+    actual = outputs(
+        tile_program, ("t4", "a100", "h100", "b200")[seed % 4] if type_ != "bf16" else "a100", inputs, seed, m=9, n=50
     )
-    assert np.array_equal(found["old"], inputs["table"])
+    assert np.array_equal(actual["old"], inputs["table"])
     if type_ == "i32" and kind in ("maxs", "xori", "addi"):
         joined = REDUCTIONS[ATOMICS[kind].reduction].on_numpy(
             np.stack([inputs["table"], inputs["x"]]).astype(np.int64), axis=0
         )
-        assert np.array_equal(found["table"], joined)
+        assert np.array_equal(actual["table"], joined)
 
 
 def queue(unordered: bool, squares: bool = False) -> Program:
@@ -47,10 +47,10 @@ def queue(unordered: bool, squares: bool = False) -> Program:
         slot = p.atomic_add(p.full((1, 64), 1, "i32"), counter)
         p.store(tile * tile if squares else tile, p.window(out, p.where(keep, slot, -1), (1, 64)))
 
-    made = program(
+    tile_program = program(
         x=Input("n", "f32"), count=InOut("one", "i32"), out=InOut("slots", "f32", unordered=unordered)
     )(body)  # fmt: skip
-    return Program(f"queue_{unordered}_{squares}", *list(vars(made).values())[1:])
+    return Program(f"queue_{unordered}_{squares}", *list(vars(tile_program).values())[1:])
 
 
 def of_queue(unordered: bool) -> tuple[ProgramProblem, dict[str, np.ndarray]]:
@@ -62,11 +62,11 @@ def of_queue(unordered: bool) -> tuple[ProgramProblem, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("where", ["t4", "h100"])
 def test_a_queue_holds_the_same_in_any_order(where: str) -> None:
     p, inputs = of_queue(True)
-    found = outputs(p.program, where, inputs, 2, **p.sizes)
-    wanted = np.sort(inputs["x"][inputs["x"] > 0])
-    assert found["count"].item() == 3 + wanted.size
-    assert np.array_equal(np.sort(found["out"][3 : 3 + wanted.size]), wanted)
-    assert (found["out"][:3] == -5).all() and (found["out"][3 + wanted.size :] == -5).all()
+    actual = outputs(p.program, where, inputs, 2, **p.sizes)
+    expected = np.sort(inputs["x"][inputs["x"] > 0])
+    assert actual["count"].item() == 3 + expected.size
+    assert np.array_equal(np.sort(actual["out"][3 : 3 + expected.size]), expected)
+    assert (actual["out"][:3] == -5).all() and (actual["out"][3 + expected.size :] == -5).all()
 
 
 def test_a_queue_with_a_missing_element_is_wrong() -> None:
@@ -93,9 +93,9 @@ def test_elements_of_a_queue_are_compared_next_to_an_element_with_a_large_bound(
         return check(p, inputs, {"out": out, "count": np.array([appended.size], np.int32)}).ok
 
     assert is_right(right) and is_right(right[::-1])
-    for place, value in ((2, 7.0), (3, 1e3)):
+    for position, value in ((2, 7.0), (3, 1e3)):
         wrong = right.copy()
-        wrong[place] = value
+        wrong[position] = value
         assert not is_right(wrong)
     assert not is_right(np.full(4, 7.0, np.float32))
 
@@ -115,11 +115,11 @@ def test_a_value_that_all_orders_give_is_not_rejected() -> None:
         after = p.atomic_add(own, p.window(total, (0, 0), (1, 1))) + own
         p.atomic_rmw("maxs", after, p.window(most, (0, 0), (1, 1)))
 
-    made = program(x=Input("n", "i32"), total=InOut("one", "i32"), most=InOut("two", "i32"))(body)
+    tile_program = program(x=Input("n", "i32"), total=InOut("one", "i32"), most=InOut("two", "i32"))(body)
     zero = {"total": np.zeros(1, np.int32), "most": np.zeros(1, np.int32)}
     x = np.arange(300, dtype=np.int32)
-    found = outputs(made, "a100", {"x": x, **zero}, 5, n=300, one=1, two=1)
-    assert found["most"].item() == found["total"].item() == x.sum()
+    actual = outputs(tile_program, "a100", {"x": x, **zero}, 5, n=300, one=1, two=1)
+    assert actual["most"].item() == actual["total"].item() == x.sum()
 
 
 def test_only_vectors_are_unordered() -> None:

@@ -23,9 +23,9 @@ PROGRAM = str(Path(__file__).parents[3] / "examples" / "programs" / "matmul.py")
 
 
 def program_template() -> ProgramTemplate:
-    found = load(PROGRAM)
-    assert isinstance(found, ProgramTemplate)
-    return found
+    loaded = load(PROGRAM)
+    assert isinstance(loaded, ProgramTemplate)
+    return loaded
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_a_program_is_verified_by_the_operators_reference(problem: Matmul) -> No
     space = both.space(problem, A100)
     assert space.count() == sum(t.space(problem, A100).count() for t in both)
     inputs = problem.random_inputs(1)
-    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    expected, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
     (out,) = (o for o in problem.operands() if o.role == "output")
     schedules = {s.template: s for s in space.sample(24, 0)}
     assert set(schedules) == {"matmul", "matmul_program"}
     run = emulate(both.kernel(problem, schedules["matmul_program"], A100), inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
-    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted) <= allowed)
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - expected) <= allowed)
 
 
 def test_the_proxy_is_a_problem_of_the_operator() -> None:
@@ -70,10 +70,10 @@ def test_invalid_programs_of_operators_are_rejected() -> None:
 def test_the_command_line_searches_both() -> None:
     """Search both templates in a separate process, because the program stays registered."""
     sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
-    told = forked_python.run(
+    stdout = forked_python.run(
         [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "template matmul:" in told and "template matmul_program: matmul as a tile program" in told
+    assert "template matmul:" in stdout and "template matmul_program: matmul as a tile program" in stdout

@@ -87,10 +87,10 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
         lines = p.load(p.window(at, (p.rows(s, 16), i), (16, 32)))
         acc.set(p.mma(p.transpose(lines), right, acc))
     spot = p.load(p.window(spots, (i, j), (32, 32)), padding=-1)
-    given = p.load(p.window(table, spot, (32, 32)), padding=0.5)
+    loaded = p.load(p.window(table, spot, (32, 32)), padding=0.5)
     column = p.transpose(p.load(p.window(at, (0, numbers), (1, 32), turned=True))).cast("f32")
-    p.store(acc + given * column, p.window(out, (i, j), (32, 32)))
-    p.store(given * 2.0, p.window(far, spot, (32, 32)))
+    p.store(acc + loaded * column, p.window(out, (i, j), (32, 32)))
+    p.store(loaded * 2.0, p.window(far, spot, (32, 32)))
 
 
 def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
@@ -153,7 +153,7 @@ def listing(name: str, program: str = "") -> Program:
 
 
 @pytest.mark.parametrize(
-    ("made", "sizes", "seed"),
+    ("program", "sizes", "seed"),
     representative(
         [
             (example("gemm_relu"), {"m": 67, "n": 75, "k": 40}, 1),
@@ -215,15 +215,15 @@ def listing(name: str, program: str = "") -> Program:
     ),
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
 )
-def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed: int, nightly: bool) -> None:
-    p = problem(made, **sizes)
+def test_sampled_schedules_are_right(program: Program, sizes: dict[str, int], seed: int, nightly: bool) -> None:
+    p = problem(program, **sizes)
     inputs = p.random_inputs(seed)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for schedule in template(made).space(p, A100).valid.sample(4 if nightly else 1, seed):
-        run = emulate(template(made).kernel(p, schedule, A100), inputs, time_limit=60.0)
+    for schedule in template(program).space(p, A100).valid.sample(4 if nightly else 1, seed):
+        run = emulate(template(program).kernel(p, schedule, A100), inputs, time_limit=60.0)
         assert run.status == "ok", (run.reason, schedule)
-        for name, values in wanted.items():
+        for name, values in expected.items():
             error = np.abs(types[name].load(run.outputs[name]) - values)
             assert np.all(error <= bounds[name]), (name, schedule)
 
@@ -248,18 +248,18 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
 )
 def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
     """Each instruction multiplies operands from shared memory and from registers."""
-    made = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
-    p, on = problem(made, m=70, n=72, k=96), device(where)
-    own = template(made)
+    program = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
+    p, on = problem(program, m=70, n=72, k=96), device(where)
+    own = template(program)
     assert own.why_not(p, on) is None
     space, inputs = own.space(p, on), p.random_inputs(1)
     ranks = next(s.ranks for s in space.strata if s.value == way)
     (schedule,) = space.schedules(space.unrank([ranks[len(ranks) // 3]]))
     run = emulate(own.kernel(p, schedule, on), inputs, time_limit=60.0)
     assert run.status == "ok", (run.reason, schedule)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     (out,) = (o for o in p.operands() if o.role == "output")
-    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"]) <= bounds["out"]), schedule
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - expected["out"]) <= bounds["out"]), schedule
 
 
 TEXTS = EXAMPLES.parent / "seeds"
@@ -283,26 +283,26 @@ def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None
     """Listings in the documents' syntax: emulated kernels agree with the interpreter."""
     p = problem(load_program(str(TEXTS / f"{name}.mlir")), **sizes)
     inputs = p.random_inputs(seed)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
     own = template(p.program)
     assert own.why_not(p, A100) is None
     (schedule,) = own.space(p, A100).valid.sample(1, seed)
     run = emulate(own.kernel(p, schedule, A100), inputs, time_limit=60.0)
     assert run.status == "ok", (run.reason, schedule)
-    for array, values in wanted.items():
+    for array, values in expected.items():
         error = np.abs(types[array].load(run.outputs[array]) - values)
         assert np.all(error <= bounds[array]), (array, schedule)
 
 
 @pytest.mark.nightly
 def test_a_listing_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place, database = str(TEXTS / "viewed_matmul.mlir"), str(tmp_path / "best.db")
+    path, database = str(TEXTS / "viewed_matmul.mlir"), str(tmp_path / "best.db")
     sizes = ["--size", "R=64", "--size", "S=64", "--size", "D=64", "--device", "a100"]
-    assert main(["space", "--program", place, *sizes]) == 0
+    assert main(["space", "--program", path, *sizes]) == 0
     assert "nothing is stored to %z: %vz is, behind the loop" in " ".join(capsys.readouterr().out.split())
-    assert main(["tune", "--program", place, *sizes, "--trials", "1", "--db", database]) == 0
-    assert main(["best", "--program", place, *sizes, "--db", database]) == 0
+    assert main(["tune", "--program", path, *sizes, "--trials", "1", "--db", database]) == 0
+    assert main(["best", "--program", path, *sizes, "--db", database]) == 0
     assert re.search(r"verification\s+ok", capsys.readouterr().out)
 
 
@@ -314,21 +314,21 @@ def test_only_regular_files_hold_programs(tmp_path: Path) -> None:
 
 
 def test_the_proxy_keeps_remainders() -> None:
-    made = example("gemm_relu")
-    p = problem(made, m=4099, n=4100, k=4097)
-    for schedule in template(made).space(p, A100).sample(5, 0):
-        small = template(made).proxy(p, schedule)  # type: ignore[misc]
+    program = example("gemm_relu")
+    p = problem(program, m=4099, n=4100, k=4097)
+    for schedule in template(program).space(p, A100).sample(5, 0):
+        small = template(program).proxy(p, schedule)  # type: ignore[misc]
         bm, bn, bk = (schedule.integer(name) for name in ("bm", "bn", "bk"))
         assert (small.m % bm, small.n % bn, small.k % bk) == (4099 % bm, 4100 % bn, 4097 % bk)
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
 
 
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("place", spread(LARGE, 5))
-def test_emulated_problems_are_smaller_and_have_the_same_schedules(place: str, where: str) -> None:
-    file, _, name = place.partition(":")
-    made = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))
-    p, own = problem(made, **LARGE[place]), template(made)
+@pytest.mark.parametrize("path", spread(LARGE, 5))
+def test_emulated_problems_are_smaller_and_have_the_same_schedules(path: str, where: str) -> None:
+    file, _, name = path.partition(":")
+    program = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))
+    p, own = problem(program, **LARGE[path]), template(program)
     for schedule in own.space(p, device(where)).sample(10, 0):
         small = emulated_problem(own, p, schedule)
         assert small.flops < max(EMULATED_FLOPS, p.flops / 8) and small.min_bytes < max(EMULATED_BYTES, p.min_bytes / 8)
@@ -336,8 +336,8 @@ def test_emulated_problems_are_smaller_and_have_the_same_schedules(place: str, w
 
 
 def test_emulated_split_k_problems_have_the_same_schedule() -> None:
-    made = example("matmul_softmax")
-    p, own = problem(made, m=4096, n=1024, k=4096), template(made)
+    program = example("matmul_softmax")
+    p, own = problem(program, m=4096, n=1024, k=4096), template(program)
     schedules = [s for s in own.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]
     assert len({s.integer("split_k") for s in schedules}) > 3
     for schedule in schedules:
@@ -349,21 +349,21 @@ def test_emulated_split_k_problems_have_the_same_schedule() -> None:
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place, database = str(EXAMPLES / "gemm_relu.py"), str(tmp_path / "best.db")
+    path, database = str(EXAMPLES / "gemm_relu.py"), str(tmp_path / "best.db")
     sizes = ["--size", "m=96", "--size", "n=64", "--size", "k=64", "--device", "a100"]
-    assert main(["space", "--program", place, *sizes]) == 0
+    assert main(["space", "--program", path, *sizes]) == 0
     assert "layout_a" in capsys.readouterr().out
-    assert main(["tune", "--program", f"{place}:gemm_relu", *sizes, "--trials", "2", "--db", database]) == 0
-    assert main(["best", "--program", place, *sizes, "--db", database]) == 0
-    told = capsys.readouterr().out
-    assert "estimated" in told and re.search(r"verification\s+ok", told), told
-    assert main(["space", "--program", f"{place}:other", *sizes]) == 2
+    assert main(["tune", "--program", f"{path}:gemm_relu", *sizes, "--trials", "2", "--db", database]) == 0
+    assert main(["best", "--program", path, *sizes, "--db", database]) == 0
+    stdout = capsys.readouterr().out
+    assert "estimated" in stdout and re.search(r"verification\s+ok", stdout), stdout
+    assert main(["space", "--program", f"{path}:other", *sizes]) == 2
     assert "has no program other: it has gemm_relu" in capsys.readouterr().err
-    assert main(["space", "--program", place, "--size", "q=1"]) == 2
+    assert main(["space", "--program", path, "--size", "q=1"]) == 2
     assert "NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
-    assert main(["tune", "--program", place, "--size", "k=64", "--db", database]) == 2
+    assert main(["tune", "--program", path, "--size", "k=64", "--db", database]) == 2
     assert "gemm_relu needs --size m=N and --size n=N" in capsys.readouterr().err
-    assert main(["best", "--program", place, "--db", database]) == 0, "without sizes, best lists all problems"
+    assert main(["best", "--program", path, "--db", database]) == 0, "without sizes, best lists all problems"
 
 
 def compiled(kernel: GeneratedKernel) -> Compiled:
@@ -394,7 +394,7 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    made, size = example("gemm_relu"), 4096
+    program, size = example("gemm_relu"), 4096
     operands = {
         f"{name}_{side}": value
         for side, layout in (("a", "swizzle(2,3,3)"), ("b", "swizzle(3,3,4)"))
@@ -405,7 +405,7 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
     common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
     end = {"store_1": "direct", "exchange": "pad(4,1)", "split_k": 1}
     tiles = {"bm": 128, "bn": 128, "bk": 32, "subgroups_m": 2, "subgroups_n": 4}
-    theirs = Schedule.from_json(
+    template_schedule = Schedule.from_json(
         "matmul",
         {
             "tile_m": 128, "tile_n": 128, "tile_k": 32, "subgroups_m": 2, "subgroups_n": 4, "sg_data_m": 64,
@@ -413,21 +413,21 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
             "stream_k": 0, "batch_mapping": "outer", **common,
         },
     )  # fmt: skip
-    p = problem(made, m=size, n=size, k=size)
+    p = problem(program, m=size, n=size, k=size)
     own = filled(p, {**tiles, **common, **end}, A100)
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
-    registers, turn, kinds = counted(template(made).kernel(p, own, A100))
-    their_registers, their_turn, their_kinds = counted(MATMUL.kernel(hand, theirs, A100))
+    registers, instructions, kinds = counted(template(program).kernel(p, own, A100))
+    their_registers, their_instructions, their_kinds = counted(MATMUL.kernel(hand, template_schedule, A100))
     for kind in ("tensor", "shared", "load"):
         assert kinds.get(kind, 0) == their_kinds.get(kind, 0), (kinds, their_kinds)
-    assert turn <= 1.05 * their_turn, (kinds, their_kinds)
+    assert instructions <= 1.05 * their_instructions, (kinds, their_kinds)
     assert registers <= their_registers, (registers, their_registers)
 
 
 def attention_kernel(d: int, layout: str) -> GeneratedKernel:
     """Return the kernel of attention with 128x64 tiles, 8 warps and 2 stages."""
-    made = example("attention", "full_attention")
-    p = problem(made, h=16, g=16, s=4096, d=d)
+    program = example("attention", "full_attention")
+    p = problem(program, h=16, g=16, s=4096, d=d)
     values: Values = {
         "bm": 128, "bn": 64, "subgroups_m_1": 8, "subgroups_n_1": 1, "subgroups_m_2": 8, "subgroups_n_2": 1,
         "stages": 2,
@@ -437,7 +437,7 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
     for name, own in (("q", layout), ("k", f"transpose+{layout}"), ("v", layout)):
         copy = {"layout": own, "copy": "cp.async", "vector": 8, "copy_columns": d // 8}
         values |= {f"{key}_{name}": value for key, value in copy.items()}
-    return template(made).kernel(p, filled(p, values, A100), A100)
+    return template(program).kernel(p, filled(p, values, A100), A100)
 
 
 @pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
@@ -464,10 +464,10 @@ def test_attention_is_not_longer_than_tritons(d: int, layout: str) -> None:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    theirs = loops.attention_loop(128, 64, d, 8, 2)
-    _, turn, kinds = counted(attention_kernel(d, layout))
-    assert kinds["tensor"] == theirs.tensor == d
-    assert turn <= 1.03 * theirs.turn, (turn, theirs)
+    triton_loop = loops.attention_loop(128, 64, d, 8, 2)
+    _, instructions, kinds = counted(attention_kernel(d, layout))
+    assert kinds["tensor"] == triton_loop.tensor == d
+    assert instructions <= 1.03 * triton_loop.turn, (instructions, triton_loop)
 
 
 def test_gemm_is_shorter_than_tritons() -> None:
@@ -476,8 +476,8 @@ def test_gemm_is_shorter_than_tritons() -> None:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    theirs = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # 77: our count in the test above
+    triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
+    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # 77: our count in the test above
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
@@ -494,12 +494,15 @@ def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
     schedule = json.loads((GOLDENS / f"matvec_document{golden}.json").read_text("utf-8"))["schedule"]
     schedule |= {"subgroups_k": 2, "tile_k": 512}
     hand = MATVEC.kernel(Matvec(m=4, n=6656, k=16384, x="f16", out="f32"), Schedule.from_json("matvec", schedule), A100)
-    made = listing("matvec", name)
-    p = problem(made, m=4, n=6656, k=16384)
+    program = listing("matvec", name)
+    p = problem(program, m=4, n=6656, k=16384)
     some: Values = {"unroll": 1, "min_blocks": 4, "sum_1": "after_loop", "exchange": "pad(4,1)", "raster": "column"}
     own = filled(p, some, A100)
-    (registers, turn, _), (their_registers, their_turn, _) = counted(template(made).kernel(p, own, A100)), counted(hand)
-    assert turn <= their_turn + 2
+    (registers, instructions, _), (their_registers, their_instructions, _) = (
+        counted(template(program).kernel(p, own, A100)),
+        counted(hand),
+    )
+    assert instructions <= their_instructions + 2
     assert registers <= their_registers
 
 
@@ -512,8 +515,8 @@ def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templa
     templates = [random_start(ROW_REDUCTION.space(rows, A100), seed, written) for seed in range(3)]
     p = problem(example("softmax_rows", "row_softmax"), m=4096, n=columns)
     ours = length(own.kernel(p, Schedule.from_json("row_softmax", values), A100))
-    theirs = [length(ROW_REDUCTION.kernel(rows, s, A100)) for s in templates if s is not None]
-    assert theirs and ours <= min(theirs)
+    template_lengths = [length(ROW_REDUCTION.kernel(rows, s, A100)) for s in templates if s is not None]
+    assert template_lengths and ours <= min(template_lengths)
 
 
 def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
@@ -540,9 +543,9 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
 
 def test_special_functions_are_counted() -> None:
     """Attention computes one exp2 per score, which the special-function unit executes at a lower rate."""
-    made = example("attention", "full_attention")
-    p = problem(made, h=1, g=1, s=1024, d=64)
-    space = template(made).space(p, A100)
+    program = example("attention", "full_attention")
+    p = problem(program, h=1, g=1, s=1024, d=64)
+    space = template(program).space(p, A100)
     work = counts(p, space.config(space.sample(1, 1)[0]), A100)
     scores = work.blocks * work.special * 32
     assert 1024 * 1024 <= scores <= 1.3 * 1024 * 1024

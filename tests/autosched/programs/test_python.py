@@ -26,49 +26,49 @@ def arrays(m: int = 70, n: int = 40, k: int = 32) -> list[np.ndarray]:
 @pytest.mark.parametrize("where", ["a100", ""])
 def test_a_program_is_emulated_on_arrays(where: str) -> None:
     """The default device is an H200."""
-    made, given = load_program(PROGRAM), arrays()
-    done = autosched.emulate(made, arguments=given, device=where)
+    program, arguments = load_program(PROGRAM), arrays()
+    done = autosched.emulate(program, arguments=arguments, device=where)
     assert done.ok, done.reason
-    a, b, bias = (x.astype("f8") for x in given[:3])
+    a, b, bias = (x.astype("f8") for x in arguments[:3])
     np.testing.assert_allclose(done.arrays[-1], np.maximum(a @ b + bias, 0), rtol=2e-3, atol=2e-2)
-    assert not given[-1].any(), "arguments are not changed"
+    assert not arguments[-1].any(), "arguments are not changed"
     assert len(done.orders) == 2
 
 
 def test_a_schedule_is_emulated() -> None:
-    made, given = load_program(PROGRAM), arrays()
-    p, a100 = problem(made, m=70, n=40, k=32), device("a100")
-    schedule = template(made).space(p, a100).sample(1, 3)[0]
-    assert autosched.emulate(made, arguments=given, device="a100", schedule=schedule).ok
-    assert autosched.emulate(made, arguments=given, device="a100", schedule=dict(schedule.items)).ok
+    program, arguments = load_program(PROGRAM), arrays()
+    p, a100 = problem(program, m=70, n=40, k=32), device("a100")
+    schedule = template(program).space(p, a100).sample(1, 3)[0]
+    assert autosched.emulate(program, arguments=arguments, device="a100", schedule=schedule).ok
+    assert autosched.emulate(program, arguments=arguments, device="a100", schedule=dict(schedule.items)).ok
 
 
 def test_mismatched_arguments_are_rejected_in_one_line() -> None:
-    made, (a, b, bias, out) = load_program(PROGRAM), arrays()
-    for given, why in (
+    program, (a, b, bias, out) = load_program(PROGRAM), arrays()
+    for arguments, why in (
         ([a, b, bias], "a, b, bias, out, not 3 arguments"),
         ([a, b[:-1], bias, out], "b has k = 31"),
         ([a.astype("f4"), b, bias, out], "elements of 2 bytes"),
         ([a, b, 1.0, out], "bias must be an array, not float"),
     ):
         with pytest.raises(ValueError, match=why):
-            autosched.emulate(made, arguments=given)
+            autosched.emulate(program, arguments=arguments)
     with pytest.raises(ValueError, match="arrays determine"):
-        autosched.emulate(made, arguments=[a, b, bias, out], grid=1)
+        autosched.emulate(program, arguments=[a, b, bias, out], grid=1)
     with pytest.raises(ValueError, match="grid is missing"):
         autosched.emulate("__global__ void f() {}", arguments=[], block=1)
 
 
 def test_tune_takes_programs_and_sizes(tmp_path: Path) -> None:
-    made, place = load_program(PROGRAM), tmp_path / "best.db"
-    options = {"trials": 1, "device": "a100", "database": place, "verify": False, "progress": None}
-    result = autosched.tune(made, **options, m=70, n=40, k=32)
+    program, path = load_program(PROGRAM), tmp_path / "best.db"
+    options = {"trials": 1, "device": "a100", "database": path, "verify": False, "progress": None}
+    result = autosched.tune(program, **options, m=70, n=40, k=32)
     assert result.best is not None
-    best = autosched.Database(place).best(made, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
+    best = autosched.Database(path).best(program, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
     assert best is not None and best.schedule == result.best.schedule
     for sizes, why in (({"m": 70, "n": 40}, "k"), ({"m": 70, "n": 40, "k": 32, "q": 1}, "q")):
         with pytest.raises(ValueError, match=why):
-            autosched.tune(made, **options, **sizes)
+            autosched.tune(program, **options, **sizes)
     with pytest.raises(TypeError, match="unexpected keyword argument 'trails'"):
         autosched.tune(Matmul(m=8, n=8, k=8), trails=1)
     with pytest.raises(ValueError, match="expected a problem"):
@@ -76,18 +76,18 @@ def test_tune_takes_programs_and_sizes(tmp_path: Path) -> None:
 
 
 def test_a_database_takes_programs_and_sizes(tmp_path: Path) -> None:
-    made, place = load_program(PROGRAM), tmp_path / "best.db"
-    p = problem(made, m=70, n=40, k=32)
-    result = autosched.tune(p, trials=2, device="a100", database=place, verify=False, progress=None)
+    program, path = load_program(PROGRAM), tmp_path / "best.db"
+    p = problem(program, m=70, n=40, k=32)
+    result = autosched.tune(p, trials=2, device="a100", database=path, verify=False, progress=None)
     assert result.best is not None
-    database = autosched.Database(place)
-    best = database.best(made, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
+    database = autosched.Database(path)
+    best = database.best(program, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
     assert best is not None and best.schedule == result.best.schedule
-    assert database.best(made, "a100", m=70, n=40, k=64) is None
-    assert database.look_up(made, "a100", m=70, n=40, k=32).provenance.schedule == best.schedule
+    assert database.best(program, "a100", m=70, n=40, k=64) is None
+    assert database.look_up(program, "a100", m=70, n=40, k=32).provenance.schedule == best.schedule
     with pytest.raises(autosched.RuntimeUnavailable):
-        database.kernel(made, m=70, n=40, k=32)
+        database.kernel(program, m=70, n=40, k=32)
     with pytest.raises(ValueError, match="gemm_relu"):
-        database.best(made, "a100", m=70)
+        database.best(program, "a100", m=70)
     with pytest.raises(ValueError, match=r"sizes \(m\)"):
         database.best(Matmul(m=8, n=8, k=8), "a100", m=70)

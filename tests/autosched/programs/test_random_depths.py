@@ -22,12 +22,12 @@ FEW, MANY = 5, 40  # number of lowered schedules per program, by default and nig
 
 def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> None:
     """Lower some schedules of a program, and compare the results of the first schedule."""
-    rng, made = random.Random(-seed), random_depths(seed, typed)
+    rng, program = random.Random(-seed), random_depths(seed, typed)
     k = rng.choice((rng.randint(1, 200), 80, 160))
     p, gpu, own = (
-        problem(made, m=rng.randint(1, 70), n=rng.randint(1, 70), k=k, n2=40, n3=40),
+        problem(program, m=rng.randint(1, 70), n=rng.randint(1, 70), k=k, n2=40, n3=40),
         device(where),
-        template(made),
+        template(program),
     )
     reason = own.why_not(p, gpu)
     if where == "t4" and reason is not None:
@@ -38,16 +38,16 @@ def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> 
     try:
         schedules = [random_schedule(space, seed + number) for number in range(lowered)]
     except EmptySpace as error:  # FMA reads the complete operand from registers
-        assert made.arguments[0][1].dtype == F32 and "registers" in str(error)
+        assert program.arguments[0][1].dtype == F32 and "registers" in str(error)
         return
     kernels = [own.kernel(p, schedule, gpu) for schedule in schedules]
     inputs = p.random_inputs(seed)
     done = emulate(kernels[0], inputs, time_limit=60.0, order=Order("random", seed=seed))
-    told = f"seed {seed}, {where}, {p.sizes}, {schedules[0]}"
-    assert done.status == "ok", (done.reason, told)
-    assert not done.notes, (done.notes, told)
+    case = f"seed {seed}, {where}, {p.sizes}, {schedules[0]}"
+    assert done.status == "ok", (done.reason, case)
+    assert not done.notes, (done.notes, case)
     judged = check(p, inputs, done.outputs)
-    assert judged.ok, (judged.reason, told)
+    assert judged.ok, (judged.reason, case)
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -30,10 +30,10 @@ LOWERED, MOST_LOWERED = 20, 50  # number of lowered schedules per program, by de
 
 def check_tiles(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
     rng = random.Random(-seed)
-    made = random_tiles(seed)
-    p = problem(made, m=rng.randint(1, 130), n=rng.choice((8, 24, 96, 130, 77)))
-    if "outside of the array" in (template(made).why_not(p, A100) or ""):
-        p = problem(made, m=192, n=768)  # multiples of all tile shapes, so that no access is outside
+    program = random_tiles(seed)
+    p = problem(program, m=rng.randint(1, 130), n=rng.choice((8, 24, 96, 130, 77)))
+    if "outside of the array" in (template(program).why_not(p, A100) or ""):
+        p = problem(program, m=192, n=768)  # multiples of all tile shapes, so that no access is outside
     lower(p, seed, lowered)
     verify(p, seed, orders)
 
@@ -56,11 +56,11 @@ def lower(p: ProgramProblem, seed: int, schedules: int) -> None:
 
 def loops(seed: int) -> ProgramProblem:
     """Return a program with random loops, and sizes for it."""
-    rng, made = random.Random(-seed), random_loops(seed)
+    rng, program = random.Random(-seed), random_loops(seed)
     sizes = {"m": rng.choice((40, 64, 77, 128)), "n": rng.choice((16, 32, 50, 64, 96))}
-    p = problem(made, **sizes, k=rng.choice((16, 48, 64, 96)), q=rng.choice((32, 40, 64)), fixed=64)
-    if "outside of the array" in (template(made).why_not(p, A100) or ""):
-        p = problem(made, m=128, n=rng.choice((64, 128)), k=rng.choice((64, 96)), q=64, fixed=64)
+    p = problem(program, **sizes, k=rng.choice((16, 48, 64, 96)), q=rng.choice((32, 40, 64)), fixed=64)
+    if "outside of the array" in (template(program).why_not(p, A100) or ""):
+        p = problem(program, m=128, n=rng.choice((64, 128)), k=rng.choice((64, 96)), q=64, fixed=64)
     return p
 
 
@@ -71,12 +71,12 @@ def check_loops(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
 
 def carried(seed: int) -> ProgramProblem:
     """Return a program whose loops carry states of every shape, and sizes for it."""
-    rng, made = random.Random(-seed), random_carried(seed)
-    p = problem(made, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
-    if "outside of the array" in (template(made).why_not(p, A100) or ""):
+    rng, program = random.Random(-seed), random_carried(seed)
+    p = problem(program, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
+    if "outside of the array" in (template(program).why_not(p, A100) or ""):
         trace = p.usual_trace()
         step = next(o.step for o, _ in trace.walk() if isinstance(o, ir.Loop))
-        p = problem(made, m=2 * trace.tile[0], n=2 * step, k=32)
+        p = problem(program, m=2 * trace.tile[0], n=2 * step, k=32)
     return p
 
 
@@ -92,9 +92,9 @@ def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
 def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
     """Return a schedule that multiplies with ``unit`` (wgmma or tcgen05), or None if the program has none."""
     space = template(p.program).space(p, BOXED[unit])
-    ways = next(q for q in space.parameters if q.name == "intrinsic").values
-    found = (random_start(space, seed, {"intrinsic": way}) for way in ways if str(way).startswith(unit))
-    return next((schedule for schedule in found if schedule is not None), None)
+    intrinsics = next(q for q in space.parameters if q.name == "intrinsic").values
+    candidates = (random_start(space, seed, {"intrinsic": way}) for way in intrinsics if str(way).startswith(unit))
+    return next((schedule for schedule in candidates if schedule is not None), None)
 
 
 def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
@@ -120,8 +120,8 @@ def check_buffered(seed: int, orders: int = 1) -> bool:
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 128)) for name in "mnk"})
     space = template(p.program).space(p, A100)
-    given: dict[str, int | str] = {q.name: "cp.async" for q in space.parameters if "cp.async" in q.values}
-    schedule = random_start(space, seed, {**given, "fragment_buffers": 2})
+    copies: dict[str, int | str] = {q.name: "cp.async" for q in space.parameters if "cp.async" in q.values}
+    schedule = random_start(space, seed, {**copies, "fragment_buffers": 2})
     if schedule is not None:
         verify(p, seed, orders, schedule=schedule)
     return schedule is not None
@@ -146,14 +146,14 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
     inputs = p.random_inputs(seed)
     reference, tolerance = p.expected(inputs)
     schedule = schedule or random_schedule(own.space(p, where), seed)
-    kernel, told = own.kernel(p, schedule, where), f"seed {seed}, {p.sizes}, {schedule}"
+    kernel, case = own.kernel(p, schedule, where), f"seed {seed}, {p.sizes}, {schedule}"
     for order in (ASCENDING, Order("random", seed=seed))[:orders]:
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
-        assert run.status == "ok", (run.reason, told)
+        assert run.status == "ok", (run.reason, case)
         if any(np.isinf(bounds).any() for bounds in tolerance.values()):
             continue  # sums of states over the iterations amplify rounding errors
         judged = check_outputs(p, inputs, run.outputs, reference=reference, tolerance=tolerance)
-        assert judged.ok, (judged.reason, told)
+        assert judged.ok, (judged.reason, case)
 
 
 # The default run has 180 programs, and 20 in ``test_joins``. The nightly run has over 10,000, also in random thread

@@ -18,7 +18,7 @@ def doubled(p, x, out):
 
 
 @pytest.mark.parametrize(
-    ("reference", "status", "told"),
+    ("reference", "status", "message"),
     [
         ("def f(x): return 2.0 * x", 0, ""),
         ("def f(x, m, n): return {'out': x + x[:m, :n]}", 0, ""),
@@ -29,15 +29,15 @@ def doubled(p, x, out):
     ],
 )
 def test_results_are_compared_with_the_reference(
-    reference: str, status: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    reference: str, status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "doubled.py").write_text(PROGRAM)
     (tmp_path / "reference.py").write_text(reference)
     sizes = ["--size", "m=9", "--size", "n=40", "--device", "a100", "--sample", "1"]
-    place = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
-    assert main(["verify", *place, *sizes]) == status
-    said = capsys.readouterr()
-    assert told in said.out + said.err and "Traceback" not in said.err
+    options = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
+    assert main(["verify", *options, *sizes]) == status
+    captured = capsys.readouterr()
+    assert message in captured.out + captured.err and "Traceback" not in captured.err
 
 
 def test_a_reference_gets_scalars_and_the_columns_of_strided_inputs(tmp_path: Path) -> None:
@@ -50,12 +50,12 @@ def test_a_reference_gets_scalars_and_the_columns_of_strided_inputs(tmp_path: Pa
     (tmp_path / "doubled.py").write_text(program)
     (tmp_path / "reference.py").write_text("def f(x, by, n): assert x.shape[1] == n; return by * x")
     sizes = ["--size", "m=9", "--size", "n=40", "--size", "x_stride=44", "--device", "a100", "--sample", "1"]
-    place = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
-    assert main(["verify", *place, *sizes]) == 0
+    options = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
+    assert main(["verify", *options, *sizes]) == 0
 
 
 def test_a_reference_file_without_a_function_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "doubled.py").write_text(PROGRAM)
-    place = ["--program", str(tmp_path / "doubled.py"), "--size", "m=9", "--size", "n=40"]
-    assert main(["verify", *place, "--reference", "nowhere.py"]) == 2
+    options = ["--program", str(tmp_path / "doubled.py"), "--size", "m=9", "--size", "n=40"]
+    assert main(["verify", *options, "--reference", "nowhere.py"]) == 2
     assert "FILE.py:FUNCTION" in capsys.readouterr().err

@@ -55,8 +55,8 @@ def part_of_product(
     i, j = p.blocks((m, n), (32, bn))
     acc = p.state(p.zeros((32, bn)))
     for at in p.steps(used, 16):
-        kept = p.columns(at, 16) < used
-        left = p.where(kept, p.load(p.window(a, (i, first + at), (32, 16))).cast("f32"), 0.0).cast("f16")
+        in_use = p.columns(at, 16) < used
+        left = p.where(in_use, p.load(p.window(a, (i, first + at), (32, 16))).cast("f32"), 0.0).cast("f16")
         acc.set(p.mma(left, p.load(p.window(b, (at, j), (16, bn))), acc))
     p.store(p.where(p.rows(i, 32) < rows, acc * alpha, 0.0), p.window(out, (i, j), (32, bn)))
 
@@ -65,8 +65,8 @@ def test_results_agree_with_numpy() -> None:
     p = problem(normed, m=9, n=40, eps=0.5, gain=-2.0)
     inputs = p.random_inputs(1)
     x = inputs["x"].astype(np.float64)
-    wanted = -2.0 * x / np.sqrt((x * x).mean(1, keepdims=True) + 0.5)
-    np.testing.assert_allclose(p.reference(inputs)["out"], wanted, rtol=1e-6)
+    expected = -2.0 * x / np.sqrt((x * x).mean(1, keepdims=True) + 0.5)
+    np.testing.assert_allclose(p.reference(inputs)["out"], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "h100"))
@@ -122,16 +122,16 @@ def test_a_verification_tries_the_ends_of_the_ranges() -> None:
 def test_emulate_takes_scalars_in_the_programs_order() -> None:
     x, out = np.random.default_rng(0).normal(size=(5, 24)).astype(np.float32), np.zeros((5, 24), np.float32)
     run = emulate_launch(normed, arguments=[x, 0.25, 3.0, out], device="a100")
-    wanted = 3.0 * x / np.sqrt((x * x).mean(1, keepdims=True) + 0.25)
-    np.testing.assert_allclose(run.arrays[-1], wanted, rtol=1e-5)
+    expected = 3.0 * x / np.sqrt((x * x).mean(1, keepdims=True) + 0.25)
+    np.testing.assert_allclose(run.arrays[-1], expected, rtol=1e-5)
     with pytest.raises(ValueError, match="eps"):
         emulate_launch(normed, arguments=[x, -0.25, 3.0, out], device="a100")
 
 
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 def test_the_example(where: str) -> None:
-    made, gpu = load_program("examples/programs/any_rows_rmsnorm.py"), device(where)
-    p, own = problem(made, m=12, n=72), template(made)
+    program, gpu = load_program("examples/programs/any_rows_rmsnorm.py"), device(where)
+    p, own = problem(program, m=12, n=72), template(program)
     (schedule,) = own.space(p, gpu).sample(1, 1)
     for other in (p, *p.at_other_sizes(schedule.values)):
         inputs = other.random_inputs(2)
@@ -145,9 +145,9 @@ def test_exported_kernels_take_other_scalars() -> None:
     launch = {"grid": ["1"] * 3, "block": ["1"] * 3, "cluster": ["1"] * 3, "dynamic_shared_bytes": "0"}
     entry = {"problem": "x", "verification": None, "provenance": {}, "launch": launch, "operands": []}
     kernel = ShippedKernel(Path("."), {**entry, "arguments": [scalar, count]}, {}, "exact", 0.0, False)
-    for passed, wanted in (({}, (0.5, 3)), ({"eps": 2, "count": 8}, (2.0, 8)), ({"eps": 1.5}, (1.5, 3))):
-        kept, _ = kernel._parameters([scalar, count], {}, passed)
-        assert (struct.unpack("<f", kept[0])[0], struct.unpack("<i", kept[1])[0]) == wanted
+    for passed, expected in (({}, (0.5, 3)), ({"eps": 2, "count": 8}, (2.0, 8)), ({"eps": 1.5}, (1.5, 3))):
+        parameters, _ = kernel._parameters([scalar, count], {}, passed)
+        assert (struct.unpack("<f", parameters[0])[0], struct.unpack("<i", parameters[1])[0]) == expected
     for wrong in ({"eps": -1.0}, {"count": 9}, {"count": 1.0}, {"other": 1}, {"eps": True}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             kernel(**wrong)

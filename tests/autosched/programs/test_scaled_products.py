@@ -29,8 +29,8 @@ def test_mxf8(where: str) -> None:
     p, gpu, own = problem(MXF8, **SIZES), device(where), template(MXF8)
     assert own.why_not(p, gpu) is None
     drawn = own.space(p, gpu).sample(40, 3)
-    wanted = "mma_m16n8k32_mxf8" if where == "rtx5090" else "mma_m16n8k32_e4m3"
-    assert {s["intrinsic"] for s in drawn} == {wanted}
+    expected = "mma_m16n8k32_mxf8" if where == "rtx5090" else "mma_m16n8k32_e4m3"
+    assert {s["intrinsic"] for s in drawn} == {expected}
     for schedule in {s["bk"]: s for s in drawn}.values():
         inputs = p.random_inputs(1)
         run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
@@ -39,15 +39,15 @@ def test_mxf8(where: str) -> None:
         assert judged.ok, (judged.reason, schedule)
 
 
-@pytest.mark.parametrize(("made", "blocks"), [(MXF4, 10), (NVF4, 20)], ids=["mxf4", "nvf4"])
-def test_four_bits(made: Program, blocks: int) -> None:
-    p, own = problem(made, m=70, n=72, pairs=160, blocks=blocks), template(made)
+@pytest.mark.parametrize(("program", "blocks"), [(MXF4, 10), (NVF4, 20)], ids=["mxf4", "nvf4"])
+def test_four_bits(program: Program, blocks: int) -> None:
+    p, own = problem(program, m=70, n=72, pairs=160, blocks=blocks), template(program)
     gpu = device("rtx5090")
     assert own.why_not(p, gpu) is None
     for where in ("b200", "h100"):
         assert "sm_120" in (own.why_not(p, device(where)) or "")
     for schedule in {s["bk"]: s for s in own.space(p, gpu).sample(20, 4)}.values():
-        assert schedule["intrinsic"] == f"mma_m16n8k64_{made.name.removesuffix('_matmul')}"
+        assert schedule["intrinsic"] == f"mma_m16n8k64_{program.name.removesuffix('_matmul')}"
         inputs = p.random_inputs(1)
         run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason
@@ -57,9 +57,9 @@ def test_four_bits(made: Program, blocks: int) -> None:
     assert verdict.ok, verdict.reason
 
 
-@pytest.mark.parametrize(("made", "block"), [(MXF4, 16), (NVF4, 8)], ids=["mxf4", "nvf4"])
-def test_four_bit_results_agree_with_numpy(made: Program, block: int) -> None:
-    p = problem(made, m=9, n=10, pairs=64, blocks=64 // block)
+@pytest.mark.parametrize(("program", "block"), [(MXF4, 16), (NVF4, 8)], ids=["mxf4", "nvf4"])
+def test_four_bit_results_agree_with_numpy(program: Program, block: int) -> None:
+    p = problem(program, m=9, n=10, pairs=64, blocks=64 // block)
     inputs = p.random_inputs(3)
     type_ = UE8M0 if block == 16 else UE4M3
     a, b = (E2M1X2.load(inputs[name]) * type_.load(inputs[f"scale_{name}"]).repeat(2 * block, 1) for name in ("a", "b"))
@@ -74,9 +74,9 @@ def test_packed_pairs_only_allow_scaled_products() -> None:
         p.blocks((64,), (64,))
         p.load(p.window(a, (0, 0), (64, 64))).cast("f32")
 
-    made = program(a=Input("m k", "e2m1x2"), out=Output("m", "f32"))(body)
+    tile_program = program(a=Input("m k", "e2m1x2"), out=Output("m", "f32"))(body)
     with pytest.raises(ProgramError, match="scales"):
-        problem(made, m=64, k=64)
+        problem(tile_program, m=64, k=64)
     with pytest.raises(ProgramError, match="e2m1x2"):
         Output("m k", "e2m1x2")
 
@@ -127,9 +127,9 @@ def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) ->
             p.mma(x, p.transpose(x), scale_a=scales(scale_a), scale_b=scales(scale_b)), p.window(out, (0, 0), (64, 64))
         )
 
-    made = program(a=Input("m k", type_), s=Input("m b", "u8"), out=Output("m m", "f32"))(body)
+    tile_program = program(a=Input("m k", type_), s=Input("m b", "u8"), out=Output("m m", "f32"))(body)
     with pytest.raises(ProgramError) as raised:
-        problem(made, m=64, k=depth, b=64)
+        problem(tile_program, m=64, k=depth, b=64)
     return str(raised.value)
 
 

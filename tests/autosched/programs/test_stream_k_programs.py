@@ -43,9 +43,9 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     if run.status != "ok":
         return str(run.status)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    right = all(np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in wanted.items())
+    right = all(np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in expected.items())
     return "ok" if right else "wrong"
 
 
@@ -130,8 +130,8 @@ def test_the_ring_is_not_filled_early_without_free_stages(changes: Values) -> No
     assert "start(next);" in early.source and "start(next);" not in late.source
     restarts = [counts(p, own.space(p, SMALL).config(s), SMALL).restarts for s in schedules]
     assert restarts[0] == 0 and restarts[1] > 0
-    whole = own.space(p, SMALL).config(filled(p, EARLY | {"stream_k": 0}, SMALL))
-    assert early.dynamic_shared_bytes == whole.integer("shared_bytes")
+    unsplit = own.space(p, SMALL).config(filled(p, EARLY | {"stream_k": 0}, SMALL))
+    assert early.dynamic_shared_bytes == unsplit.integer("shared_bytes")
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_the_reduced_problem_has_a_partial_wave() -> None:
 )
 def test_invalid_stream_k_schedules_are_rejected(changes: Values, reason: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=256, n=256, k=200)
-    told = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes, SMALL))
-    assert any(reason in str(t) for t in told), told
+    violations = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes, SMALL))
+    assert any(reason in str(t) for t in violations), violations
 
 
 def test_wgmma_schedules_have_no_stream_k() -> None:
@@ -190,11 +190,11 @@ def test_wgmma_schedules_have_no_stream_k() -> None:
 def test_counts_divide_the_work_between_blocks() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
-    whole, shared = (
+    unsplit, shared = (
         counts(p, space.config(filled(p, gemm(bm=128, bn=128, subgroups_n=4, stream_k=s), SMALL)), A100) for s in (0, 1)
     )
-    assert (whole.blocks, shared.blocks) == (1024, 108)
-    assert shared.flops * shared.blocks == pytest.approx(whole.flops * whole.blocks)
+    assert (unsplit.blocks, shared.blocks) == (1024, 108)
+    assert shared.flops * shared.blocks == pytest.approx(unsplit.flops * unsplit.blocks)
     assert shared.iterations == -(-1024 * 128 // 108)
 
 
@@ -207,12 +207,12 @@ def test_the_loop_keeps_its_instructions() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     tiles = {"bm": 128, "bn": 128, "subgroups_n": 4}
     tiles |= operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", "swizzle(3,3,4)", 16, 8)  # type: ignore[operator]
-    found = []
+    mixes = []
     for stream_k in (0, 1):
         kernel = template(p.program).kernel(p, filled(p, gemm(stream_k=stream_k, **tiles), SMALL), A100)
         result = shared_pool().compile(kernel, A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
         assert result.resources.spill_store_bytes == 0
-        found.append(mix(main_loop(disassemble(result.cubin, result.entry))))
-    assert dict(found[1].kinds)["tensor"] == dict(found[0].kinds)["tensor"]
-    assert found[1].instructions <= 1.1 * found[0].instructions, found
+        mixes.append(mix(main_loop(disassemble(result.cubin, result.entry))))
+    assert dict(mixes[1].kinds)["tensor"] == dict(mixes[0].kinds)["tensor"]
+    assert mixes[1].instructions <= 1.1 * mixes[0].instructions, mixes

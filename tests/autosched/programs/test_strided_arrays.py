@@ -61,8 +61,8 @@ def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) ->
     for at in p.steps(k, 32):
         acc.set(p.mma(p.load(p.window(a, (i, at), (32, 32))), p.load(p.window(b, (at, j), (32, 32))), acc))
     p.store(acc.read().cast("f16"), p.window(out, (i, j), (32, 32)))
-    turned = p.window(sums, (i, j), (32, 32), turned=True)
-    p.store(p.load(turned) * 0.5 + acc, turned)
+    window = p.window(sums, (i, j), (32, 32), turned=True)
+    p.store(p.load(window) * 0.5 + acc, window)
 
 
 @program(
@@ -78,9 +78,9 @@ def scattered_rows(p: Builder, x: Array, place: Array, rows: Array, total: Array
     p.atomic_add(tile, p.window(total, (at, j), (16, 32)))
 
 
-def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: Schedule | None, seed: int) -> None:
-    own, gpu = template(made), device(where)
-    usual = problem(made, **sizes)
+def run_at_strides(program: Program, where: str, sizes: dict[str, int], schedule: Schedule | None, seed: int) -> None:
+    own, gpu = template(program), device(where)
+    usual = problem(program, **sizes)
     assert own.why_not(usual, gpu) is None
     chosen = schedule or own.space(usual, gpu).sample(1, seed)[0]
     sources: dict[tuple[int, ...], str] = {}
@@ -90,7 +90,7 @@ def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: S
             kernel = own.kernel(p, chosen, gpu)
         except ValueError:  # the schedule's vectors do not divide the stride
             continue
-        key = tuple(divisor_of(getattr(p, name)) for name in made.dynamic)
+        key = tuple(divisor_of(getattr(p, name)) for name in program.dynamic)
         assert sources.setdefault(key, kernel.source) == kernel.source
         inputs = p.random_inputs(seed)
         run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
@@ -142,15 +142,15 @@ def test_stores_between_rows_are_reported() -> None:
 def test_boxes_of_tma(filled_by: str) -> None:
     """A tensor map has the launch's row stride, but only the program's columns. Columns beyond them read as zero."""
     space = template(product).space(problem(product, m=70, n=72, k=80), device("h100"))
-    found = (s for s in space.sample(3000, 3) if s["intrinsic"] == "wgmma_m64k16_f16")
-    schedule = next(s for s in found if s["filled_by"] == filled_by)
+    by_wgmma = (s for s in space.sample(3000, 3) if s["intrinsic"] == "wgmma_m64k16_f16")
+    schedule = next(s for s in by_wgmma if s["filled_by"] == filled_by)
     run_at_strides(product, "h100", {"m": 70, "n": 72, "k": 80}, schedule, 1)
 
 
 @pytest.mark.parametrize("where", representative(["a100", "h100"], "h100"))
 def test_the_example(where: str) -> None:
-    made = load_program("examples/programs/columns_matmul.py")
-    run_at_strides(made, where, {"m": 40, "n": 72, "k": 80, "x_stride": 112}, None, 1)
+    program = load_program("examples/programs/columns_matmul.py")
+    run_at_strides(program, where, {"m": 40, "n": 72, "k": 80, "x_stride": 112}, None, 1)
 
 
 def test_a_view_is_emulated_with_its_numpy_strides() -> None:
@@ -175,13 +175,13 @@ def test_a_view_is_written_in_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "sizes", "stride"),
+    ("program", "sizes", "stride"),
     [(product, {"m": 70, "n": 72, "k": 80}, "a_stride"), (part_of_a_result, {"m": 40, "n": 72, "k": 40}, "out_stride")],
     ids=["input", "result"],
 )
-def test_a_verification_tries_other_strides(made: Program, sizes: dict[str, int], stride: str) -> None:
-    p, gpu = problem(made, **sizes), device("a100")
-    own = template(made)
+def test_a_verification_tries_other_strides(program: Program, sizes: dict[str, int], stride: str) -> None:
+    p, gpu = problem(program, **sizes), device("a100")
+    own = template(program)
     (schedule,) = own.space(p, gpu).sample(1, 1)
     verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason

@@ -39,58 +39,58 @@ CASES = {
 }
 
 
-def example(place: str, sizes: dict[str, int]) -> tuple[Program, ProgramProblem]:
-    made = load_program(str(PROGRAMS / place))
-    return made, problem(made, **sizes)
+def example(path: str, sizes: dict[str, int]) -> tuple[Program, ProgramProblem]:
+    program = load_program(str(PROGRAMS / path))
+    return program, problem(program, **sizes)
 
 
-def peeled(made: Program, p: ProgramProblem, count: int = 1) -> list[Schedule]:
-    found = [s for s in template(made).space(p, A100).sample(120, 3) if s.values["tail"] == "peeled"]
-    assert len(found) >= count, "about half of the schedules must peel the last iterations"
-    return found[:count]
+def peeled(program: Program, p: ProgramProblem, count: int = 1) -> list[Schedule]:
+    schedules = [s for s in template(program).space(p, A100).sample(120, 3) if s.values["tail"] == "peeled"]
+    assert len(schedules) >= count, "about half of the schedules must peel the last iterations"
+    return schedules[:count]
 
 
 def outcome(
-    made: Program,
+    program: Program,
     p: ProgramProblem,
     schedule: Schedule,
     order: Order,
     changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda k: k,
 ) -> str:
     inputs = p.random_inputs(1)
-    wanted, bounds = p.expected(inputs)
-    run = emulate(changed(template(made).kernel(p, schedule, A100)), inputs, time_limit=60.0, order=order)
+    expected, bounds = p.expected(inputs)
+    run = emulate(changed(template(program).kernel(p, schedule, A100)), inputs, time_limit=60.0, order=order)
     if run.status != "ok":
         return run.reason
     types = {o.name: o.dtype for o in p.operands()}
-    within = [np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in wanted.items()]
+    within = [np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in expected.items()]
     return "ok" if all(within) else "wrong"
 
 
-@pytest.mark.parametrize("place", spread(CASES, 2))
-def test_peeled_loops_are_right(place: str) -> None:
-    made, p = example(place, CASES[place])
-    for n, schedule in enumerate(peeled(made, p, 2)):
-        assert outcome(made, p, schedule, Order("random", seed=n)) == "ok", schedule
+@pytest.mark.parametrize("path", spread(CASES, 2))
+def test_peeled_loops_are_right(path: str) -> None:
+    program, p = example(path, CASES[path])
+    for n, schedule in enumerate(peeled(program, p, 2)):
+        assert outcome(program, p, schedule, Order("random", seed=n)) == "ok", schedule
 
 
-@pytest.mark.parametrize("place", ["attention.py:full_attention", "cross_entropy.py"])
-def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["attention.py:full_attention", "cross_entropy.py"])
+def test_a_tail_without_masks_is_reported(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted fault: the peeled iterations have no masks either, and so ignore the arrays' ends."""
-    made, p = example(place, CASES[place])
-    (schedule,) = peeled(made, p)
+    program, p = example(path, CASES[path])
+    (schedule,) = peeled(program, p)
     interval = Index.interval
     monkeypatch.setattr(
         Index,
         "interval",
         lambda self, blocks, iterations: interval(self, blocks, {n: t - 1 for n, t in iterations.items()}),
     )
-    assert outcome(made, p, schedule, Order("random", seed=1)) != "ok"
+    assert outcome(program, p, schedule, Order("random", seed=1)) != "ok"
 
 
 def test_a_copy_of_the_last_tile_as_a_complete_one_is_reported() -> None:
-    made, p = example("gemm_relu.py", CASES["gemm_relu.py"])
-    (schedule,) = peeled(made, p)
+    program, p = example("gemm_relu.py", CASES["gemm_relu.py"])
+    (schedule,) = peeled(program, p)
 
     def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)
@@ -99,26 +99,26 @@ def test_a_copy_of_the_last_tile_as_a_complete_one_is_reported() -> None:
         texts[name] = texts[name].replace(old, "left > ahead")
         return dataclasses.replace(kernel, headers=Headers.of(texts))
 
-    assert outcome(made, p, schedule, ASCENDING) == "ok"
-    assert outcome(made, p, schedule, ASCENDING, changed) != "ok"
+    assert outcome(program, p, schedule, ASCENDING) == "ok"
+    assert outcome(program, p, schedule, ASCENDING, changed) != "ok"
 
 
 def test_iterations_before_the_last_have_no_mask() -> None:
-    made, p = example("attention.py:full_attention", CASES["attention.py:full_attention"])
-    (schedule,) = peeled(made, p)
-    source = template(made).kernel(p, schedule, A100).source
+    program, p = example("attention.py:full_attention", CASES["attention.py:full_attention"])
+    (schedule,) = peeled(program, p)
+    source = template(program).kernel(p, schedule, A100).source
     full, last = re.findall(r"\[&\]\(unsigned stage.*?\n  \}\)?[,;]?", source, re.DOTALL)[:2]
     assert "__int_as_float(0xff800000)" in last and "if (!" in last
     assert "if (!" not in full
-    masked = Schedule.from_json(made.name, {**schedule.values, "tail": "masked"})
-    assert "if (!" in template(made).kernel(p, masked, A100).source
+    masked = Schedule.from_json(program.name, {**schedule.values, "tail": "masked"})
+    assert "if (!" in template(program).kernel(p, masked, A100).source
 
 
 def test_old_schedules_are_masked() -> None:
-    made, p = example("cross_entropy.py", CASES["cross_entropy.py"])
-    (schedule,) = peeled(made, p)
-    space = template(made).space(p, A100)
-    old = Schedule.from_json(made.name, {n: v for n, v in schedule.values.items() if n != "tail"})
+    program, p = example("cross_entropy.py", CASES["cross_entropy.py"])
+    (schedule,) = peeled(program, p)
+    space = template(program).space(p, A100)
+    old = Schedule.from_json(program.name, {n: v for n, v in schedule.values.items() if n != "tail"})
     assert space.config(old)["tail"] == "masked"
 
 
@@ -142,12 +142,12 @@ def test_without_open_sizes() -> None:
 
 def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
     """The parameter exists only if a step does not divide a size, and never with wgmma, where TMA fills boxes."""
-    made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
-    assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
-    made, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})
-    space = template(made).space(p, H100)
-    ways = {(s.values["intrinsic"], s.values["tail"]) for s in space.sample(200, 0)}
-    assert ways == {
+    program, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
+    assert not any(q.name == "tail" for q in template(program).space(p, A100).parameters)
+    program, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})
+    space = template(program).space(p, H100)
+    choices = {(s.values["intrinsic"], s.values["tail"]) for s in space.sample(200, 0)}
+    assert choices == {
         ("wgmma_m64k16_f16", "masked"), ("mma_m16n8k16_f16", "masked"), ("mma_m16n8k16_f16", "peeled"),
     }  # fmt: skip
     inference = choices_of(p).first
@@ -173,9 +173,9 @@ def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:
         values |= {f"{name}_{side}": value for name, value in copy.items()}
     iterations = {}
     for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
-        made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
-        schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
-        result = shared_pool().compile(template(made).kernel(p, schedule, A100), A100.arch)
+        program, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
+        schedule = Schedule.from_json(program.name, values | ({} if tail is None else {"tail": tail}))
+        result = shared_pool().compile(template(program).kernel(p, schedule, A100), A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
         iterations[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
     assert iterations[4104, "peeled"] <= iterations[4096, None] < iterations[4104, "masked"], iterations

@@ -37,7 +37,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes", "values"),
+    ("source", "sizes", "values"),
     spread([
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm()),
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, subgroups_m=8)),
@@ -62,13 +62,13 @@ from search_spaces.spaces.schedule import Schedule
     ], 9),
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )  # fmt: skip
-def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
-    p = problem(program_at(place), **sizes)
+def test_schedules_are_right(source: str | Program, sizes: dict[str, int], values: Values) -> None:
+    p = problem(program_at(source), **sizes)
     assert outcome(p, template(p.program).kernel(p, legal(p, values), H100)) == "ok"
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes"),
+    ("source", "sizes"),
     [
         (GEMM, {"m": 80, "n": 136, "k": 104}),
         ("gated_mlp.py", {"m": 65, "n": 136, "k": 72}),
@@ -77,8 +77,8 @@ def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values
         ("rope_matmul.py", {"m": 70, "n": 64, "k": 72, "half": 32}),
     ],
 )
-def test_sampled_schedules_are_right(place: str, sizes: dict[str, int], nightly: bool) -> None:
-    p = problem(program_at(place), **sizes)
+def test_sampled_schedules_are_right(source: str, sizes: dict[str, int], nightly: bool) -> None:
+    p = problem(program_at(source), **sizes)
     space = template(p.program).space(p, H100)
     ranks = next(s.ranks for s in space.strata if str(s.value).startswith("wgmma"))
     chosen = [ranks[i] for i in np.random.default_rng(3).integers(len(ranks), size=8 if nightly else 1)]
@@ -159,7 +159,7 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
 
 @needs_recorded_lengths
 @pytest.mark.parametrize(
-    ("place", "sizes", "values", "most", "multiplications"),
+    ("source", "sizes", "values", "most", "multiplications"),
     [
         (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bm=128, bn=256, subgroups_m=8, stages=4), 40, 4),
         (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bn=256, subgroups_m=8, stages=4, in_flight=1), 44, 4),
@@ -172,14 +172,14 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
     ids=["gemm", "gemm_in_flight", "attention_64", "attention_128", "attention_in_turns"],
 )  # fmt: skip
 def test_loops_multiply_by_wgmma(
-    place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int
+    source: str, sizes: dict[str, int], values: Values, most: int, multiplications: int
 ) -> None:
     """Loops multiply only with HGMMA, have few other instructions and no spills. ptxas does not serialise wgmma."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    p = problem(program_at(place), **sizes)
+    p = problem(program_at(source), **sizes)
     kernel = template(p.program).kernel(p, legal(p, values), H100)
     result = shared_pool().compile(kernel, H100.arch)
     assert not isinstance(result, CompileFailure), result.reason
@@ -199,12 +199,12 @@ def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    theirs = loops.attention_loop(128, bn, d, 8, 2, sm=90)
+    triton_loop = loops.attention_loop(128, bn, d, 8, 2, sm=90)
     p = problem(program_at(ATTENTION), h=16, g=16, s=4096, d=d)
     values = attention(bn=bn, subgroups_m_1=8, subgroups_m_2=8, ping_pong=ping_pong)
     kernel = template(p.program).kernel(p, legal(p, values), H100)
     result = shared_pool().compile(kernel, H100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
-    assert loop.count("tensor") == theirs.tensor
-    assert loop.instructions <= 1.03 * theirs.turn, (loop.instructions, theirs)
+    assert loop.count("tensor") == triton_loop.tensor
+    assert loop.instructions <= 1.03 * triton_loop.turn, (loop.instructions, triton_loop)

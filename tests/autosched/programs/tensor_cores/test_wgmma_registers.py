@@ -32,8 +32,8 @@ KERNELS = {
 
 
 def kernel_of(name: str) -> tuple[ProgramProblem, GeneratedKernel]:
-    place, sizes, values = KERNELS[name]
-    p = problem(program_at(place), **sizes)
+    source, sizes, values = KERNELS[name]
+    p = problem(program_at(source), **sizes)
     return p, template(p.program).kernel(p, legal(p, values), H100)
 
 
@@ -64,7 +64,7 @@ def test_each_missing_register_hold_is_reported(name: str) -> None:
     assert holds and not list(unheld(kernel.source))
     for hold in holds:
         without = kernel.source[: hold.start()] + kernel.source[hold.end() :]
-        assert any(found.startswith(f"{hold[1]} ") for found in unheld(without)), hold[1]
+        assert any(finding.startswith(f"{hold[1]} ") for finding in unheld(without)), hold[1]
 
 
 def test_registers_of_random_programs_are_held() -> None:
@@ -73,8 +73,8 @@ def test_registers_of_random_programs_are_held() -> None:
         sizes = {"m": 64, "n": 64, "k": 64} | ({"q": 64, "fixed": 64} if seed % 2 else {})
         p = problem(random_loops(seed) if seed % 2 else random_program(seed), **sizes)
         space = template(p.program).space(p, H100)
-        ways = next(q.values for q in space.parameters if q.name == "intrinsic")
-        for way in (way for way in ways if str(way).startswith("wgmma")):
+        intrinsics = next(q.values for q in space.parameters if q.name == "intrinsic")
+        for way in (way for way in intrinsics if str(way).startswith("wgmma")):
             schedule = random_start(space, seed, {"intrinsic": way})
             if schedule is not None:
                 source = template(p.program).kernel(p, schedule, H100).source

@@ -111,22 +111,22 @@ def gemm(**changes: int | str) -> Values:
     } | changes  # fmt: skip
 
 
-def program_at(place: str | Program) -> Program:
-    return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
+def program_at(source: str | Program) -> Program:
+    return load_program(str(EXAMPLES / source)) if isinstance(source, str) else source
 
 
 def check(p: ProgramProblem, kernel: GeneratedKernel) -> None:
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for name, values in wanted.items():
+    for name, values in expected.items():
         assert np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name]), name
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes", "values"),
+    ("source", "sizes", "values"),
     [
         ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm()),
         ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(split_k=2, stages=1)),
@@ -146,8 +146,8 @@ def check(p: ProgramProblem, kernel: GeneratedKernel) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )  # fmt: skip
-def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
-    p = problem(program_at(place), **sizes)
+def test_schedules_are_right(source: str | Program, sizes: dict[str, int], values: Values) -> None:
+    p = problem(program_at(source), **sizes)
     schedule = filled(p, values, A100)
     assert template(p.program).space(p, A100).valid.explain(schedule) == []
     assert describe.values(p, schedule.values)
@@ -166,7 +166,7 @@ def test_sampled_schedules_are_right(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes", "reason"),
+    ("source", "sizes", "reason"),
     [
         ("attention.py:full_attention", {"h": 1, "g": 1, "s": 128, "d": 64}, "a of the mma at"),
         (on_top, {"m": 64, "n": 64, "k": 64}, "adds to a value"),
@@ -174,11 +174,13 @@ def test_sampled_schedules_are_right(seed: int) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )
-def test_unsupported_fragment_uses_are_rejected(place: str | Program, sizes: dict[str, int], reason: str) -> None:
-    p = problem(program_at(place), **sizes)
+def test_unsupported_fragment_uses_are_rejected(source: str | Program, sizes: dict[str, int], reason: str) -> None:
+    p = problem(program_at(source), **sizes)
     valid = template(p.program).space(p, A100).valid
-    told = valid.explain(Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16}))
-    assert any(reason in str(t) for t in told), told
+    violations = valid.explain(
+        Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16})
+    )
+    assert any(reason in str(t) for t in violations), violations
     assert not [s for s in valid.sample(50, 2) if s.text("intrinsic") == F16]
 
 
@@ -226,7 +228,7 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
     size, tiles = 4096, {"bm": 128, "bn": 128, "subgroups_m": 2, "subgroups_n": 4}
     common = operand("a", "pad(8,1)", 4) | operand("b", "pad(8,1)", 16)
     common |= {"intrinsic": F16, "stages": 3, "min_blocks": 1, "raster": "row"}
-    theirs = Schedule.from_json(
+    template_schedule = Schedule.from_json(
         "matmul",
         {
             "tile_m": 128, "tile_n": 128, "tile_k": 32, "subgroups_m": 2, "subgroups_n": 4, "sg_data_m": 64,
@@ -238,14 +240,14 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
     kernels = (
         template(p.program).kernel(p, filled(p, gemm(**tiles, **common), A100), A100),
-        MATMUL.kernel(hand, theirs, A100),
+        MATMUL.kernel(hand, template_schedule, A100),
     )
-    found = []
+    loops = []
     for kernel in kernels:
         result = shared_pool().compile(kernel, A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
-        found.append((result.resources.registers, mix(main_loop(disassemble(result.cubin, result.entry)))))
-    (registers, own), (their_registers, their) = found
+        loops.append((result.resources.registers, mix(main_loop(disassemble(result.cubin, result.entry)))))
+    (registers, own), (their_registers, their) = loops
     for kind in ("tensor", "shared", "load"):
         assert dict(own.kinds).get(kind, 0) == dict(their.kinds).get(kind, 0), (own, their)
     assert own.instructions <= 1.05 * their.instructions, (own, their)

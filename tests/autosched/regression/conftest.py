@@ -34,8 +34,8 @@ def schedules() -> list[Schedule]:
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[CompilePool]:
-    with CompilePool(workers=1) as made:
-        yield made
+    with CompilePool(workers=1) as compile_pool:
+        yield compile_pool
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +62,7 @@ def make_trial(pool: CompilePool) -> MakeTrial:
             resources=dataclasses.replace(program.resources, **(resources or {})),
             code=dataclasses.replace(program.code, **(code or {})),
         )
-        made = Trial(
+        trial = Trial(
             problem_key=problem.key(),
             schedule=schedule,
             device="h200",
@@ -78,7 +78,7 @@ def make_trial(pool: CompilePool) -> MakeTrial:
             sampler="random",
             seed=0,
         )
-        return dataclasses.replace(made, **more)
+        return dataclasses.replace(trial, **more)
 
     return make
 

@@ -52,8 +52,8 @@ def cases(report: CheckReport) -> dict[str, ET.Element]:
     ],
 )  # fmt: skip
 def test_each_verification_status_maps_to_one_entry_status(status: str, entry: str) -> None:
-    found = EntryStatus.of_verdict(status)
-    assert found == entry and found.fails is (outcome_of(status) == "refused")
+    actual = EntryStatus.of_verdict(status)
+    assert actual == entry and actual.fails is (outcome_of(status) == "refused")
 
 
 @pytest.mark.parametrize(
@@ -79,26 +79,26 @@ def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: s
     )
     assert report.status == status
     assert report.to_json()["status"] == status
-    told = {0: "no confirmed regression", 1: "REGRESSION"}
-    assert [s for s, text in told.items() if text in report.conclusion] == [status] * (status in told)
+    conclusions = {0: "no confirmed regression", 1: "REGRESSION"}
+    assert [s for s, text in conclusions.items() if text in report.conclusion] == [status] * (status in conclusions)
     assert doubt in report.conclusion
-    found = cases(report)
-    failing = [name for name, case in found.items() if case.find("failure") is not None]
+    junit_cases = cases(report)
+    failing = [name for name, case in junit_cases.items() if case.find("failure") is not None]
     assert bool(failing) == (status == 1)
-    assert ("the run" in found) == (status == 2), "an undecided run is not reported as passed"
+    assert ("the run" in junit_cases) == (status == 2), "an undecided run is not reported as passed"
 
 
 def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> None:
-    found = cases(EVERY)
-    assert len(found) == len(EntryStatus)
-    failed = {name for name, case in found.items() if case.find("failure") is not None}
-    skipped = {name for name, case in found.items() if case.find("skipped") is not None}
+    junit_cases = cases(EVERY)
+    assert len(junit_cases) == len(EntryStatus)
+    failed = {name for name, case in junit_cases.items() if case.find("failure") is not None}
+    skipped = {name for name, case in junit_cases.items() if case.find("skipped") is not None}
     assert failed == {"matmul slower", "matmul wrong", "matmul broken"}
     assert skipped == {"matmul uncertain", "matmul cannot compare", "matmul stale"}
-    told = {p.attrib["name"]: p.attrib["value"] for p in found["matmul slower"].iter("property")}
-    assert told["verdict"] == "slower"
-    assert (float(told["baseline_seconds"]), float(told["candidate_seconds"])) == (1e-3, 1.05e-3)
-    assert [float(told[k]) for k in ("ratio", "ratio_low", "ratio_high")] == [1.05, 1.04, 1.06]
+    properties = {p.attrib["name"]: p.attrib["value"] for p in junit_cases["matmul slower"].iter("property")}
+    assert properties["verdict"] == "slower"
+    assert (float(properties["baseline_seconds"]), float(properties["candidate_seconds"])) == (1e-3, 1.05e-3)
+    assert [float(properties[k]) for k in ("ratio", "ratio_low", "ratio_high")] == [1.05, 1.04, 1.06]
     suite = ET.fromstring(ci.junit(summary(EVERY))).find("testsuite")
     assert suite is not None
     assert [suite.attrib[k] for k in ("tests", "failures", "skipped", "errors")] == [
@@ -112,10 +112,12 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
 def test_excluded_trials_are_in_every_report(report: CheckReport) -> None:
     left_out = "7 trials of an earlier reference are skipped"
-    told = replace(report, left_out=left_out)
-    assert told.status == report.status and told.to_json()["left_out"] == left_out
-    assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(told))
-    properties = {p.attrib["name"]: p.attrib["value"] for p in ET.fromstring(ci.junit(summary(told))).iter("property")}
+    extended = replace(report, left_out=left_out)
+    assert extended.status == report.status and extended.to_json()["left_out"] == left_out
+    assert extended.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(extended))
+    properties = {
+        p.attrib["name"]: p.attrib["value"] for p in ET.fromstring(ci.junit(summary(extended))).iter("property")
+    }
     assert properties["left_out"] == left_out and "left_out" not in ci.junit(summary(report)).decode()
 
 

@@ -91,11 +91,11 @@ def test_every_entry_is_a_test(
     assert "k=128 a=f16 b=f16 acc=f32 out=f16 on h200 is slower" in done.stdout
     assert "registers: 8 were recorded, now" in done.stdout and "Traceback" not in done.stdout
     assert "autosched: 1 same, 1 slower, 1 cannot compare" in done.stdout
-    told = {
+    cases = {
         case.attrib["name"]: {p.attrib["name"]: p.attrib["value"] for p in case.iter("property")}
         for case in ET.parse(project / "out.xml").iter("testcase")
     }
-    assert told["matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"]["registers"] == str(resources.registers)
+    assert cases["matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"]["registers"] == str(resources.registers)
     only = run(*static, "-k", "stencil")
     assert only.returncode == 2, "a selected entry without a verdict must not pass: " + only.stdout
 
@@ -105,10 +105,10 @@ def test_a_database_without_entries_or_of_another_kind_is_rejected(
 ) -> None:
     (project / "test_own.py").write_text("def test_own(): pass\n")
     (project / "text.db").write_text("no database")
-    for path, told in ((str(database()), "no working schedule"), ("text.db", "text.db")):
+    for path, message in ((str(database()), "no working schedule"), ("text.db", "text.db")):
         done = run("--autosched-db", path, "--autosched-static")
         assert done.returncode == pytest.ExitCode.USAGE_ERROR
-        assert told in done.stderr and "Traceback" not in done.stderr
+        assert message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_projects_without_the_plugin_import_none_of_its_modules(project: Path) -> None:

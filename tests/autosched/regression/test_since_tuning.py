@@ -9,8 +9,8 @@ from measurements.trials.trial import Control
 
 
 def at_tuning(entry: float = 1.0, library: float = 2.0, spread: float = 0.0) -> AtTuning:
-    mine, theirs = (Timing(t, t * (1 - spread), t * (1 + spread), 20) for t in (entry, library))
-    return AtTuning(mine, Control("library", theirs, "cublas 13.2.0"), "580.65")
+    entry_timing, library_timing = (Timing(t, t * (1 - spread), t * (1 + spread), 20) for t in (entry, library))
+    return AtTuning(entry_timing, Control("library", library_timing, "cublas 13.2.0"), "580.65")
 
 
 def ratio(median: float, width: float = 0.002) -> Ratio:
@@ -18,7 +18,7 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
 
 
 @pytest.mark.parametrize(
-    ("candidate", "library", "seconds", "slower", "told"),
+    ("candidate", "library", "seconds", "slower", "num_reasons"),
     [
         (1.0, 2.0, 2.0, False, 0),  # unchanged
         (1.0, 2.02, 2.02, False, 0),  # within the difference between two sessions
@@ -31,13 +31,13 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
     ],
 )
 def test_a_change_since_tuning_is_attributed(
-    candidate: float, library: float, seconds: float, slower: bool, told: int
+    candidate: float, library: float, seconds: float, slower: bool, num_reasons: int
 ) -> None:
-    found = since(at_tuning(), ratio(candidate), ratio(library), seconds, 0.01)
-    assert (found.slower, len(found.reasons[:-1])) == (slower, told)
-    assert found.against_control == pytest.approx(candidate / library / 0.5)
-    assert found.control == pytest.approx(seconds / 2)
-    assert (found.reasons[-1:] == ("the entry was tuned with driver 580.65",)) == bool(told)
+    change = since(at_tuning(), ratio(candidate), ratio(library), seconds, 0.01)
+    assert (change.slower, len(change.reasons[:-1])) == (slower, num_reasons)
+    assert change.against_control == pytest.approx(candidate / library / 0.5)
+    assert change.control == pytest.approx(seconds / 2)
+    assert (change.reasons[-1:] == ("the entry was tuned with driver 580.65",)) == bool(num_reasons)
 
 
 def test_noise_and_the_allowed_slowdown_are_tolerated() -> None:

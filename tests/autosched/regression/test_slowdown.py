@@ -38,9 +38,9 @@ def times(
 )
 @pytest.mark.parametrize("drift", [0.0, 0.3])
 def test_the_verdict_is_independent_of_machine_drift(slowdown, verdict, drift):
-    found = compare(times(slowdown, drift=drift), LIMITS)
-    assert (found.verdict, found.moved) == (verdict, "")
-    assert found.ratio.low <= 1 + slowdown <= found.ratio.high
+    comparison = compare(times(slowdown, drift=drift), LIMITS)
+    assert (comparison.verdict, comparison.moved) == (verdict, "")
+    assert comparison.ratio.low <= 1 + slowdown <= comparison.ratio.high
 
 
 def test_the_limit_grows_with_the_noise_of_the_entry():
@@ -60,15 +60,15 @@ def test_a_slowdown_below_the_floor_is_ignored():
 
 
 def test_too_few_rounds_are_uncertain():
-    found = compare(times(0.5, rounds=7), LIMITS)
-    assert (found.verdict, found.p) == (SpeedChange.UNCERTAIN, 1.0)
-    assert not found.decided
+    comparison = compare(times(0.5, rounds=7), LIMITS)
+    assert (comparison.verdict, comparison.p) == (SpeedChange.UNCERTAIN, 1.0)
+    assert not comparison.decided
 
 
 def test_a_drifting_machine_is_reported():
     assert "runs of the baseline differ by" in compare(times(again=0.04), LIMITS).moved
-    found = compare(times(0.05, control_drift=0.2), LIMITS)
-    assert "control's time changed by" in found.moved and not found.decided
+    comparison = compare(times(0.05, control_drift=0.2), LIMITS)
+    assert "control's time changed by" in comparison.moved and not comparison.decided
     first, second = compare(times(0.05), LIMITS), compare(times(0.05, seed=1), LIMITS)
     assert moved_between(first, second, LIMITS) == ""
     elsewhere = compare(dataclasses.replace(times(0.05), control=tuple([3e-3] * 40)), LIMITS)
@@ -118,9 +118,9 @@ class Machine:
 
 
 def run(first: Machine, second: Machine, entries: int):
-    found = {i: first.entry(i) for i in range(entries)}
-    again = {i: second.entry(i) for i in flagged(found)}
-    return judged(found, again, dict.fromkeys(found, LIMITS))
+    timed = {i: first.entry(i) for i in range(entries)}
+    again = {i: second.entry(i) for i in flagged(timed)}
+    return judged(timed, again, dict.fromkeys(timed, LIMITS))
 
 
 def test_only_slowdowns_found_by_two_processes_are_reported():
@@ -138,8 +138,8 @@ def test_a_slowdown_that_a_second_process_does_not_confirm_is_cleared():
 
 
 def test_no_slowdown_is_confirmed_without_a_second_process():
-    found = {0: Machine({0: 0.06}).entry(0)}
-    verdicts, _ = judged(found, {}, {0: LIMITS})
+    timed = {0: Machine({0: 0.06}).entry(0)}
+    verdicts, _ = judged(timed, {}, {0: LIMITS})
     assert verdicts[0].verdict is SpeedChange.UNCERTAIN and "could not run" in verdicts[0].reason
 
 

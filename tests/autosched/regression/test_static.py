@@ -59,22 +59,22 @@ def test_an_unchanged_entry_is_the_same(
 def test_larger_resources_than_recorded_are_reported_as_slower(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], field: str
 ) -> None:
-    whole = make_trial(schedules[0])
-    resources, code = whole.measurement.resources, whole.measurement.code
+    trial = make_trial(schedules[0])
+    resources, code = trial.measurement.resources, trial.measurement.code
     assert resources is not None and code is not None
     if field == "sass_bytes":
         less = make_trial(schedules[0], code={field: code.sass_bytes // 2})
-        told = f"bytes of machine code: {code.sass_bytes // 2} were recorded, now {code.sass_bytes}"
+        reason = f"bytes of machine code: {code.sass_bytes // 2} were recorded, now {code.sass_bytes}"
     else:
         before = getattr(resources, field)
         if not before:
             pytest.skip(f"this schedule needs no {field}")
         less = make_trial(schedules[0], resources={field: before - 1})
-        told = "were recorded, now"
+        reason = "were recorded, now"
     report = checked(database(less))
     (finding,) = report.findings
     assert (finding.verdict, report.status) == (EntryStatus.SLOWER, 1)
-    assert told in finding.reason
+    assert reason in finding.reason
     tolerant = dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=2.0))
     assert checked(database(less, name="again.db"), tolerant).status == 0
 
@@ -99,9 +99,9 @@ def test_a_new_spill_is_never_tolerated(
 def test_smaller_resources_than_recorded_are_reported_as_faster(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
-    whole = make_trial(schedules[0]).measurement.resources
-    assert whole is not None
-    report = checked(database(make_trial(schedules[0], resources={"registers": whole.registers + 8})))
+    resources = make_trial(schedules[0]).measurement.resources
+    assert resources is not None
+    report = checked(database(make_trial(schedules[0], resources={"registers": resources.registers + 8})))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
@@ -136,9 +136,9 @@ def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
         kernel = template("matmul").kernel(PROBLEM, schedule, device("h200"))
         resources = make_trial(schedule).measurement.resources
         assert resources is not None
-        found = model(Candidate(PROBLEM, schedule, kernel), resources)
-        assert found is not None
-        return found
+        estimate = model(Candidate(PROBLEM, schedule, kernel), resources)
+        assert estimate is not None
+        return estimate
 
     return seconds
 
@@ -346,7 +346,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "check needs a database"),
         (["--db", "no.db", "--static"], "no.db"),
@@ -364,7 +364,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
 )
 def test_invalid_input_is_rejected_in_one_line_without_side_effects(
     arguments: list[str],
-    told: str,
+    message: str,
     tmp_path: Path,
     database: MakeDatabase,
     monkeypatch: pytest.MonkeyPatch,
@@ -377,5 +377,5 @@ def test_invalid_input_is_rejected_in_one_line_without_side_effects(
     monkeypatch.setattr("autosched.regression.check.cuda_available", lambda: (False, "there is none"))
     assert main(["check", *arguments]) == 2
     err = capsys.readouterr().err
-    assert told in err and len(err.splitlines()) == 1 and err.startswith("autosched: ")
+    assert message in err and len(err.splitlines()) == 1 and err.startswith("autosched: ")
     assert path.read_bytes() == before

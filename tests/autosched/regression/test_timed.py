@@ -57,7 +57,7 @@ class Gpu:
         slow: Slowdown factor by kernel digest. A list has one dict for each process.
         fates: Status of programs that fail. A crash fails the whole comparison.
         library: Status of the vendor's library.
-        places: Slowdown factor for each position of a program within a comparison.
+        position_factors: Slowdown factor for each position of a program within a comparison.
         stops_after: Number of comparisons after which the GPU stops.
         stop: Exception raised when the GPU stops.
     """
@@ -68,12 +68,12 @@ class Gpu:
         *,
         fates: dict[str, Status] | None = None,
         library: Status = Status.OK,
-        places: Sequence[float] = (1.0, 1.0, 1.0),
+        position_factors: Sequence[float] = (1.0, 1.0, 1.0),
         stops_after: int = 10**9,
         stop: Exception | None = None,
     ) -> None:
         self.stop = stop or RunnerStopped("GPU 0 does not answer")
-        self.slow, self.fates, self.library, self.places = slow or {}, fates or {}, library, places
+        self.slow, self.fates, self.library, self.position_factors = slow or {}, fates or {}, library, position_factors
         self.sessions, self.comparisons, self.stops_after = [], itertools.count(), stops_after
         self.seeds = itertools.count()
 
@@ -110,11 +110,11 @@ class Gpu:
             fates = [gpu.fates.get(c.kernel.digest, Status.OK) for c in candidates]
             down = Status.CRASHED in fates or (library and gpu.library is Status.CRASHED)
             entrants = []
-            for place, (candidate, fate) in enumerate(zip(candidates, fates, strict=True)):
+            for position, (candidate, fate) in enumerate(zip(candidates, fates, strict=True)):
                 status = Status.CRASHED if down else fate
-                factor = slow.get(candidate.kernel.digest, 1.0) * gpu.places[place]
+                factor = slow.get(candidate.kernel.digest, 1.0) * gpu.position_factors[position]
                 seconds = tuple(machine * factor * noise()) if status is Status.OK else ()
-                entrants.append(Entrant(f"candidate {place}", status, "" if seconds else "on demand", seconds))
+                entrants.append(Entrant(f"candidate {position}", status, "" if seconds else "on demand", seconds))
             for control in [*(["library"] if library else []), *others]:
                 self.controls.append(control)
                 status = Status.CRASHED if down else gpu.library if control == "library" else Status.OK
@@ -125,16 +125,16 @@ class Gpu:
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[KnownPrograms]:
-    with KnownPrograms(workers=1) as made:
-        yield made
+    with KnownPrograms(workers=1) as known:
+        yield known
 
 
 @pytest.fixture
 def run(programs: KnownPrograms) -> Callable[..., CheckReport]:
     def check(path: Path, gpu: Gpu, options: CheckOptions = OPTIONS) -> CheckReport:
         with Store.open(path, create=False) as store:
-            found = selected(store, options)
-        return timed_on(str(path), found, options, lambda note: None, H200, programs, gpu.start)
+            selection = selected(store, options)
+        return timed_on(str(path), selection, options, lambda note: None, H200, programs, gpu.start)
 
     return check
 
@@ -151,8 +151,8 @@ def test_every_entry_is_reported_once(measured, database, programs: KnownProgram
     notes: list[str] = []
     other = dataclasses.replace(measured(), device="a100")
     with Store.open(database(measured(), measured(problem=1), other), create=False) as store:
-        found = selected(store, OPTIONS)
-    timed_on("b.db", found, OPTIONS, notes.append, H200, programs, Gpu().start)
+        selection = selected(store, OPTIONS)
+    timed_on("b.db", selection, OPTIONS, notes.append, H200, programs, Gpu().start)
     assert sorted(notes) == ["", "", "cannot compare"]
 
 
@@ -180,25 +180,25 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
         measurement=dataclasses.replace(won.measurement, timing=Timing(library, library, library, 20)),
     )  # fmt: skip
     report = run(database(beside, won), Gpu())
-    (found,) = report.findings
-    assert (found.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
-    assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
-    assert ("relative to the library, the entry takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
-    assert ("driver 570.12" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
+    (finding,) = report.findings
+    assert (finding.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
+    assert finding.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
+    assert ("relative to the library, the entry takes 1.1" in finding.reason) == (verdict is EntryStatus.UNCERTAIN)
+    assert ("driver 570.12" in finding.reason) == (verdict is EntryStatus.UNCERTAIN)
 
 
 def test_without_a_library_the_copy_of_then_is_compared(run, measured, database) -> None:
     then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
     won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
-    (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
-    assert found.verdict is EntryStatus.UNCERTAIN and "copy, the entry takes 1.1" in found.reason
-    assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
-    (found,) = run(database(won), Gpu()).findings
-    assert found.verdict is EntryStatus.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
+    (finding,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
+    assert finding.verdict is EntryStatus.UNCERTAIN and "copy, the entry takes 1.1" in finding.reason
+    assert finding.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
+    (finding,) = run(database(won), Gpu()).findings
+    assert finding.verdict is EntryStatus.SAME and "against_copy_since_tuning" not in finding.numbers, "another control"
 
 
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
-    report = run(database(measured()), Gpu(places=(1.0, 1.08, 1.0)))
+    report = run(database(measured()), Gpu(position_factors=(1.0, 1.08, 1.0)))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
     assert "so the machine causes" in report.findings[0].reason
 
@@ -298,13 +298,13 @@ def test_the_baseline_of_another_environment_is_compiled_there(
     report = run(database(measured(), stale), gpu, options)
     assert [f.verdict for f in report.findings] == [EntryStatus.SAME, EntryStatus.BROKEN]
     assert report.findings[0].numbers["same_machine_code"] == "yes"
-    for python, told in (
+    for python, message in (
         ("/nowhere/python", "cannot be run"),
         ("/bin/false", "failed"),
         ("/bin/true", "did not return JSON"),
     ):
-        with pytest.raises(BaselineError, match=told):
-            run(database(measured(), name=f"{told}.db"), Gpu(), dataclasses.replace(options, baseline=python))
+        with pytest.raises(BaselineError, match=message):
+            run(database(measured(), name=f"{message}.db"), Gpu(), dataclasses.replace(options, baseline=python))
 
 
 def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_trial, database, tmp_path) -> None:
@@ -319,11 +319,11 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_tr
     kernel = KernelSpec.from_file(head)
     kernel.register()
     schedule = template("vector_add").space(kernel.problems[0], H200).sample(1, 0)[0]
-    mine = make_trial(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)
+    trial = make_trial(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)
     options = dataclasses.replace(
         OPTIONS, baseline=sys.executable, kernel_files=(str(head),), baseline_kernel_files=(str(base),)
     )
-    report = run(database(mine), Gpu({str(mine.kernel_digest): 1.07}), options)
+    report = run(database(trial), Gpu({str(trial.kernel_digest): 1.07}), options)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
     assert "the code differs from the code" in report.findings[0].reason
 
@@ -354,8 +354,8 @@ def test_entries_are_timed_by_a_worker_process(
         )
 
     with pool, Store.open(database(new), create=False) as store:
-        found = selected(store, options)
-        report = timed_on("b.db", found, options, lambda note: None, H200, pool, start)
+        selection = selected(store, options)
+        report = timed_on("b.db", selection, options, lambda note: None, H200, pool, start)
     assert report.findings[0].verdict is verdict, report.findings[0]
 
 
@@ -391,5 +391,5 @@ def test_check_learns_the_noise_of_an_entry(
     assert (document["kind"], entry["verdict"]) == ("timed", "same")
     assert "no confirmed regression" in summary.read_text()
     with Store.open(path, create=False) as store:
-        kept = store.guard(PROBLEMS[0], "h200")
-    assert kept is not None and kept.noise == pytest.approx(entry["numbers"]["noise"]) and 0 < kept.noise < 0.01
+        limit = store.guard(PROBLEMS[0], "h200")
+    assert limit is not None and limit.noise == pytest.approx(entry["numbers"]["noise"]) and 0 < limit.noise < 0.01

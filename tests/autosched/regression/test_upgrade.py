@@ -76,24 +76,24 @@ def other_python(tmp_path: Path) -> MakeOther:
 
 
 def finding(database: Path, python: str, static: StaticOptions = WITHOUT_NUMBERS) -> CheckFinding:
-    (found,) = check_database(database, CheckOptions(static=static, with_python=python), static=True).findings
-    return found
+    (entry,) = check_database(database, CheckOptions(static=static, with_python=python), static=True).findings
+    return entry
 
 
 def large(schedules: list[Schedule]) -> Schedule:
     """Return a schedule whose kernel needs many registers."""
     space = template("matmul").space(Matmul(256, 256, 256), device("h200"))
-    wanted = {"tile_m": 128, "tile_n": 128, "subgroups_m": 2, "subgroups_n": 2, "min_blocks": 1, "split_k": 1}
-    return next(s for s in space.sample(4000, 1) if all(s[name] == value for name, value in wanted.items()))
+    required = {"tile_m": 128, "tile_n": 128, "subgroups_m": 2, "subgroups_n": 2, "min_blocks": 1, "split_k": 1}
+    return next(s for s in space.sample(4000, 1) if all(s[name] == value for name, value in required.items()))
 
 
 def test_an_equal_compiler_gives_equal_code(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(database(make_trial(schedules[0])), other_python())
-    assert (found.verdict, found.reasons) == (EntryStatus.SAME, ())
-    assert str(found.numbers["toolchain_there"]).startswith("nvrtc 99.")
-    assert found.numbers["registers_here"] == found.numbers["registers_there"]
+    entry = finding(database(make_trial(schedules[0])), other_python())
+    assert (entry.verdict, entry.reasons) == (EntryStatus.SAME, ())
+    assert str(entry.numbers["toolchain_there"]).startswith("nvrtc 99.")
+    assert entry.numbers["registers_here"] == entry.numbers["registers_there"]
 
 
 def test_new_spills_are_named(
@@ -102,28 +102,28 @@ def test_new_spills_are_named(
     problem = Matmul(256, 256, 256)
     greedy = make_trial(large(schedules), problem=problem)
     few_registers = (b"__launch_bounds__(128, 1)", b"__maxnreg__(48)")
-    found = finding(database(greedy), other_python(replaced=few_registers))
-    assert found.verdict is EntryStatus.SLOWER
-    assert any("spills" in reason for reason in found.reasons)
-    assert any("estimated time" in reason for reason in found.reasons)
-    assert "nvrtc 99." in found.reasons[-1]
+    entry = finding(database(greedy), other_python(replaced=few_registers))
+    assert entry.verdict is EntryStatus.SLOWER
+    assert any("spills" in reason for reason in entry.reasons)
+    assert any("estimated time" in reason for reason in entry.reasons)
+    assert "nvrtc 99." in entry.reasons[-1]
 
 
 def test_a_longer_main_loop_is_named(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(database(make_trial(schedules[0])), other_python(b"--ptxas-options=-O0"))
-    assert found.verdict is EntryStatus.SLOWER
-    assert any("main loop" in reason for reason in found.reasons)
+    entry = finding(database(make_trial(schedules[0])), other_python(b"--ptxas-options=-O0"))
+    assert entry.verdict is EntryStatus.SLOWER
+    assert any("main loop" in reason for reason in entry.reasons)
 
 
 def test_a_compile_failure_of_the_other_compiler_is_broken(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
-    found = finding(
+    entry = finding(
         database(make_trial(schedules[0])), other_python(b"--include-path=x", b"-Dmain", b"-Dfloat=nonsense")
     )
-    assert found.verdict is EntryStatus.BROKEN
+    assert entry.verdict is EntryStatus.BROKEN
 
 
 @needs_compiler
@@ -152,8 +152,8 @@ def test_a_missing_environment_is_rejected(
     with pytest.raises(CannotCheck):
         check_database(path, CheckOptions(with_python=python), static=True)
     assert main(["check", "--db", str(path), "--with-python", python]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert python in said[-1]
+    stderr = capsys.readouterr().err.strip().splitlines()
+    assert python in stderr[-1]
 
 
 def test_the_command_reports_entries_to_tune_again(

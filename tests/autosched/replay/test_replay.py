@@ -67,20 +67,20 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 def test_an_evaluation_is_the_first_visit_of_a_configuration() -> None:
     space = TABLE.space()
-    found = search(TABLE, space, sampler("random", space, seed=3), budget=200, seed=3, batch=7)
-    assert len(found.quality) == len(XYZ)  # every schedule once, including the failed ones
-    assert list(found.quality) == sorted(found.quality)
-    assert found.quality[-1] == 1.0 and found.evaluations_to(1.0) is not None
+    result = search(TABLE, space, sampler("random", space, seed=3), budget=200, seed=3, batch=7)
+    assert len(result.quality) == len(XYZ)  # every schedule once, including the failed ones
+    assert list(result.quality) == sorted(result.quality)
+    assert result.quality[-1] == 1.0 and result.evaluations_to(1.0) is not None
 
 
 def test_bayes_finds_the_optimum_in_far_fewer_evaluations_than_random() -> None:
     def median(name: str) -> float:
-        made = searches(
+        summary = searches(
             TABLE, name, lambda s, seed: sampler(name, s, seed=seed), budget=90 if name == "random" else 50, repeats=5
         )
-        found = made.median_evaluations_to(1.0)
-        assert found is not None
-        return found
+        evaluations = summary.median_evaluations_to(1.0)
+        assert evaluations is not None
+        return evaluations
 
     assert median("bayes") < 0.6 * median("random")
 
@@ -111,14 +111,14 @@ class TestCommand:
         assert "k on A GPU" in out and "90, of which 75 ran" in out and "random" in out and "after 40" in out
 
     def test_json_contains_all_searches(self, run: Run) -> None:
-        given = ("--budget", "30", "--repeats", "2", "--seed", "5", "--restriction", "z == 1", "--json")
-        status, out, _ = run("cache.json", *given)
+        options = ("--budget", "30", "--repeats", "2", "--seed", "5", "--restriction", "z == 1", "--json")
+        status, out, _ = run("cache.json", *options)
         document = json.loads(out)
         assert status == 0 and document["configurations"] == 30
-        (made,) = document["samplers"]
-        assert made["sampler"] == "bayes" and [s["seed"] for s in made["searches"]] == [5, 6]
-        assert all(len(s["quality"]) == 30 and s["quality"][-1] == 1.0 for s in made["searches"])
-        assert json.loads(run("cache.json", *given)[1])["samplers"][0]["searches"] == made["searches"]
+        (summary,) = document["samplers"]
+        assert summary["sampler"] == "bayes" and [s["seed"] for s in summary["searches"]] == [5, 6]
+        assert all(len(s["quality"]) == 30 and s["quality"][-1] == 1.0 for s in summary["searches"])
+        assert json.loads(run("cache.json", *options)[1])["samplers"][0]["searches"] == summary["searches"]
 
     def test_plot_draws_the_curves(self, run: Run, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
@@ -127,25 +127,25 @@ class TestCommand:
         assert (tmp_path / "c.svg").read_text().count("<path") > 5
 
     @pytest.mark.parametrize(
-        ("plot", "installed", "told"),
+        ("plot", "installed", "message"),
         [
             ("c.pdf", True, "--plot needs a file name ending in .svg or .png, not c.pdf"),
             ("c.svg", False, "--plot needs matplotlib: pip install"),
         ],
     )
     def test_undrawable_plots_are_rejected_before_the_searches(
-        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str, installed: bool, told: str
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str, installed: bool, message: str
     ) -> None:
-        def found(name: str) -> object:
+        def find_spec(name: str) -> object:
             return None if name == "matplotlib" and not installed else object()
 
         def no_search(*_: object, **__: object) -> None:
             raise AssertionError("searched")
 
-        monkeypatch.setattr("autosched.cli.terminal.output_files.importlib.util.find_spec", found)
+        monkeypatch.setattr("autosched.cli.terminal.output_files.importlib.util.find_spec", find_spec)
         monkeypatch.setattr("autosched.replay.search.searches", no_search)
         status, out, err = run("cache.json", "--plot", plot)
-        assert (status, out) == (2, "") and told in err and err.count("\n") == 1
+        assert (status, out) == (2, "") and message in err and err.count("\n") == 1
         assert not (tmp_path / plot).exists()
 
     def test_outputs_do_not_overwrite_inputs_or_each_other(self, run: Run, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ class TestCommand:
         (tmp_path / "dangling").symlink_to(tmp_path / "gone" / "x.json")
         store_of_two_templates(tmp_path / "two.db")
         (tmp_path / "out.mma.json").write_bytes((tmp_path / "cache.json").read_bytes())
-        for arguments, told in (
+        for arguments, message in (
             (("cache.json", "--to-t4", "loop"), "loop cannot be written: name a file in an existing folder"),
             (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in an existing folder"),
             (
@@ -166,7 +166,7 @@ class TestCommand:
             ),
         ):
             status, out, err = run(*arguments)
-            assert (status, out) == (2, "") and told in err and err.count("\n") == 1, arguments
+            assert (status, out) == (2, "") and message in err and err.count("\n") == 1, arguments
         assert (tmp_path / "out.mma.json").read_bytes() == (tmp_path / "cache.json").read_bytes()
 
     def test_the_file_that_stdout_goes_to_stays(self, tmp_path: Path, run: Run) -> None:

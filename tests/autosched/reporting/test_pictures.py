@@ -29,20 +29,20 @@ def texts(path):
 
 class TestDistribution:
     def test_nested_layout(self, tmp_path):
-        found = texts(draw_distribution(EXAMPLE, tmp_path / "tile.svg", subgroups=4))
-        assert {"subgroups 0, 2", "subgroups 1, 3", "64 x 64, batches of 16 x 16"} <= set(found)
-        assert {f"t{t}" for t in range(64)} <= set(found)
-        assert found.count("r0-3") == 64
-        assert {"thread 0", "thread 32"} <= set(found), "the legend"
+        labels = texts(draw_distribution(EXAMPLE, tmp_path / "tile.svg", subgroups=4))
+        assert {"subgroups 0, 2", "subgroups 1, 3", "64 x 64, batches of 16 x 16"} <= set(labels)
+        assert {f"t{t}" for t in range(64)} <= set(labels)
+        assert labels.count("r0-3") == 64
+        assert {"thread 0", "thread 32"} <= set(labels), "the legend"
 
     def test_wg_map(self, tmp_path):
-        found = texts(draw_distribution(WgMap((2, 2), (32, 128)), tmp_path / "map.svg", shape=(128, 128)))
-        assert [found.count(t) for t in ("subgroups 0, 1", "subgroups 2, 3", "round 0", "round 1")] == [3, 3, 2, 2]
+        labels = texts(draw_distribution(WgMap((2, 2), (32, 128)), tmp_path / "map.svg", shape=(128, 128)))
+        assert [labels.count(t) for t in ("subgroups 0, 1", "subgroups 2, 3", "round 0", "round 1")] == [3, 3, 2, 2]
 
     def test_one_dimension_and_copies(self, tmp_path):
         scale = NestedLayout((2,), (2,), (1,), (8,), (4,), (1,), (4,))
-        found = texts(draw_distribution(scale, tmp_path / "scale.svg"))
-        assert {"t0-3", "t28-31", "subgroup 0", "1 x 128, batches of 1 x 32"} <= set(found)
+        labels = texts(draw_distribution(scale, tmp_path / "scale.svg"))
+        assert {"t0-3", "t28-31", "subgroup 0", "1 x 128, batches of 1 x 32"} <= set(labels)
 
     def test_the_same_layout_gives_the_same_file(self, tmp_path):
         one, two = (draw_distribution(EXAMPLE, tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
@@ -55,16 +55,16 @@ class TestDistribution:
 class TestBankMap:
     def test_banks_and_conflicts(self, tmp_path):
         layout = SharedLayout.parse("identity", (16, 32))
-        found = texts(draw_bank_map(layout, tmp_path / "banks.svg", element_bytes=2))
+        labels = texts(draw_bank_map(layout, tmp_path / "banks.svg", element_bytes=2))
         words = banks(layout, 2)[:, ::2]
         axes = [str(t) for t in (*range(0, 33, 4), *range(0, 17, 2))] * 2
         for bank in range(32):
-            assert found.count(str(bank)) == (words == bank).sum() + axes.count(str(bank))
+            assert labels.count(str(bank)) == (words == bank).sum() + axes.count(str(bank))
         rows = layout.offsets()[:, ::8].reshape(2, 8, 4).transpose(0, 2, 1) * 2
         assert (ldmatrix_wavefronts(rows) == 4).all()
-        assert found.count("4-way") == 8
-        assert "conflicts cost 24 of 32 cycles" in found
-        assert {"bank 0", "bank 8", "bank 24", "4-way conflict"} <= set(found) and "no conflict" not in found
+        assert labels.count("4-way") == 8
+        assert "conflicts cost 24 of 32 cycles" in labels
+        assert {"bank 0", "bank 8", "bank 24", "4-way conflict"} <= set(labels) and "no conflict" not in labels
 
     @pytest.mark.parametrize(
         ("text", "shape", "access"),
@@ -75,30 +75,32 @@ class TestBankMap:
         ],
     )
     def test_default_access_follows_the_layout(self, tmp_path, text, shape, access):
-        found = texts(draw_bank_map(SharedLayout.parse(text, shape), tmp_path / "banks.svg", element_bytes=2))
-        assert {"no conflicts", "no conflict"} <= set(found) and not any(t.endswith(("cycle", "cycles")) for t in found)
-        assert any(t.startswith(f"warp accesses of {access}") and "cycle" in t for t in found)
+        labels = texts(draw_bank_map(SharedLayout.parse(text, shape), tmp_path / "banks.svg", element_bytes=2))
+        assert {"no conflicts", "no conflict"} <= set(labels) and not any(
+            t.endswith(("cycle", "cycles")) for t in labels
+        )
+        assert any(t.startswith(f"warp accesses of {access}") and "cycle" in t for t in labels)
 
     @pytest.mark.parametrize(("access", "cycles"), [((32, 1), 32), ((8, 4), 8)])
     def test_the_bank_map_shows_the_cycles_of_an_access(self, tmp_path, access, cycles):
         layout = SharedLayout.parse("identity", (32, 32))
-        found = texts(draw_bank_map(layout, tmp_path / "banks.svg", 4, access=access, access_bytes=4))
+        labels = texts(draw_bank_map(layout, tmp_path / "banks.svg", 4, access=access, access_bytes=4))
         words = layout.offsets().reshape(32 // access[0], access[0], 32 // access[1], access[1]).transpose(0, 2, 1, 3)
         per_bank = np.apply_along_axis(np.bincount, -1, words.reshape(-1, 32) % 32, minlength=32)
         assert (per_bank.max(axis=-1) == cycles).all()
-        shown = [t for t in found if t.startswith(f"{cycles} cycle")]
+        shown = [t for t in labels if t.startswith(f"{cycles} cycle")]
         assert len(shown) == len(per_bank)
 
     def test_degree_is_relative_to_the_phases(self, tmp_path):
         """32 lanes of 16 bytes take four phases even without conflicts, so conflicts are counted relative to four."""
         layouts = {text: SharedLayout.parse(text, (32, 32)) for text in ("identity", "pad(8,1)")}
-        found = {
+        labels = {
             text: texts(draw_bank_map(layout, tmp_path / "banks.svg", 2, access=(32, 8)))
             for text, layout in layouts.items()
         }
-        assert (found["identity"].count("16 cycles"), found["identity"].count("4-way")) == (4, 4)
-        once = [t for t in found["pad(8,1)"] if "4 cycles" in t]
-        assert (len(once), found["pad(8,1)"].count("4-way")) == (1, 0)
+        assert (labels["identity"].count("16 cycles"), labels["identity"].count("4-way")) == (4, 4)
+        once = [t for t in labels["pad(8,1)"] if "4 cycles" in t]
+        assert (len(once), labels["pad(8,1)"].count("4-way")) == (1, 0)
 
 
 class TestRefusals:

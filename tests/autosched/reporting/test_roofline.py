@@ -78,8 +78,8 @@ def make_trial(problem: Problem, schedule: Schedule, name: str = "h200") -> Tria
 def test_the_bound_of_a_schedule_is_reported_in_one_line() -> None:
     problem = Softmax(4096, 4096)
     (schedule,) = template("row_reduction").space(problem, H200).sample(1, 3)
-    said = bound_by(problem, make_trial(problem, schedule))
-    assert said is not None and "\n" not in said and "% of the time" in said
+    message = bound_by(problem, make_trial(problem, schedule))
+    assert message is not None and "\n" not in message and "% of the time" in message
     assert bound_by(problem, make_trial(problem, schedule, "somebody's GPU")) is None
     assert bound_by(problem, make_trial(problem, dataclasses.replace(schedule, template="gone"))) is None
 

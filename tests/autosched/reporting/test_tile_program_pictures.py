@@ -29,17 +29,17 @@ def test_panels_show_the_elements_of_warps_and_threads() -> None:
 
 def test_space_draws_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    place, folder = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), tmp_path / "drawn"
+    program_path, folder = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), tmp_path / "drawn"
     sizes = ["--size", "m=64", "--size", "n=64", "--device", "a100"]
-    assert main(["space", "--program", place, *sizes, "--pictures", str(folder)]) == 0
+    assert main(["space", "--program", program_path, *sizes, "--pictures", str(folder)]) == 0
     drawn = sorted(folder.iterdir())
     assert any("convert" in path.name for path in drawn) and all(b"<svg" in p.read_bytes()[:2000] for p in drawn)
     assert f"drew {len(drawn)} pictures" in " ".join(capsys.readouterr().err.split())
-    assert main(["space", "--program", place, *sizes, "--sample", "1", "--json"]) == 0
+    assert main(["space", "--program", program_path, *sizes, "--sample", "1", "--json"]) == 0
     (sample,) = json.loads(capsys.readouterr().out)["samples"]
     (tmp_path / "schedule.json").write_text(json.dumps(sample))
     explained = ["--explain", str(tmp_path / "schedule.json"), "--pictures", str(tmp_path / "explained")]
-    assert main(["space", "--program", place, *sizes, *explained]) == 0
+    assert main(["space", "--program", program_path, *sizes, *explained]) == 0
     assert any((tmp_path / "explained").iterdir())
 
 
@@ -47,13 +47,13 @@ def test_pictures_are_rejected_before_the_space_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    place, sizes = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), ["--size", "m=64", "--size", "n=64"]
+    path, sizes = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), ["--size", "m=64", "--size", "n=64"]
     monkeypatch.setattr(Space, "count", None)
     assert main(["space", "matmul", "-m", "64", "-n", "64", "-k", "64", "--device", "a100", "--pictures", "x"]) == 2
     (tmp_path / "file").write_text("")
     for unusable in (tmp_path / "file", tmp_path / "file" / "folder"):
-        assert main(["space", "--program", place, *sizes, "--pictures", str(unusable)]) == 2
+        assert main(["space", "--program", path, *sizes, "--pictures", str(unusable)]) == 2
     assert "give --program FILE" in capsys.readouterr().err
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["space", "--program", place, *sizes, "--pictures", str(tmp_path / "folder")]) == 2
+    assert main(["space", "--program", path, *sizes, "--pictures", str(tmp_path / "folder")]) == 2
     assert "autosched[pictures]" in capsys.readouterr().err

@@ -37,10 +37,10 @@ def test_a_search_at_least_as_long_finds_the_best() -> None:
 
 
 def test_nearer_problems_weigh_more() -> None:
-    others = [SQUARE, Matmul(128, 64, 64), Matmul(1024, 64, 64), Matmul(64, 64, 64, a="bf16"), Softmax(4, 64)]
-    found = weights(SQUARE, [other.to_json() for other in others])
-    assert math.isclose(found.sum(), 1.0)
-    same, twice, far, other_type, other_operator = found
+    problems = [SQUARE, Matmul(128, 64, 64), Matmul(1024, 64, 64), Matmul(64, 64, 64, a="bf16"), Softmax(4, 64)]
+    actual = weights(SQUARE, [other.to_json() for other in problems])
+    assert math.isclose(actual.sum(), 1.0)
+    same, twice, far, other_type, other_operator = actual
     assert same > twice > far > other_operator
     assert twice > other_type > other_operator
 

@@ -30,19 +30,19 @@ def estimator(tmp_path: Path) -> MakeEstimator:
 
     def make(**options: object) -> Estimator:
         searches = [Evidence(OTHER, (1.5, 1.875, 3.0), (1.1, 1.0, 2.0))]
-        given = {"searches": searches, "comparisons": (), "shipped": ShippedRecordings(tmp_path), **options}
-        return Estimator(H100, **given)  # type: ignore[arg-type]
+        fields = {"searches": searches, "comparisons": (), "shipped": ShippedRecordings(tmp_path), **options}
+        return Estimator(H100, **fields)  # type: ignore[arg-type]
 
     return make
 
 
 def test_an_untuned_problem_has_the_regret_of_the_models_choice(estimator: MakeEstimator) -> None:
-    found = estimator().estimate(PROBLEM)
+    estimate = estimator().estimate(PROBLEM)
     choice = default_choice(PROBLEM, H100)
     assert choice is not None
-    assert found.today is Today.NOT_TUNED and not found.measured
-    assert found.expected == pytest.approx(0.2)  # 1 - 1 / 1.25
-    assert found.seconds == pytest.approx(1.5 * 1.25 * choice.seconds)
+    assert estimate.today is Today.NOT_TUNED and not estimate.measured
+    assert estimate.expected == pytest.approx(0.2)  # 1 - 1 / 1.25
+    assert estimate.seconds == pytest.approx(1.5 * 1.25 * choice.seconds)
 
 
 def test_measured_seconds_are_compared_with_the_corrected_model(estimator: MakeEstimator) -> None:
@@ -58,8 +58,8 @@ def test_measured_seconds_are_compared_with_the_corrected_model(estimator: MakeE
 
 def test_no_headroom_goes_below_the_roofline(estimator: MakeEstimator) -> None:
     roof = PROBLEM.min_bytes / H100.dram_bandwidth
-    found = estimator(searches=[Evidence(OTHER, (1e-3, 2e-3), (1.0, 2.0))]).estimate(PROBLEM, 2 * roof)
-    assert found.draws.max() == pytest.approx(0.5)
+    estimate = estimator(searches=[Evidence(OTHER, (1e-3, 2e-3), (1.0, 2.0))]).estimate(PROBLEM, 2 * roof)
+    assert estimate.draws.max() == pytest.approx(0.5)
 
 
 def test_a_librarys_headroom_comes_from_measured_comparisons(estimator: MakeEstimator) -> None:
@@ -73,10 +73,10 @@ def test_a_librarys_headroom_comes_from_measured_comparisons(estimator: MakeEsti
 
 def test_a_tuned_problem_gains_the_benefit_of_a_longer_search() -> None:
     recorded = Softmax(4096, 8192, dtype="f16")  # autosched ships a recording of this problem
-    found = Estimator(H100).estimate(recorded)
-    assert found.today is Today.TUNED and found.measured
-    assert 0.0 <= found.expected < 0.2
-    slow = Estimator(H100).estimate(recorded, 2 * found.seconds)
+    estimate = Estimator(H100).estimate(recorded)
+    assert estimate.today is Today.TUNED and estimate.measured
+    assert 0.0 <= estimate.expected < 0.2
+    slow = Estimator(H100).estimate(recorded, 2 * estimate.seconds)
     assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the caller's kernel takes twice the trial's time
 
 
@@ -86,8 +86,8 @@ def test_without_evidence_there_is_no_estimate(estimator: MakeEstimator) -> None
 
 
 def test_the_interval_holds_the_middle_of_the_draws(estimator: MakeEstimator) -> None:
-    found = estimator(searches=[Evidence(OTHER, (1.0, r), (1.0, 0.5)) for r in np.linspace(1.1, 2.0, 10)]).estimate(
+    estimate = estimator(searches=[Evidence(OTHER, (1.0, r), (1.0, 0.5)) for r in np.linspace(1.1, 2.0, 10)]).estimate(
         PROBLEM
     )
-    low, high = found.interval
-    assert low < found.expected < high
+    low, high = estimate.interval
+    assert low < estimate.expected < high

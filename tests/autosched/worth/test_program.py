@@ -13,17 +13,17 @@ def part(seconds: float, headroom: float, count: float = 1.0) -> ProgramPart:
 
 
 def test_gains_are_weighted_by_time_and_count() -> None:
-    whole = program_worth([part(1.0, 0.1, count=3), part(2.0, 0.5), part(5.0, 0.0)])
-    assert whole.seconds == 10.0
-    assert whole.expected == pytest.approx(0.13)  # gains of 0.3 s and 1.0 s in 10 s
-    assert [p.saved for p in whole.parts] == pytest.approx([1.0, 0.3, 0.0])
-    assert sum(whole.share(p) for p in whole.parts) == pytest.approx(1.0)
+    worth = program_worth([part(1.0, 0.1, count=3), part(2.0, 0.5), part(5.0, 0.0)])
+    assert worth.seconds == 10.0
+    assert worth.expected == pytest.approx(0.13)  # gains of 0.3 s and 1.0 s in 10 s
+    assert [p.saved for p in worth.parts] == pytest.approx([1.0, 0.3, 0.0])
+    assert sum(worth.share(p) for p in worth.parts) == pytest.approx(1.0)
 
 
 def test_the_rest_of_the_program_dilutes_the_gain() -> None:
-    whole = program_worth([part(1.0, 0.5)], program_seconds=100.0)
-    assert whole.expected == pytest.approx(0.005)
-    assert not whole.worth_it()
+    worth = program_worth([part(1.0, 0.5)], program_seconds=100.0)
+    assert worth.expected == pytest.approx(0.005)
+    assert not worth.worth_it()
     assert program_worth([part(1.0, 0.5)]).worth_it()
 
 

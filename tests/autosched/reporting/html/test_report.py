@@ -104,15 +104,15 @@ def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
 def test_advice_ends_once_an_entry_is_complete(tmp_path: Path) -> None:
     (schedule,) = schedules(1)
     its = template("transpose")
-    made = dataclasses.replace(
+    trial = dataclasses.replace(
         make_trial(schedule, timed(3e-9), PROBLEM),
         kernel_digest=its.kernel(PROBLEM, schedule, H200).digest,
         template_version=its.version,
     )
-    slow = dataclasses.replace(made, measurement=timed(3e-6), device="h100")
-    unchecked = dataclasses.replace(made, measurement=dataclasses.replace(timed(3e-9), error=None), device="a100")
+    slow = dataclasses.replace(trial, measurement=timed(3e-6), device="h100")
+    unchecked = dataclasses.replace(trial, measurement=dataclasses.replace(timed(3e-9), error=None), device="a100")
     with Store.open(tmp_path / "a.db") as store:
-        store.extend([made, slow, unchecked])
+        store.extend([trial, slow, unchecked])
         advice = {e.device: e.advice for e in build(store).entries}
     assert advice["h200"] == ""
     assert advice["h100"] == "search longer: 1 trial so far"
@@ -126,13 +126,13 @@ def trial(seconds: float | None, **values: int) -> Trial:
 
 def test_decisions_show_the_slowdown_of_alternatives() -> None:
     best = trial(1.0, a=1, b=1)
-    found = decisions(
+    ranked = decisions(
         best, [best, trial(1.5, a=2, b=1), trial(1.2, a=2, b=2), trial(4.0, a=1, b=3), trial(None, a=3, b=1)]
     )
-    assert [(d.name, d.worth) for d in found] == [("a", 1.2), ("b", 1.2), ("template", None)]
-    (two,) = [a for a in found[0].alternatives if not a.chosen]
+    assert [(d.name, d.worth) for d in ranked] == [("a", 1.2), ("b", 1.2), ("template", None)]
+    (two,) = [a for a in ranked[0].alternatives if not a.chosen]
     assert (two.value, two.ratio, two.trials, two.alone) == ("2", 1.2, 2, 1.5)
-    assert [(a.value, a.ratio, a.alone) for a in found[1].alternatives] == [
+    assert [(a.value, a.ratio, a.alone) for a in ranked[1].alternatives] == [
         ("1", 1.0, None),
         ("2", 1.2, None),
         ("3", 4.0, 4.0),
@@ -146,10 +146,10 @@ def test_two_databases_are_labelled(database: Path, tmp_path: Path, capsys: pyte
         store.append(make_trial(schedules(1)[0], timed(2e-6), Transpose(32, 32)))
     out = tmp_path / "report.html"
     assert run(["report", "--db", str(database), "--out", str(out), "--against", str(other), "--json"]) == 0
-    said = {c["problem"].split()[0] + c["verdict"]: c for c in json.loads(capsys.readouterr().out)["changes"]}
-    assert said["transposeslower"]["ratio"] == pytest.approx(1.5)
-    assert said["transposeslower"]["decisions"]
-    assert {"transposeonly in the other", "softmaxonly in this one"} <= said.keys()
+    changes = {c["problem"].split()[0] + c["verdict"]: c for c in json.loads(capsys.readouterr().out)["changes"]}
+    assert changes["transposeslower"]["ratio"] == pytest.approx(1.5)
+    assert changes["transposeslower"]["decisions"]
+    assert {"transposeonly in the other", "softmaxonly in this one"} <= changes.keys()
     assert "Compared with" in Page(out.read_text()).text
 
 

@@ -46,22 +46,22 @@ def module(schedule: Schedule) -> tuple[object, ...]:
 
 
 def searched(sampler: BayesSampler, batches: int) -> list[list[Schedule]]:
-    found = []
+    asked_batches = []
     for _ in range(batches):
-        found.append(sampler.ask(8))
-        for schedule in found[-1]:
+        asked_batches.append(sampler.ask(8))
+        for schedule in asked_batches[-1]:
             sampler.tell(schedule, ok(seconds(schedule)))
-    return found
+    return asked_batches
 
 
 def test_every_other_proposal_is_of_a_compiled_module_with_a_fast_schedule() -> None:
-    first, *others = searched(new_sampler(), 6)
+    first, *later = searched(new_sampler(), 6)
     compiled = {module(schedule) for schedule in first}
-    for batch in others:
+    for batch in later:
         siblings = [schedule for schedule in batch if module(schedule) in compiled]
         assert len(siblings) >= len(batch) // 2
         compiled |= {module(schedule) for schedule in batch}
-    proposed = [schedule for batch in (first, *others) for schedule in batch]
+    proposed = [schedule for batch in (first, *later) for schedule in batch]
     assert len(set(proposed)) == len(proposed) and all(schedule in SPACE for schedule in proposed)
     assert min(map(seconds, proposed)) == pytest.approx(min(map(seconds, SPACE.sample(10**4, 0))), rel=0.01)
 
@@ -84,5 +84,5 @@ def test_considered_schedules_are_candidates() -> None:
 def test_siblings_are_the_other_legal_values_of_a_launch() -> None:
     for space in (SPACE, UnionSpace([SPACE])):
         for schedule in SPACE.sample(20, 1):
-            others = [schedule.replace(order=o, hint=h) for o, h in product(("row", "column", "bands"), (1, 2))]
-            assert space.siblings(schedule) == [s for s in others if s in SPACE and s != schedule]
+            variants = [schedule.replace(order=o, hint=h) for o, h in product(("row", "column", "bands"), (1, 2))]
+            assert space.siblings(schedule) == [s for s in variants if s in SPACE and s != schedule]

@@ -11,13 +11,13 @@ from search_spaces.spaces.union_space import UnionSpace
 
 def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     space = Space("toy", parameters, (), ())
-    made = SpaceCoordinates(space)
+    coordinates = SpaceCoordinates(space)
     schedules = space.sample(space.count(), 0)
-    rows = made.of(schedules)
+    rows = coordinates.of(schedules)
     by_value = {
         str(schedule[parameters[0].name]): row for schedule, row in zip(schedules, rows, strict=True)
     }  # rows by the value of the first parameter
-    return made.names, by_value
+    return coordinates.names, by_value
 
 
 def test_counts_are_spread_by_their_logarithms() -> None:
@@ -51,9 +51,9 @@ def test_other_parameters_have_one_column(parameter: Parameter) -> None:
 def test_templates_share_columns_and_lack_those_of_others() -> None:
     first = Space("first", (ordinal("tile", (32, 48)), ordinal("stages", (1, 2))), (), ())
     second = Space("second", (ordinal("tile", (64, 96)), ordinal("warps", (4,))), (), ())
-    made = SpaceCoordinates(UnionSpace([first, second]))
-    assert made.names == ("template", "tile", "tile, factors of two", "stages", "warps")
-    rows = {(s.template, s["tile"]): row for s in second.sample(2, 0) for row in made.of([s])}
+    coordinates = SpaceCoordinates(UnionSpace([first, second]))
+    assert coordinates.names == ("template", "tile", "tile, factors of two", "stages", "warps")
+    rows = {(s.template, s["tile"]): row for s in second.sample(2, 0) for row in coordinates.of([s])}
     assert rows["second", 64][:3] == pytest.approx([1.0, np.log2(65 / 33) / np.log2(97 / 33), 1.0])
     assert rows["second", 96][2] == pytest.approx(0.5)
     assert np.isnan(rows["second", 64][3]) and rows["second", 64][4] == 0.0

@@ -40,22 +40,23 @@ class TestEvolution:
         assert max(best) <= 1.5e-6
 
     def test_only_the_first_proposals_are_chosen_from_many_estimates(self) -> None:
-        asked: set[Schedule] = set()
+        estimated: set[Schedule] = set()
 
         def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
-            asked.update(schedules)
+            estimated.update(schedules)
             return toy_estimates().log_seconds(schedules)
 
         estimates = Estimates(TOY.encode, log_seconds, most=0)
-        made = EvolutionSampler(TOY, 1, fit=None, estimates=estimates, settings=dataclasses.replace(QUICK, first=100))
-        asked.clear()
-        first = made.ask(4)
-        assert len(asked) > 60  # 100 schedules are drawn, and some are equal
+        settings = dataclasses.replace(QUICK, first=100)
+        evolution = EvolutionSampler(TOY, 1, fit=None, estimates=estimates, settings=settings)
+        estimated.clear()
+        first = evolution.ask(4)
+        assert len(estimated) > 60  # 100 schedules are drawn, and some are equal
         for schedule in first:
-            made.tell(schedule, ok(seconds(schedule)))
-        asked.clear()
-        made.ask(4)
-        assert 0 < len(asked) < 60
+            evolution.tell(schedule, ok(seconds(schedule)))
+        estimated.clear()
+        evolution.ask(4)
+        assert 0 < len(estimated) < 60
 
     def test_the_model_learns_measured_over_guessed_time(self) -> None:
         trained: list[tuple[Matrix, FloatArray]] = []
@@ -65,15 +66,16 @@ class TestEvolution:
             return Nearest(rows, times)
 
         estimates = toy_estimates()
-        made = EvolutionSampler(TOY, 1, fit=fit, estimates=estimates, settings=dataclasses.replace(QUICK, warmup=10))
-        told = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
-        for schedule in told:
-            made.tell(schedule, ok(seconds(schedule)))
-        made.ask(1)
+        settings = dataclasses.replace(QUICK, warmup=10)
+        evolution = EvolutionSampler(TOY, 1, fit=fit, estimates=estimates, settings=settings)
+        reported = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
+        for schedule in reported:
+            evolution.tell(schedule, ok(seconds(schedule)))
+        evolution.ask(1)
         ((rows, times),) = trained
-        assert np.array_equal(rows, TOY.encode(told))
+        assert np.array_equal(rows, TOY.encode(reported))
         assert times == pytest.approx(
-            [seconds(s) / math.exp(g) for s, g in zip(told, estimates.log_seconds(told), strict=True)]
+            [seconds(s) / math.exp(g) for s, g in zip(reported, estimates.log_seconds(reported), strict=True)]
         )
 
     def test_the_model_is_retrained_after_a_fifth_more_trials(self) -> None:
@@ -83,10 +85,10 @@ class TestEvolution:
             sizes.append(len(rows))
             return Nearest(rows, times)
 
-        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        evolution = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
         for schedule in TOY.sample(40, 3):
-            made.tell(schedule, ok(seconds(schedule)))
-            made.ask(1)
+            evolution.tell(schedule, ok(seconds(schedule)))
+            evolution.ask(1)
         assert sizes == [6, 8, 10, 12, 15, 18, 22, 27, 33, 40]
 
     def test_rows_of_all_templates_are_fitted_together_with_nan_for_missing_columns(self) -> None:
@@ -96,14 +98,14 @@ class TestEvolution:
             learned.append(rows)
             return Nearest(rows, times)
 
-        made = EvolutionSampler(BOTH, 1, fit=fit, settings=dataclasses.replace(QUICK, warmup=30))
-        told = BOTH.sample(30, 3)
-        for schedule in told:
-            made.tell(schedule, ok(seconds(schedule)))
-        made.ask(1)
-        assert np.array_equal(learned[0], BOTH.encode(told), equal_nan=True)
+        evolution = EvolutionSampler(BOTH, 1, fit=fit, settings=dataclasses.replace(QUICK, warmup=30))
+        reported = BOTH.sample(30, 3)
+        for schedule in reported:
+            evolution.tell(schedule, ok(seconds(schedule)))
+        evolution.ask(1)
+        assert np.array_equal(learned[0], BOTH.encode(reported), equal_nan=True)
         toys = np.isnan(learned[0]).sum(axis=1) == len(FLAT.encoded_names)
-        assert toys.tolist() == [s.template == "toy" for s in told]
+        assert toys.tolist() == [s.template == "toy" for s in reported]
 
     def test_failures_are_worse_than_every_time_and_never_better(self) -> None:
         labels: list[float] = []
@@ -112,16 +114,16 @@ class TestEvolution:
             labels[:] = times.tolist()
             return Nearest(rows, times)
 
-        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
-        told = TOY.sample(30, 3)
-        for schedule in told:
-            made.tell(schedule, outcome(schedule))
-        made.ask(1)
-        slowest = max(seconds(s) for s in told[: len(labels)] if outcome(s).ok)
-        for schedule, label in zip(told, labels, strict=False):
+        evolution = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        reported = TOY.sample(30, 3)
+        for schedule in reported:
+            evolution.tell(schedule, outcome(schedule))
+        evolution.ask(1)
+        slowest = max(seconds(s) for s in reported[: len(labels)] if outcome(s).ok)
+        for schedule, label in zip(reported, labels, strict=False):
             expected = seconds(schedule) if outcome(schedule).ok else 2 * slowest
             assert label == pytest.approx(expected)
-        assert any(not outcome(s).ok for s in told[: len(labels)])
+        assert any(not outcome(s).ok for s in reported[: len(labels)])
 
     def test_a_schedule_measured_again_counts_with_its_median(self) -> None:
         labels: list[float] = []
@@ -130,43 +132,43 @@ class TestEvolution:
             labels[:] = times.tolist()
             return Nearest(rows, times)
 
-        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
-        told = TOY.sample(6, 3)
+        evolution = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        reported = TOY.sample(6, 3)
         for factor in (1.0, 9.0, 1.2):
-            for schedule in told:
-                made.tell(schedule, ok(factor * seconds(schedule)))
-        made.ask(1)
-        assert labels == pytest.approx([1.2 * seconds(s) for s in told])
+            for schedule in reported:
+                evolution.tell(schedule, ok(factor * seconds(schedule)))
+        evolution.ask(1)
+        assert labels == pytest.approx([1.2 * seconds(s) for s in reported])
 
     def test_one_batch_is_spread_out(self) -> None:
-        made = EvolutionSampler(
+        evolution = EvolutionSampler(
             TOY, 1, fit=None, estimates=toy_estimates(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
         )
-        batch = made.ask(4)
+        batch = evolution.ask(4)
         apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
         assert min(apart) >= 2
 
     def test_schedules_predicted_to_fail_are_not_proposed(self) -> None:
-        made = EvolutionSampler(
+        evolution = EvolutionSampler(
             TOY, 1, fit=None, estimates=toy_estimates(), settings=dataclasses.replace(QUICK, guided=1.0)
         )
         possible = sum(s["x"] != 1 for s in TOY.sample(10**6, 0))
-        asked = [s for _ in range(4) for s in made.ask(8)]
-        assert len(asked) < possible
-        assert all(s["x"] != 1 for s in asked)
+        proposed = [s for _ in range(4) for s in evolution.ask(8)]
+        assert len(proposed) < possible
+        assert all(s["x"] != 1 for s in proposed)
 
     def test_a_restored_search_continues_identically(self) -> None:
         for make in (MAKERS["evolution_guided"], MAKERS["evolution_of_nearest"]):
-            whole = run(make(TOY, 3), 12)
+            uninterrupted = run(make(TOY, 3), 12)
             restored = make(TOY, 3)
-            for schedule in whole[:35]:
+            for schedule in uninterrupted[:35]:
                 restored.tell(schedule, outcome(schedule))
-            assert run(restored, 5) == whole[35:]
+            assert run(restored, 5) == uninterrupted[35:]
 
 
 def test_a_prior_that_predicts_only_failures_is_tolerated() -> None:
     denying = Estimates(TOY.encode, lambda schedules: np.full(len(schedules), np.inf))
-    made = sampler("evolution", TOY, seed=1, estimates=denying)
+    evolution = sampler("evolution", TOY, seed=1, estimates=denying)
     for _ in range(8):
-        for schedule in made.ask(8):
-            made.tell(schedule, ok(seconds(schedule)))
+        for schedule in evolution.ask(8):
+            evolution.tell(schedule, ok(seconds(schedule)))

@@ -36,24 +36,24 @@ class TestAdvised:
 
     def test_a_proposal_of_the_sampler_is_attributed_to_the_sampler(self) -> None:
         (first,) = BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE).ask(1)
-        made = SeededSampler(
+        seeded = SeededSampler(
             BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE), [first, *self.ADVICE], "somebody"
         )
-        assert made.ask(4) == [first, *self.ADVICE]
-        assert made.proposer(first) == "bayes"
+        assert seeded.ask(4) == [first, *self.ADVICE]
+        assert seeded.proposer(first) == "bayes"
 
     def test_a_later_run_begins_with_the_remaining_advice(self) -> None:
-        made = self.new_sampler()
-        made.tell(self.ADVICE[0], ok(1e-6))
-        assert made.ask(2) == self.ADVICE[1:]
+        sampler = self.new_sampler()
+        sampler.tell(self.ADVICE[0], ok(1e-6))
+        assert sampler.ask(2) == self.ADVICE[1:]
 
     def test_the_expected_gain_is_finite_for_the_samplers_proposals(self) -> None:
-        made = self.new_sampler()
-        for schedule in made.ask(8):
-            assert made.expected_gain == math.inf or schedule not in self.ADVICE
-            made.tell(schedule, ok(seconds(schedule)))
-        made.ask(1)
-        assert 0 <= made.expected_gain < math.inf
+        sampler = self.new_sampler()
+        for schedule in sampler.ask(8):
+            assert sampler.expected_gain == math.inf or schedule not in self.ADVICE
+            sampler.tell(schedule, ok(seconds(schedule)))
+        sampler.ask(1)
+        assert 0 <= sampler.expected_gain < math.inf
 
 
 def slope(schedule: Schedule) -> float:

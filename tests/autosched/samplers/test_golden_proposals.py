@@ -79,36 +79,36 @@ def result_of(name: str, schedule: Schedule) -> Measurement:
     return Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(noisy))
 
 
-def proposals(made: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
+def proposals(own: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
     """Return checksums of proposals. Results are reported one batch late, so that some proposals are pending."""
-    found: list[str] = []
+    checksums: list[str] = []
     pending: list[Schedule] = []
-    while len(found) < TRIALS:
-        batch = made.ask(AT_A_TIME)
+    while len(checksums) < TRIALS:
+        batch = own.ask(AT_A_TIME)
         if not batch:
             break
-        found += [checksum(space, schedule) for schedule in batch]
+        checksums += [checksum(space, schedule) for schedule in batch]
         for schedule in pending:
-            made.tell(schedule, results(schedule))
+            own.tell(schedule, results(schedule))
         pending = batch
-    return found
+    return checksums
 
 
 def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
     space = space_of(name)
-    made = sampler(how, space, seed=7, estimates=estimates_of(name) if guided else None)
-    return proposals(made, space, lambda schedule: result_of(name, schedule))
+    tested_sampler = sampler(how, space, seed=7, estimates=estimates_of(name) if guided else None)
+    return proposals(tested_sampler, space, lambda schedule: result_of(name, schedule))
 
 
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
     """Return the proposals in a recorded space. ``transferred``: every third recorded time is the prior."""
     problem = PROBLEMS[name]
-    found = recording.find(problem.key(), "h100")
-    assert found is not None
-    results = {trial.schedule: trial.measurement for trial in found.trials}
+    recorded = recording.find(problem.key(), "h100")
+    assert recorded is not None
+    results = {trial.schedule: trial.measurement for trial in recorded.trials}
     space = recorded_union(templates_for(problem, H100).space(problem, H100), tuple(results))
-    others = dict(list(results.items())[::3])
-    estimates = TransferredTimes(space, others).estimates if transferred else estimates_of(name)
+    known = dict(list(results.items())[::3])
+    estimates = TransferredTimes(space, known).estimates if transferred else estimates_of(name)
     return proposals(sampler(how, space, seed=3, estimates=estimates), space, results.__getitem__)
 
 
@@ -118,10 +118,10 @@ def of_trained_model(how: str) -> list[str]:
     templates = templates_for(problem, h200)
     space = templates.space(problem, h200)
     model = TrainedModel(train([observations(Copy(2048, 2048)), observations(Copy(9000, 300))]), "measured", "1.0")
-    made = sampler(
+    tested_sampler = sampler(
         how, space, seed=5, estimates=AnalyticEstimates(problem, templates, h200).corrected(model.of(problem).predict)
     )
-    return proposals(made, space, lambda schedule: ok(float(seconds(problem, "h200", [schedule])[0])))
+    return proposals(tested_sampler, space, lambda schedule: ok(float(seconds(problem, "h200", [schedule])[0])))
 
 
 def default_of(name: str) -> list[str]:
@@ -163,11 +163,11 @@ def test_the_first_proposals_equal_the_golden_file(case: str, request: pytest.Fi
     update = request.config.getoption("--update-golden")
     if versions != stored["versions"] and not update:
         pytest.skip(f"proposals are stored for {stored['versions']}")
-    found = " ".join(OF_PROPOSALS[case]())
+    actual = " ".join(OF_PROPOSALS[case]())
     if update:
-        stored = {"versions": versions, "proposals": stored["proposals"] | {case: found}}
+        stored = {"versions": versions, "proposals": stored["proposals"] | {case: actual}}
         GOLDEN.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-    assert found == stored["proposals"][case]
+    assert actual == stored["proposals"][case]
 
 
 @pytest.fixture(autouse=True)

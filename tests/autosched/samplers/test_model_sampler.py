@@ -28,16 +28,16 @@ def best_of_hill() -> Schedule:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_a_large_space_is_found_without_any_result(seed: int) -> None:
-    found, estimated = fastest(HILL, hill_estimates(), seed)
-    assert found[0] == best_of_hill()
-    assert len(found) == BEST and estimated < HILL.count() / 4
-    assert (found, estimated) == fastest(HILL, hill_estimates(), seed)
+    best, estimated = fastest(HILL, hill_estimates(), seed)
+    assert best[0] == best_of_hill()
+    assert len(best) == BEST and estimated < HILL.count() / 4
+    assert (best, estimated) == fastest(HILL, hill_estimates(), seed)
 
 
 def test_a_small_space_is_estimated_entirely_without_failing_schedules() -> None:
-    found, estimated = fastest(TOY, toy_estimates(), 0)
+    best, estimated = fastest(TOY, toy_estimates(), 0)
     assert estimated == TOY.count()
-    assert set(found) == {s for s in TOY.sample(10**6, 0) if s["x"] != 1}
+    assert set(best) == {s for s in TOY.sample(10**6, 0) if s["x"] != 1}
 
 
 def test_proposals_are_the_best_distinct_schedules_and_then_others() -> None:

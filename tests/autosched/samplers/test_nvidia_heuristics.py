@@ -59,13 +59,13 @@ class NvMatmulHeuristicsInterface:
 
 
 def row(
-    tile: tuple[int, int, int], warp: tuple[int, int, int], instruction_m: int = 16, **others: int
+    tile: tuple[int, int, int], warp: tuple[int, int, int], instruction_m: int = 16, **options: int
 ) -> dict[str, Any]:
     return {
         **{f"cta_tile_{axis}": size for axis, size in zip("mnk", tile, strict=True)},
         **{f"warp_tile_{axis}": size for axis, size in zip("mnk", warp, strict=True)},
         **{"instr_tile_m": instruction_m, "stages": 3, "split_k": 1, "cluster_m": 1, "cluster_n": 1},
-        **{"swizzle_factor": 1, "cta_order": 0, **others},
+        **{"swizzle_factor": 1, "cta_order": 0, **options},
     }
 
 
@@ -98,45 +98,46 @@ def advice_for(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Ad
 
 def near(configuration: Configuration, problem: Matmul, chip: Any) -> dict[str, Any]:
     templates = templates_for(problem, chip)
-    found = nearest(configuration, templates, problem, chip, AnalyticEstimates(problem, templates, chip))
-    assert found is not None and found in templates.space(problem, chip)
-    return {"template": found.template, **found.values}
+    schedule = nearest(configuration, templates, problem, chip, AnalyticEstimates(problem, templates, chip))
+    assert schedule is not None and schedule in templates.space(problem, chip)
+    return {"template": schedule.template, **schedule.values}
 
 
 class TestNearest:
     def test_every_decision_that_the_rules_allow_is_kept(self) -> None:
-        wanted = dataclasses.replace(
+        proposal = dataclasses.replace(
             configuration((256, 128, 64), (64, 64, 64), 64), stages=4, cluster=(1, 2), by_columns=True
         )
-        found = near(wanted, LARGE, H200)
-        assert found["template"] == "wgmma_matmul"
-        assert [found[f"tile_{axis}"] for axis in "mnk"] == [256, 128, 64]
-        assert (found["consumer_warpgroups"], found["stages"], found["split_k"]) == (2, 4, 1)
-        assert (found["cluster_m"], found["cluster_n"], found["raster"]) == (1, 2, "column")
+        values = near(proposal, LARGE, H200)
+        assert values["template"] == "wgmma_matmul"
+        assert [values[f"tile_{axis}"] for axis in "mnk"] == [256, 128, 64]
+        assert (values["consumer_warpgroups"], values["stages"], values["split_k"]) == (2, 4, 1)
+        assert (values["cluster_m"], values["cluster_n"], values["raster"]) == (1, 2, "column")
 
     def test_tiles_of_warps_become_the_map_of_subgroups(self) -> None:
-        found = near(dataclasses.replace(configuration((256, 128, 32), (64, 64, 32)), swizzle=8), LARGE, A100)
-        assert found["template"] == "matmul" and found["intrinsic"] == "mma_m16n8k16_f16"
-        assert [found[f"subgroups_{axis}"] for axis in "mn"] == [4, 2]
-        assert [found[f"sg_data_{axis}"] for axis in "mn"] == [64, 64]
-        assert (found["stages"], found["raster"]) == (3, "grouped_8")
+        values = near(dataclasses.replace(configuration((256, 128, 32), (64, 64, 32)), swizzle=8), LARGE, A100)
+        assert values["template"] == "matmul" and values["intrinsic"] == "mma_m16n8k16_f16"
+        assert [values[f"subgroups_{axis}"] for axis in "mn"] == [4, 2]
+        assert [values[f"sg_data_{axis}"] for axis in "mn"] == [64, 64]
+        assert (values["stages"], values["raster"]) == (3, "grouped_8")
 
     def test_values_outside_the_space_become_the_nearest_allowed_ones(self) -> None:
-        found = near(configuration((128, 80, 64), (64, 40, 64)), LARGE, A100)
-        assert found["tile_m"] == 128 and found["tile_n"] in (64, 96)
-        assert found["tile_k"] == 64
+        values = near(configuration((128, 80, 64), (64, 40, 64)), LARGE, A100)
+        assert values["tile_m"] == 128 and values["tile_n"] in (64, 96)
+        assert values["tile_k"] == 64
 
     def test_the_model_replaces_illegal_decisions_but_keeps_the_tile(self) -> None:
-        wanted = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
-        found = near(wanted, LARGE, H200)  # illegal: 8 stages do not fit, 16 blocks per cluster
-        assert [found[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
-        assert (found["cluster_m"], found["cluster_n"]) == (4, 1) and found["stages"] < 8
+        proposal = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
+        values = near(proposal, LARGE, H200)  # illegal: 8 stages do not fit, 16 blocks per cluster
+        assert [values[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
+        assert (values["cluster_m"], values["cluster_n"]) == (4, 1) and values["stages"] < 8
 
     def test_mma_sync_uses_the_tiles_of_wgmma_if_wgmma_is_not_searched(self) -> None:
         templates = TemplateSet([template("matmul")])
         of_wgmma = configuration((128, 128, 64), (64, 64, 64), 64)
-        found = nearest(of_wgmma, templates, LARGE, H200, AnalyticEstimates(LARGE, templates, H200))
-        assert found is not None and found.template == "matmul" and found["tile_m"] == found["tile_n"] == 128
+        schedule = nearest(of_wgmma, templates, LARGE, H200, AnalyticEstimates(LARGE, templates, H200))
+        assert schedule is not None and schedule.template == "matmul"
+        assert schedule["tile_m"] == schedule["tile_n"] == 128
 
     def test_templates_without_the_instruction_get_no_advice(self) -> None:
         templates = TemplateSet([template("matmul")])
@@ -148,12 +149,12 @@ class TestNearest:
 
 class TestAdvice:
     def test_heuristics_run_for_this_problem_and_device_in_a_child_process(self, stub: Path) -> None:
-        found = advice_for(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
-        said = json.loads(stub.read_text())
-        assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
+        advice = advice_for(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
+        request = json.loads(stub.read_text())
+        assert request == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
-        assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations are proposed once
-        assert found.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
+        assert [s["tile_m"] for s in advice.schedules] == [64, 128]  # equal configurations are proposed once
+        assert advice.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
 
     def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:
         own = dataclasses.replace(A100, name="mine")
@@ -180,9 +181,9 @@ class TestAdvice:
     )
     def test_a_broken_package_is_reported_in_one_line(self, stub: Path, code: str, why: str) -> None:
         (stub.parent / "site" / f"{NAME}.py").write_text(code)
-        found = advice_for(SMALL)
-        assert found.schedules == ()
-        assert found.line.startswith(f"{NAME} is not used: ") and why in found.line and "\n" not in found.line
+        advice = advice_for(SMALL)
+        assert advice.schedules == ()
+        assert advice.line.startswith(f"{NAME} is not used: ") and why in advice.line and "\n" not in advice.line
         with pytest.raises(HeuristicsFailed, match=why):
             configurations(SMALL, "A100_SXM_80GB", 3)
 
@@ -209,8 +210,8 @@ def test_its_choices_are_first_trials_and_recorded_as_such(stub: Path, tmp_path:
 @pytest.mark.skipif(not REAL, reason=f"{NAME} is not installed")
 def test_the_library_itself() -> None:
     for chip in (row for row in all_devices() if row.name in nvidia_heuristics.GPUS):
-        found = configurations(LARGE, nvidia_heuristics.GPUS[chip.name], 4)
-        assert found and all(c.seconds > 0 and c.warps >= 1 for c in found)
-        assert {c.instruction_m for c in found} == {64 if chip.sm == 90 else 16}
+        proposals = configurations(LARGE, nvidia_heuristics.GPUS[chip.name], 4)
+        assert proposals and all(c.seconds > 0 and c.warps >= 1 for c in proposals)
+        assert {c.instruction_m for c in proposals} == {64 if chip.sm == 90 else 16}
     for problem in (Matmul(16, 4096, 4096, a="e4m3"), Matmul(512, 512, 512, a="i8"), Matmul(512, 512, 512, a="f32")):
         assert advice_for(problem, H200).schedules

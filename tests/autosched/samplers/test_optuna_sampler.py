@@ -42,10 +42,10 @@ def seconds_of(trial: optuna.Trial) -> float:
 
 
 def objective(trial: optuna.Trial) -> float:
-    found = seconds_of(trial)
-    if found != found:
+    time = seconds_of(trial)
+    if time != time:
         raise optuna.TrialPruned
-    return found
+    return time
 
 
 def best_of(sampler: optuna.samplers.BaseSampler, trials: int = 30) -> float:
@@ -281,7 +281,7 @@ class TestAnyParameters:
         high = low + data.draw(st.integers(0, 2**40))
         steps, step = data.draw(st.integers(0, 2**30)), data.draw(st.integers(1, 100))
         floats = sorted(data.draw(st.tuples(*[st.floats(1e-300, 1e300)] * 2)))
-        found = data.draw(
+        distribution = data.draw(
             st.sampled_from(
                 [
                     IntDistribution(low, low + steps * step, step=step),
@@ -292,13 +292,13 @@ class TestAnyParameters:
                 ]
             )
         )
-        if found.single():
+        if distribution.single():
             return
-        one, rng = axis(found), np.random.default_rng(data.draw(st.integers(0, 99)))
+        one, rng = axis(distribution), np.random.default_rng(data.draw(st.integers(0, 99)))
         code = one.random(rng)
         for _ in range(5):
             value = one.value(code)
-            assert found._contains(found.to_internal_repr(value))
+            assert distribution._contains(distribution.to_internal_repr(value))
             assert one.value(one.code(value)) == value
             assert math.isfinite(one.coordinate(code))
             code = one.near(code, rng)
@@ -306,9 +306,9 @@ class TestAnyParameters:
 
 def test_a_space_without_legal_candidates_warns_once() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=lambda params: False))
-    with pytest.warns(UserWarning, match=r"none of 6,144 random candidates is legal") as said:
+    with pytest.warns(UserWarning, match=r"none of 6,144 random candidates is legal") as record:
         study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=8)
-    assert len(study.trials) == 8 and len(said) == 1
+    assert len(study.trials) == 8 and len(record) == 1
 
 
 def test_late_failures_are_learned_quickly() -> None:

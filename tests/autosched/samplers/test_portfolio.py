@@ -66,21 +66,21 @@ def test_no_portfolio_without_finite_estimates() -> None:
 def test_no_proposal_is_random_and_the_sampler_learns_from_results() -> None:
     space, estimates = _task()
     own = sampler("bayes", space, seed=0, estimates=estimates)
-    made = first_tried(own, space, estimates, lambda: space.sample(2, 7))
-    proposals = made.ask(SIZE)
-    assert {made.proposer(schedule) for schedule in proposals} == {NAME}
+    tested_sampler = first_tried(own, space, estimates, lambda: space.sample(2, 7))
+    proposals = tested_sampler.ask(SIZE)
+    assert {tested_sampler.proposer(schedule) for schedule in proposals} == {NAME}
     for schedule in proposals:
-        made.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
-    assert [made.proposer(schedule) for schedule in made.ask(2)] == ["bayes", "bayes"]
-    assert 0 <= made.expected_gain < math.inf
+        tested_sampler.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
+    assert [tested_sampler.proposer(schedule) for schedule in tested_sampler.ask(2)] == ["bayes", "bayes"]
+    assert 0 <= tested_sampler.expected_gain < math.inf
 
 
 def test_remaining_schedules_are_dropped_once_enough_results_are_known() -> None:
     space, estimates = _task()
-    made = first_tried(sampler("bayes", space, seed=0, estimates=estimates), space, estimates, tuple)
-    for schedule in made.ask(ENOUGH):
-        made.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
-    assert made.proposer(made.ask(1)[0]) == "bayes"
+    tested_sampler = first_tried(sampler("bayes", space, seed=0, estimates=estimates), space, estimates, tuple)
+    for schedule in tested_sampler.ask(ENOUGH):
+        tested_sampler.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
+    assert tested_sampler.proposer(tested_sampler.ask(1)[0]) == "bayes"
 
 
 def test_other_samplers_are_not_wrapped() -> None:

@@ -37,11 +37,11 @@ class TestContract(SamplerContract):
     @settings(max_examples=3)
     @given(data=st.data())
     def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
-        made = make(space, data.draw(st.integers(0, 2**31 - 1)))
+        sampler = make(space, data.draw(st.integers(0, 2**31 - 1)))
         seen: set[str] = set()
         waiting: list[Schedule] = []
         for _ in range(data.draw(st.integers(1, 6))):
-            batch = made.ask(data.draw(st.integers(0, 30)))
+            batch = sampler.ask(data.draw(st.integers(0, 30)))
             keys = {s.key() for s in batch}
             assert len(keys) == len(batch)
             assert keys <= everything(space)
@@ -50,7 +50,7 @@ class TestContract(SamplerContract):
             waiting += batch
             for _ in range(data.draw(st.integers(0, len(waiting)))):
                 schedule = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
-                made.tell(schedule, data.draw(st.sampled_from([failed(), ok(1e-6), ok(3e-5)])))
+                sampler.tell(schedule, data.draw(st.sampled_from([failed(), ok(1e-6), ok(3e-5)])))
 
 
 LAKE = Space(  # as many schedules as HILL, all of them slow
@@ -62,17 +62,17 @@ LAKE = Space(  # as many schedules as HILL, all of them slow
 def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
     """A random sample has equally many schedules of each template. A learning sampler prefers the better template."""
 
-    def found(name: str, seed: int) -> tuple[float, int]:
-        made, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
+    def search_union(name: str, seed: int) -> tuple[float, int]:
+        tested_sampler, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
         for _ in range(8):
-            for schedule in made.ask(8):
+            for schedule in tested_sampler.ask(8):
                 time = 2e-4 if schedule.template == "lake" else hill_seconds(schedule)
                 best, on_the_hill = min(best, time), on_the_hill + (schedule.template == "hill")
-                made.tell(schedule, ok(time))
+                tested_sampler.tell(schedule, ok(time))
         return best, on_the_hill
 
-    best, on_the_hill = np.median([found(name, seed) for seed in range(3)], axis=0)
-    chance, half = np.median([found("random", seed) for seed in range(3)], axis=0)
+    best, on_the_hill = np.median([search_union(name, seed) for seed in range(3)], axis=0)
+    chance, half = np.median([search_union("random", seed) for seed in range(3)], axis=0)
     assert half == 32
     assert on_the_hill > 40
     assert best < 0.6 * chance
@@ -81,14 +81,14 @@ def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> N
 @pytest.mark.parametrize("name", samplers())
 def test_equal_decisions_in_two_templates_are_two_schedules(name: str) -> None:
     twins = UnionSpace([Space(template, TOY.parameters[:2]) for template in ("one", "two")])
-    made = sampler(name, twins, seed=1)
-    asked = []
-    while batch := made.ask(16):
+    tested_sampler = sampler(name, twins, seed=1)
+    proposed = []
+    while batch := tested_sampler.ask(16):
         for schedule in batch:
-            made.tell(schedule, ok(1e-6 * schedule.integer("x")))
-        asked += batch
-    assert Counter(s.template for s in asked) == {"one": 64, "two": 64}
-    assert len({s.items for s in asked}) == 64
+            tested_sampler.tell(schedule, ok(1e-6 * schedule.integer("x")))
+        proposed += batch
+    assert Counter(s.template for s in proposed) == {"one": 64, "two": 64}
+    assert len({s.items for s in proposed}) == 64
 
 
 class TestRandom:
@@ -102,11 +102,11 @@ class TestRandom:
         assert chi_squared < total + 6 * math.sqrt(2 * total)
 
     def test_a_restored_run_continues_identically(self) -> None:
-        whole = run(sampler("random", TOY, seed=3), 10)
+        uninterrupted = run(sampler("random", TOY, seed=3), 10)
         restored = sampler("random", TOY, seed=3)
-        for schedule in whole[:20]:
+        for schedule in uninterrupted[:20]:
             restored.tell(schedule, outcome(schedule))
-        assert run(restored, 6) == whole[20:]
+        assert run(restored, 6) == uninterrupted[20:]
 
     def test_schedules_are_drawn_beyond_the_first_batch(self) -> None:
         large = toy(30)
@@ -145,6 +145,6 @@ for name in ("random", "tpe", "evolution"):
             timing = Timing.estimate(1e-6 * (1 + s.integer("x")))
             made.tell(s, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
 """
-    here, there = printed(code)
-    assert here == there
+    here, other_seed = printed(code)
+    assert here == other_seed
     assert len(here.splitlines()) == 108

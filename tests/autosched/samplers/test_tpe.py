@@ -35,36 +35,36 @@ class TestTpe:
                 for one, two in zip("abcde", "bcdef", strict=True)
             ),
         )
-        made = sampler("tpe", sparse, seed=1)
-        asked = []
-        while batch := made.ask(5):
+        tested_sampler = sampler("tpe", sparse, seed=1)
+        proposed = []
+        while batch := tested_sampler.ask(5):
             for schedule in batch:
-                made.tell(schedule, ok(1e-6 * (1 + schedule.integer("a"))))
-            asked += batch
-        assert sorted(s.integer("a") for s in asked) == list(range(12))
+                tested_sampler.tell(schedule, ok(1e-6 * (1 + schedule.integer("a"))))
+            proposed += batch
+        assert sorted(s.integer("a") for s in proposed) == list(range(12))
 
     def test_optuna_has_the_reported_trials(self) -> None:
         spy = Spy(seed=1)
-        made = OptunaSampler(TOY, 0, spy)
-        told = TOY.sample(10, 2)
-        for schedule in told:
-            made.tell(schedule, outcome(schedule))
-        (asked,) = made.ask(1)
-        made.tell(asked, ok(seconds(asked)))
-        made.ask(1)
+        optuna_sampler = OptunaSampler(TOY, 0, spy)
+        reported = TOY.sample(10, 2)
+        for schedule in reported:
+            optuna_sampler.tell(schedule, outcome(schedule))
+        (pending,) = optuna_sampler.ask(1)
+        optuna_sampler.tell(pending, ok(seconds(pending)))
+        optuna_sampler.ask(1)
         complete = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
         pruned = [t for t in spy.seen if t.state is optuna.trial.TrialState.PRUNED]
-        worked = [s for s in [*told, asked] if outcome(s).ok or s == asked]
+        worked = [s for s in [*reported, pending] if outcome(s).ok or s == pending]
         assert [t.value for t in complete] == [math.log(seconds(s)) for s in worked]
         assert len(pruned) == 11 - len(worked)
         assert all(t.value is None for t in pruned), "a failure has no value"
 
     def test_optuna_sees_the_template_and_only_its_parameters(self) -> None:
         spy = Spy(seed=1)
-        made = OptunaSampler(BOTH, 0, spy)
-        for schedule in [*BOTH.sample(6, 2), *made.ask(6)]:
-            made.tell(schedule, ok(seconds(schedule)))
-        made.ask(1)
+        optuna_sampler = OptunaSampler(BOTH, 0, spy)
+        for schedule in [*BOTH.sample(6, 2), *optuna_sampler.ask(6)]:
+            optuna_sampler.tell(schedule, ok(seconds(schedule)))
+        optuna_sampler.ask(1)
         of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
         done = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
         assert len(done) == 12

@@ -37,10 +37,10 @@ def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8
 
 
 def evaluations(here: Table, estimates: Estimates | None) -> float:
-    found = replay.searches(
+    summary = replay.searches(
         here, "bayes", lambda space, seed: BayesSampler(space, seed, estimates=estimates), budget=30, repeats=1
     )
-    needed = found.median_evaluations_to(0.99)
+    needed = summary.median_evaluations_to(0.99)
     return math.inf if needed is None else needed
 
 
@@ -75,16 +75,16 @@ def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
     space = here.space()
     estimates = TransferredTimes(space, table("b", (64, 16)).measurements).estimates
     differed = False
-    for told in (8, 11, 14, 18):
+    for num_reported in (8, 11, 14, 18):
         doubting, trusting = (
             BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
             for patience in (6, 1000)
         )
-        ordered = random.Random(0).sample(list(here.measurements), told)
+        ordered = random.Random(0).sample(list(here.measurements), num_reported)
         ordered.sort(key=seconds_of(here))  # with the fastest first, later trials are no improvement
-        for made in (doubting, trusting):
+        for bayes in (doubting, trusting):
             for schedule in ordered:
-                made.tell(schedule, here.measurements[schedule])
+                bayes.tell(schedule, here.measurements[schedule])
         assert doubting.ask(1) == trusting.ask(1)
         differed |= any(doubting.ask(1) != trusting.ask(1) for _ in range(3))
     assert differed
@@ -98,10 +98,10 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     ordered.sort(key=seconds_of(here), reverse=True)  # with the fastest last, every trial is an improvement
     proposals = []
     for patience in (6, 1000):
-        made = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
+        bayes = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
         for schedule in ordered:
-            made.tell(schedule, here.measurements[schedule])
-        proposals.append(made.ask(1))
+            bayes.tell(schedule, here.measurements[schedule])
+        proposals.append(bayes.ask(1))
     assert proposals[0] == proposals[1]
 
 
@@ -141,9 +141,9 @@ def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
     slowest = max(t.median for t in times if t is not None)
     expected = [2 * slowest if t is None else t.median for t in times]
     np.testing.assert_allclose(guesses[known], expected)
-    others = np.delete(guesses, known)
-    assert len(others) == len(schedules) - len(known) > 0
-    assert (others > 0.5e-3).all() and (others < 3 * slowest).all()
+    predicted = np.delete(guesses, known)
+    assert len(predicted) == len(schedules) - len(known) > 0
+    assert (predicted > 0.5e-3).all() and (predicted < 3 * slowest).all()
     assert estimates.features(schedules[:2]).shape[0] == 2
 
 

@@ -78,9 +78,9 @@ def test_a_sampler_of_optuna_studies_runs_its_model_in_one_thread(monkeypatch: p
     seen: list[set[int]] = []
     fitted = gaussian_process.hyperparameters
 
-    def hyperparameters(*given: Any, **named: Any) -> Hyperparameters:
+    def hyperparameters(*positional: Any, **named: Any) -> Hyperparameters:
         seen.append(blas_threads())
-        return fitted(*given, **named)
+        return fitted(*positional, **named)
 
     monkeypatch.setattr(gaussian_process, "hyperparameters", hyperparameters)
     study = optuna.create_study(sampler=autosched.StudySampler(seed=0))

@@ -37,8 +37,8 @@ def emulated() -> autosched.EmulatedLaunch:
 
 
 def finding() -> autosched.Finding:
-    found: autosched.Finding = emulated().findings[0]
-    return found
+    first: autosched.Finding = emulated().findings[0]
+    return first
 
 
 def kernel() -> autosched.KernelSpec:

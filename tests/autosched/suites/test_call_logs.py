@@ -71,8 +71,8 @@ def test_processes_share_a_file_and_an_invalid_path_is_reported(tmp_path: Path) 
     both = [started(tmp_path / "shapes.csv") for _ in range(2)]
     assert [p.communicate()[1] for p in both] == ["", ""]
     assert read_calls(tmp_path / "shapes.csv").members == (SuiteMember(SOFTMAX, 6.0),)
-    said = started(tmp_path / "no" / "shapes.csv").communicate()[1]
-    assert said.startswith("autosched: AUTOSCHED_CALL_LOG: calls are not counted") and said.count("\n") == 1
+    stderr = started(tmp_path / "no" / "shapes.csv").communicate()[1]
+    assert stderr.startswith("autosched: AUTOSCHED_CALL_LOG: calls are not counted") and stderr.count("\n") == 1
 
 
 def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_invalid_call_logs_are_rejected(
     path = tmp_path / "shapes.csv"
     path.write_text(text)
     assert run(["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200"]) == 2
-    said = capsys.readouterr().err
-    assert why in said and said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert why in stderr and stderr.count("\n") == 1
     assert not (tmp_path / "a.db").exists()
 
 
@@ -145,8 +145,8 @@ def test_tune_from_a_log_passes_its_budget_on(
 ) -> None:
     seen: dict[str, object] = {}
 
-    def spend(members: object, **given: object) -> SuiteResult:
-        seen.update(given, members=members)
+    def spend(members: object, **budget: object) -> SuiteResult:
+        seen.update(budget, members=members)
         return SuiteResult((), 0, 0.0)
 
     monkeypatch.setattr(suite, "tune_suite", spend)
@@ -180,18 +180,18 @@ def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         call_log.add(Softmax(4, 64))
     arguments = ["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200", "--no-verify"]
     assert run([*arguments, "--effort", "model", "--json"]) == 0
-    (said,) = json.loads(capsys.readouterr().out)["problems"]
-    assert said["trials"] == 1 and said["best"]["provenance"] == "estimated"
+    (entry,) = json.loads(capsys.readouterr().out)["problems"]
+    assert entry["trials"] == 1 and entry["best"]["provenance"] == "estimated"
 
 
 def traced(name: str, function: str, axes: dict[str, int | None], arrays: dict[str, tuple[list[str], str]]) -> str:
     """Return a definition in the format of FlashInfer's trace dump; the last array is the output."""
     *inputs, (out, output) = [(n, {"shape": shape, "dtype": dtype}) for n, (shape, dtype) in arrays.items()]
-    given = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
+    sizes = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
     more = {"tags": [f"fi_api:flashinfer.somewhere.{function}", "status:verified"], "reference": "..."}
     optional = {"temperature": {"shape": None, "dtype": "float32", "optional": True}}
     return json.dumps(
-        {"name": name, "axes": given, "inputs": {**dict(inputs), **optional}, "outputs": {out: output}, **more}
+        {"name": name, "axes": sizes, "inputs": {**dict(inputs), **optional}, "outputs": {out: output}, **more}
     )
 
 
@@ -262,8 +262,8 @@ def test_json_without_a_trace_is_rejected_in_one_line(
     path.write_text(text)
     arguments = ["tune", "--from", str(path), "--rows", "4", "--db", str(tmp_path / "a.db"), "--device", "h200"]
     assert run(arguments) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and ("is not JSON" in said or "has no problem" in said)
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and ("is not JSON" in stderr or "has no problem" in stderr)
 
 
 def test_rows_are_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,9 +99,9 @@ def _timed(one: Any, seconds: float) -> Any:
 @pytest.fixture
 def tunes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[Problem, list[float]]], Tunes]:
     def make(bests: Mapping[Problem, list[float]]) -> Tunes:
-        made = Tunes(bests)
-        monkeypatch.setattr(tuner, "tune", made)
-        return made
+        fake_tunes = Tunes(bests)
+        monkeypatch.setattr(tuner, "tune", fake_tunes)
+        return fake_tunes
 
     return make
 

@@ -70,8 +70,8 @@ def users_kernel() -> Problem:
 
 
 def searched(problem: Problem, db: Path, **options: Any) -> TuneResult:
-    given = {"device": "h100", "backend": "estimate", "verify": False, "progress": False, "workers": 1, **options}
-    return tune(problem, database=db, **given)
+    fields = {"device": "h100", "backend": "estimate", "verify": False, "progress": False, "workers": 1, **options}
+    return tune(problem, database=db, **fields)
 
 
 def controlled(trials: Sequence[Trial]) -> list[Trial]:

@@ -6,7 +6,7 @@ from autosched.tuning.in_flight import MAX_IN_FLIGHT, MIN_IN_FLIGHT, PER_GPU, In
 
 
 def test_the_limit_starts_small_and_grows_with_unknown_costs() -> None:
-    sizes = [InFlightLimit().size(told) for told in range(0, 200, 10)]
+    sizes = [InFlightLimit().size(num_reported) for num_reported in range(0, 200, 10)]
     assert sizes[0] == MIN_IN_FLIGHT and sizes[-1] == MAX_IN_FLIGHT and sizes == sorted(sizes)
 
 
@@ -15,10 +15,10 @@ def test_results_are_reported_in_order_with_unknown_costs() -> None:
 
 
 def pace(compilers: int, compiling: float, measuring: float, proposing: float) -> InFlightLimit:
-    made = InFlightLimit(compilers=compilers)
+    limit = InFlightLimit(compilers=compilers)
     for kind, seconds in (("compile", compiling), ("measure", measuring), ("propose", proposing)):
-        made.note(kind, [seconds] * 8)
-    return made
+        limit.note(kind, [seconds] * 8)
+    return limit
 
 
 @pytest.mark.parametrize(
@@ -43,30 +43,30 @@ def test_the_limit_starts_at_the_number_that_keeps_the_machine_busy(compilers: i
 
 
 def test_trials_of_compiled_modules_need_no_compiler() -> None:
-    made = pace(8, 0.3, 0.01, 0.01)
-    assert made.size(1000) == 8
-    made.note("compile", [0.0] * 8)  # half of the modules are already compiled
-    assert made.size(1000) == 16
+    limit = pace(8, 0.3, 0.01, 0.01)
+    assert limit.size(1000) == 8
+    limit.note("compile", [0.0] * 8)  # half of the modules are already compiled
+    assert limit.size(1000) == 16
 
 
 def test_a_batch_sampler_may_exceed_the_limit_by_one_batch() -> None:
-    made = pace(8, 0.3, 0.01, 0.01)
-    assert made.free_slots(1000, 3, 1) == (5, 1)
-    assert made.free_slots(1000, 3, 4) == (8, 4)
+    limit = pace(8, 0.3, 0.01, 0.01)
+    assert limit.free_slots(1000, 3, 1) == (5, 1)
+    assert limit.free_slots(1000, 3, 4) == (8, 4)
     assert InFlightLimit().free_slots(1000, 3, 4) == (MAX_IN_FLIGHT - 3, 4)
     assert InFlightLimit().free_slots(0, 0, 16) == (MIN_IN_FLIGHT, MIN_IN_FLIGHT // 2)
 
 
 def test_a_few_slow_measurements_do_not_change_the_limit() -> None:
-    made = pace(16, 0.3, 0.02, 0.02)
-    made.note("measure", [5.0] * 7)
-    assert made.size(1000) == 15
+    limit = pace(16, 0.3, 0.02, 0.02)
+    limit.note("measure", [5.0] * 7)
+    assert limit.size(1000) == 15
 
 
 def test_compilers_without_a_recorded_time_are_kept_busy() -> None:
-    made = InFlightLimit(compilers=16)
-    made.note("propose", [0.02] * 8)
-    assert made.size(1000) == 16
+    limit = InFlightLimit(compilers=16)
+    limit.note("propose", [0.02] * 8)
+    assert limit.size(1000) == 16
 
 
 def test_several_gpus_get_several_each() -> None:

@@ -51,8 +51,8 @@ class Tuning:
     def await_trials(self, count: int) -> None:
         """Wait until ``count`` more trials are reported as stored."""
         self.read(0.0)
-        wanted = self.stored + count
-        while self.stored < wanted:
+        target = self.stored + count
+        while self.stored < target:
             assert self.read(PATIENCE), "the tuner stored no more trials"
 
     def read(self, seconds: float) -> bool:
@@ -60,20 +60,20 @@ class Tuning:
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             return False
-        said = os.read(self.process.stdout.fileno(), 1 << 16)
-        self.stored += said.count(b"\n")
-        return bool(said)
+        output = os.read(self.process.stdout.fileno(), 1 << 16)
+        self.stored += output.count(b"\n")
+        return bool(output)
 
-    def children(self, what: str = "") -> list[int]:
-        return [pid for pid in processes() if parent(pid) == self.process.pid and what in command(pid)]
+    def children(self, text: str = "") -> list[int]:
+        return [pid for pid in processes() if parent(pid) == self.process.pid and text in command(pid)]
 
-    def await_children(self, what: str) -> list[int]:
+    def await_children(self, text: str) -> list[int]:
         """Return the tuner's child processes of this kind. Wait if a killed child is still being replaced."""
         deadline = time.monotonic() + PATIENCE
-        while not (found := self.children(what)):
-            assert time.monotonic() < deadline, f"no {what} was started again"
+        while not (children := self.children(text)):
+            assert time.monotonic() < deadline, f"no {text} was started again"
             time.sleep(0.002)
-        return found
+        return children
 
     def kill(self) -> None:
         left = self.children()

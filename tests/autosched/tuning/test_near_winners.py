@@ -63,17 +63,17 @@ def test_the_fastest_of_each_near_problem_the_nearest_first(store: Store, tmp_pa
         _trial(Softmax(256, 512), schedules[6], "h100", 1e-6, Provenance.ESTIMATED),
     ):
         store.append(trial)
-    found = near_winners(ASKED, H100, store, ShippedRecordings(tmp_path))
-    assert found[0] == schedules[2]
-    assert set(found) == {schedules[i] for i in (0, 2, 3)}
+    winners = near_winners(ASKED, H100, store, ShippedRecordings(tmp_path))
+    assert winners[0] == schedules[2]
+    assert set(winners) == {schedules[i] for i in (0, 2, 3)}
 
 
 def test_shipped_recordings_are_used(store: Store) -> None:
     problem = Matmul(4096, 6144, 2048, a="bf16")
-    found = near_winners(problem, device("h200"), store)
-    assert found
+    winners = near_winners(problem, device("h200"), store)
+    assert winners
     shipped = [trial.schedule for key in _keys() if (trial := SHIPPED.best(key, "h100")) is not None]
-    assert set(found) <= set(shipped)
+    assert set(winners) <= set(shipped)
 
 
 def _keys() -> list[Matmul]:

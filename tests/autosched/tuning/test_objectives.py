@@ -33,11 +33,11 @@ class PowerRunner(FakeRunner):
             yield position, dataclasses.replace(m, watts=drawn)
 
 
-def searched(store: Store, trials: int, *given: str, name: str = "bayes", **arguments: object) -> TuneResult:
-    objectives = Objectives.of(given)
+def searched(store: Store, trials: int, *objective_texts: str, name: str = "bayes", **arguments: object) -> TuneResult:
+    objectives = Objectives.of(objective_texts)
     members = [sampler(name, SPACE, seed=i) for i in range(len(objectives.weights))]
-    made = ScalarizedSampler(members, objectives.weights, partial(objectives.costs, PROBLEM))
-    return tuned(store, trials, PowerRunner(), made, objectives=objectives, **arguments)  # type: ignore[arg-type]
+    scalarized = ScalarizedSampler(members, objectives.weights, partial(objectives.costs, PROBLEM))
+    return tuned(store, trials, PowerRunner(), scalarized, objectives=objectives, **arguments)  # type: ignore[arg-type]
 
 
 def energy(schedule: Schedule) -> float:
@@ -47,9 +47,9 @@ def energy(schedule: Schedule) -> float:
 def test_a_search_for_energy_finds_efficient_schedules(store: Store) -> None:
     result = searched(store, 30, "joules")
     assert result.best is not None
-    taken = [energy(r.schedule) for r in result.trials if r.ok]
-    assert energy(result.best.schedule) == min(taken) < energy(store.best(PROBLEM, "h200").schedule)  # type: ignore[union-attr]
-    assert np.median(taken[-10:]) < 0.6 * np.median(taken[:8]), "the sampler has not learned the objective"
+    energies = [energy(r.schedule) for r in result.trials if r.ok]
+    assert energy(result.best.schedule) == min(energies) < energy(store.best(PROBLEM, "h200").schedule)  # type: ignore[union-attr]
+    assert np.median(energies[-10:]) < 0.6 * np.median(energies[:8]), "the sampler has not learned the objective"
 
 
 def test_larger_may_be_better(store: Store) -> None:
@@ -123,10 +123,12 @@ def test_weights_are_whole_and_reach_from_each_objective_to_all(n: int) -> None:
 
 def test_a_trial_without_an_objective_counts_as_failed() -> None:
     objectives = Objectives.of("watts")
-    made = ScalarizedSampler([sampler("bayes", SPACE, seed=0)], objectives.weights, partial(objectives.costs, PROBLEM))
-    for schedule in made.ask(8):
-        made.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1e-3)))
-    assert len(made.ask(4)) == 4
+    scalarized = ScalarizedSampler(
+        [sampler("bayes", SPACE, seed=0)], objectives.weights, partial(objectives.costs, PROBLEM)
+    )
+    for schedule in scalarized.ask(8):
+        scalarized.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1e-3)))
+    assert len(scalarized.ask(4)) == 4
 
 
 def test_a_negative_objective_is_rejected() -> None:

@@ -7,10 +7,10 @@ from autosched.tuning.backends import BackendError
 
 
 def test_keywords_build_options_and_override_those_handed_in() -> None:
-    made, sizes = TuneOptions.gathered(None, {"trials": 3, "m": 96})
-    assert (made, sizes) == (TuneOptions(trials=3), {"m": 96})
-    assert TuneOptions.gathered(made, {"seed": 7}) == (TuneOptions(trials=3, seed=7), {})
-    assert TuneOptions.gathered(made, {})[0] == made
+    options, sizes = TuneOptions.gathered(None, {"trials": 3, "m": 96})
+    assert (options, sizes) == (TuneOptions(trials=3), {"m": 96})
+    assert TuneOptions.gathered(options, {"seed": 7}) == (TuneOptions(trials=3, seed=7), {})
+    assert TuneOptions.gathered(options, {})[0] == options
 
 
 @pytest.mark.parametrize(

@@ -156,11 +156,11 @@ def test_the_command_line_takes_both_rules(tmp_path: Path, capsys: pytest.Captur
     file, problem = str(tmp_path / "cli.db"), ["softmax", "--rows", "8", "--columns", "256"]
     options = ["--device", GPU, "--backend", "estimate", "--trials", "2", "--no-verify", "--json"]
     assert main(["tune", *problem, "--batch-invariant", "--db", file, *options]) == 0
-    found = json.loads(capsys.readouterr().out)["best"]
-    assert found["order_of_sums"]
+    best = json.loads(capsys.readouterr().out)["best"]
+    assert best["order_of_sums"]
     reference = tmp_path / "reference.json"
-    reference.write_text(json.dumps({"template": found["template"], "schedule": found["schedule"]}))
+    reference.write_text(json.dumps({"template": best["template"], "schedule": best["schedule"]}))
     other = str(tmp_path / "other.db")
     assert main(["tune", *problem, "--same-bits-as", str(reference), "--db", other, *options]) == 0
-    assert json.loads(capsys.readouterr().out)["best"]["order_of_sums"] == found["order_of_sums"]
+    assert json.loads(capsys.readouterr().out)["best"]["order_of_sums"] == best["order_of_sums"]
     assert main(["tune", *problem, "--same-bits-as", str(tmp_path / "no.db"), "--db", other, *options]) == 2

@@ -22,9 +22,9 @@ class Terminal(io.StringIO):
 def test_a_terminal_gets_a_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     result = autosched.tune(COPY, trials=3, device="h200", verify=False)
-    said = sys.stderr.getvalue()
-    assert said.startswith("\rtuning copy on h200: 0/3") and said.endswith("\n") and said.count("\n") == 1
-    last = said.rstrip().rpartition("\r")[2]
+    stderr = sys.stderr.getvalue()
+    assert stderr.startswith("\rtuning copy on h200: 0/3") and stderr.endswith("\n") and stderr.count("\n") == 1
+    last = stderr.rstrip().rpartition("\r")[2]
     assert last.startswith("3/3, best ") and "us, estimated" in last
     assert f"{result.best.seconds * 1e6:.4g} us" in last
 

@@ -56,11 +56,11 @@ def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) 
     entries: dict[str, Any] = {}
     for block in (*BLOCKS, 512):
         for tile in TILES:
-            for others in zip(*more.values(), strict=True) if more else [()]:
+            for other_values in zip(*more.values(), strict=True) if more else [()]:
                 time: Any = 1.0 + abs(block - 64) / 64 + abs(tile - 2)
                 time = 0.5 if (block, tile) == (256, 4) else time
                 time = "RuntimeFailedConfig" if (block, tile) == (32, 1) else time
-                values = dict(zip(names, (block, tile, *others), strict=True))
+                values = dict(zip(names, (block, tile, *other_values), strict=True))
                 entries[",".join(map(str, values.values()))] = {**values, "time": time}
     path.write_text(
         json.dumps({"device_name": device, "kernel_name": "add", "tune_params_keys": names, "cache": entries})
@@ -68,10 +68,10 @@ def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) 
     return path
 
 
-def replayed(tmp_path: Path, file: Path, trials: int = 30, made: KernelSpec | None = None, **arguments: Any) -> Any:
-    problem = (made or kernel()).problem()
-    given = {"trials": trials, "database": tmp_path / "a.db", "backend": "replay", "recording": file, **arguments}
-    return tune(problem, sampler="random", **given)
+def replayed(tmp_path: Path, file: Path, trials: int = 30, spec: KernelSpec | None = None, **arguments: Any) -> Any:
+    problem = (spec or kernel()).problem()
+    options = {"trials": trials, "database": tmp_path / "a.db", "backend": "replay", "recording": file, **arguments}
+    return tune(problem, sampler="random", **options)
 
 
 def test_a_kernel_tuner_cache_is_searched_for_a_user_kernel(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "more", "made", "said"),
+    ("device", "more", "made", "message"),
     [
         ("A100", {}, None, "does not name a known GPU"),
         (
@@ -126,11 +126,11 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_another_kernel_is_rejected(
-    tmp_path: Path, device: str, more: dict[str, list[int]], made: dict[str, list[int]] | None, said: str
+    tmp_path: Path, device: str, more: dict[str, list[int]], made: dict[str, list[int]] | None, message: str
 ) -> None:
     file = cache(tmp_path / "cache.json", device, **more)
-    with pytest.raises(ValueError, match=said):
-        replayed(tmp_path, file, made=kernel(**made) if made else None)
+    with pytest.raises(ValueError, match=message):
+        replayed(tmp_path, file, spec=kernel(**made) if made else None)
     assert not (tmp_path / "a.db").exists()
 
 
@@ -148,13 +148,13 @@ def test_the_command_writes_its_results_to_files(tmp_path: Path, capsys: pytest.
     (tmp_path / "add.cu").write_text(SOURCE)
     (tmp_path / "add.toml").write_text(TOML)
     file = cache(tmp_path / "cache.json")
-    given = ["--kernel", str(tmp_path / "add.toml"), "--db", str(tmp_path / "a.db"), "--backend", "replay"]
-    out = [f"--{what}={tmp_path / what}" for what in ("csv", "t4", "c-header")]
+    options = ["--kernel", str(tmp_path / "add.toml"), "--db", str(tmp_path / "a.db"), "--backend", "replay"]
+    out = [f"--{format}={tmp_path / format}" for format in ("csv", "t4", "c-header")]
     objectives = ["--objective", "seconds", "--objective", "block_size_x:min", "--sampler", "brute_force", "--json"]
-    assert main(["tune", *given, "--recording", str(file), *out, *objectives]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["objectives"] == {"seconds": "min", "block_size_x": "min"}
-    assert [(row["block_size_x"], row["tile"]) for row in said["front"]] == [(256, 4), (64, 2), (32, 2)]
+    assert main(["tune", *options, "--recording", str(file), *out, *objectives]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["objectives"] == {"seconds": "min", "block_size_x": "min"}
+    assert [(row["block_size_x"], row["tile"]) for row in document["front"]] == [(256, 4), (64, 2), (32, 2)]
     assert "#define block_size_x 256" in (tmp_path / "c-header").read_text()
     assert len(read_table(tmp_path / "t4").measurements) == len(BLOCKS) * len(TILES)
     assert len((tmp_path / "csv").read_text().splitlines()) == 1 + len(BLOCKS) * len(TILES)

@@ -39,10 +39,10 @@ class Generations(Sampler):
 @pytest.mark.parametrize("generation", [1, 2, 16])
 def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, generation: int) -> None:
     """Trials in flight may exceed the limit by up to one batch, so that trials run while a batch is being proposed."""
-    made = Generations(generation)
-    assert len(tuned(store, 40, made=SeededSampler(made, [], "nobody"), out=8).trials) == 40
-    assert made.asked[0] == 8 + generation - 1 and sum(made.asked) == 40
-    assert min(made.asked[:-1]) == generation and max(made.asked) == made.asked[0]
+    sampler = Generations(generation)
+    assert len(tuned(store, 40, made=SeededSampler(sampler, [], "nobody"), out=8).trials) == 40
+    assert sampler.asked[0] == 8 + generation - 1 and sum(sampler.asked) == 40
+    assert min(sampler.asked[:-1]) == generation and max(sampler.asked) == sampler.asked[0]
 
 
 class Shuffled:
@@ -126,7 +126,7 @@ class TestStream:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1
             return Outcome(not wrong, "wrong_result" if wrong else "ok", "it adds twice" if wrong else "")
 
-        found, orders = [], []
+        results, orders = [], []
         for seed in range(4):
             with Store.open(tmp_path / f"{seed}.db") as store:
                 runner = StreamingRunner(seed, time_of=lambda s: 1e-6 if s.integer("x") < 16 else 2e-6)
@@ -140,25 +140,25 @@ class TestStream:
                 )
                 assert result.best is not None and runner.streams[0].closed
                 trials = [(r.schedule, r.status) for r in store.trials()]
-                found.append((trials, result.best.schedule))
+                results.append((trials, result.best.schedule))
                 orders.append(runner.measured)
-        assert all(one == found[0] for one in found)
+        assert all(one == results[0] for one in results)
         assert not all(order == orders[0] for order in orders)
-        assert {status for _, status in found[0][0]} >= {Status.OK, Status.WRONG_RESULT}
+        assert {status for _, status in results[0][0]} >= {Status.OK, Status.WRONG_RESULT}
 
     def test_on_a_gpu_the_sampler_receives_each_result_at_once(self, store: Store) -> None:
-        made = Watched("random")
-        result = tuned(store, 50, StreamingRunner(3), made, out=8)
-        assert len(result.trials) == 50 == made.told and made.out == 0
-        assert made.before[0] == 0 and all(before >= 1 for before in made.before[1:]), (
+        sampler = Watched("random")
+        result = tuned(store, 50, StreamingRunner(3), sampler, out=8)
+        assert len(result.trials) == 50 == sampler.told and sampler.out == 0
+        assert sampler.before[0] == 0 and all(before >= 1 for before in sampler.before[1:]), (
             "the sampler never waits for all results"
         )
-        assert max(made.after) == 8 == made.after[0]
+        assert max(sampler.after) == 8 == sampler.after[0]
 
     def test_the_sampler_receives_all_ready_results_before_it_proposes(self, store: Store) -> None:
-        made = Watched("random")
-        tuned(store, 50, StreamingRunner(3, lumps=4), made, out=4)
-        assert made.before.count(0) > 3
+        sampler = Watched("random")
+        tuned(store, 50, StreamingRunner(3, lumps=4), sampler, out=4)
+        assert sampler.before.count(0) > 3
 
     def test_a_runner_closed_during_the_search_is_reported(self, store: Store) -> None:
         for in_flight in (InFlightLimit(most=4), InFlightLimit(compilers=4)):

@@ -41,12 +41,12 @@ def test_trials_on_the_front_are_not_dominated_and_dominate_the_rest(points: lis
 
 
 def test_invalid_objectives_are_rejected() -> None:
-    for objectives, said in (
+    for objectives, message in (
         ({}, "at least one"),
         ({"secs": "min"}, "unknown column 'secs'"),
         ({"seconds": "up"}, "min or max"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             pareto(ROWS, objectives)  # type: ignore[arg-type]
 
 

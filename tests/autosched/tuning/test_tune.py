@@ -40,12 +40,12 @@ class TestStarting:
             self.asked += 1
             raise RunnerStopped("no GPU")  # ``starting`` ignores this error, since the search reports it
 
-    @pytest.mark.parametrize(("provenance", "asked"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
-    def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, asked: int) -> None:
+    @pytest.mark.parametrize(("provenance", "num_requests"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
+    def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, num_requests: int) -> None:
         gpu: Any = self.Gpu(provenance)
         with starting(gpu):
             pass
-        assert gpu.asked == asked
+        assert gpu.asked == num_requests
 
 
 PROBLEM = Matmul(m=64, n=48, k=32)
@@ -99,9 +99,9 @@ class TestBadInput:
         ],
     )
     def test_one_line_and_no_database(self, tmp_path: Path, arguments: dict[str, object], message: str) -> None:
-        wanted = {"problem": PROBLEM, "trials": 4, "database": tmp_path / "a.db", "device": "h200", **arguments}
+        options = {"problem": PROBLEM, "trials": 4, "database": tmp_path / "a.db", "device": "h200", **arguments}
         with pytest.raises(ValueError, match=message) as caught:
-            tune(**wanted)  # type: ignore[arg-type]
+            tune(**options)  # type: ignore[arg-type]
         assert "\n" not in str(caught.value)
         assert list(tmp_path.iterdir()) == []
 
@@ -191,8 +191,8 @@ class TestEndToEnd:
         lines = tuning.stdout.read().splitlines()
         assert tuning.wait(timeout=60) == 0
         tuning.stdout.close()
-        said = lines[-1].split()
-        assert said[:2] == ["interrupted", "True"]
-        assert said[3:] == ["left", "[]"]
-        assert Store.open(tmp_path / "a.db", create=False).count() >= int(said[2]) >= 1
+        words = lines[-1].split()
+        assert words[:2] == ["interrupted", "True"]
+        assert words[3:] == ["left", "[]"]
+        assert Store.open(tmp_path / "a.db", create=False).count() >= int(words[2]) >= 1
         assert os.listdir(tmp_path) == ["a.db"]

@@ -207,11 +207,11 @@ class TestResume:
         def new_sampler() -> Sampler:
             return sampler("random", SPACE, seed=5)
 
-        with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "parts") as parts:
-            tuned(whole, 32, made=new_sampler(), out=1)
+        with Store.open(tmp_path / "whole") as uninterrupted, Store.open(tmp_path / "parts") as parts:
+            tuned(uninterrupted, 32, made=new_sampler(), out=1)
             tuned(parts, 12, made=new_sampler(), out=1)
             tuned(parts, 20, made=new_sampler(), out=1)
-            assert [r.schedule for r in whole.trials()] == [r.schedule for r in parts.trials()]
+            assert [r.schedule for r in uninterrupted.trials()] == [r.schedule for r in parts.trials()]
 
     def test_the_model_is_restored_with_the_trials(self, store: Store) -> None:
         trained: list[int] = []
@@ -336,7 +336,7 @@ class TestVerification:
         assert rejected and all(s["x"] == fastest["x"] for s in rejected)
         tuned(store, 1, FakeRunner(Provenance.ESTIMATED), later)
         for heard in (judging, later):
-            assert not [told for told in heard.restored if told[0] in rejected and told[1] is Status.OK]
+            assert not [restored for restored in heard.restored if restored[0] in rejected and restored[1] is Status.OK]
             assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in rejected}
         known = {s for s, _ in later.restored} & rejected
         assert known == (rejected if status == "findings" else set()), "an unverified schedule may be tried again"
@@ -391,8 +391,8 @@ class TestVerification:
         assert store.trials() == list(result.trials)
         assert not any(r.status in (Status.WRONG_RESULT, Status.UNVERIFIED) for r in result.trials)
         assert result.best == store.best(PROBLEM, "h200")
-        whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(True))
-        assert whole.best is not None and whole.best.schedule["x"] == 8
+        healthy = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(True))
+        assert healthy.best is not None and healthy.best.schedule["x"] == 8
 
     def test_a_host_failure_at_the_start_keeps_the_stored_best(self, store: Store) -> None:
         before = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
@@ -427,9 +427,9 @@ class TestInterruption:
 
     def test_the_next_run_continues(self, store: Store) -> None:
         tuned(store, 20, FakeRunner(raises=(9, KeyboardInterrupt())))
-        kept = store.count()
+        stored = store.count()
         result = tuned(store, 5)
-        assert (result.earlier, store.count()) == (kept, kept + 5)
+        assert (result.earlier, store.count()) == (stored, stored + 5)
 
 
 class TestObserver:

@@ -70,11 +70,11 @@ def test_doubtful_transfers_are_reported() -> None:
     start = warm_start.from_model(model("estimated"), "m.json", task, estimates_of(task))
     assert "were not measured" in start.lines[0]
     assert all(word in start.lines[1] for word in ("m.json", "a100", "h200"))
-    made = model()
-    old = dataclasses.replace(made.operators[0], templates=(("copy", "older"),))
-    other = dataclasses.replace(made.operators[0], templates=(("other", "1"),))
+    trained = model()
+    old = dataclasses.replace(trained.operators[0], templates=(("copy", "older"),))
+    other = dataclasses.replace(trained.operators[0], templates=(("other", "1"),))
     for part, doubt in ((old, "copy has changed since"), (other, "no times of the kernel template copy")):
-        changed = dataclasses.replace(made, operators=(part,))
+        changed = dataclasses.replace(trained, operators=(part,))
         assert doubt in warm_start.from_model(changed, "m.json", TASK, estimates_of(TASK)).lines[-1]
 
 
@@ -84,10 +84,12 @@ def test_a_model_that_does_not_fit_is_rejected() -> None:
     task = SearchTask(softmax, H200, templates, templates.space(softmax, H200))
     with pytest.raises(ModelMismatch, match="for copy, not for softmax"):
         warm_start.from_model(model(), "m", task, estimates_of(task))
-    made = model()
-    names = tuple("schedule.copy.other" if n == "schedule.copy.unroll" else n for n in made.operators[0].boosted.names)
-    boosted = dataclasses.replace(made.operators[0].boosted, names=names)
-    strange = dataclasses.replace(made, operators=(dataclasses.replace(made.operators[0], boosted=boosted),))
+    trained = model()
+    names = tuple(
+        "schedule.copy.other" if n == "schedule.copy.unroll" else n for n in trained.operators[0].boosted.names
+    )
+    boosted = dataclasses.replace(trained.operators[0].boosted, names=names)
+    strange = dataclasses.replace(trained, operators=(dataclasses.replace(trained.operators[0], boosted=boosted),))
     with pytest.raises(ModelMismatch, match="features differ"):
         warm_start.from_model(strange, "m", TASK, estimates_of(TASK))
 
@@ -111,10 +113,10 @@ def test_the_benefit_of_the_warm_start_is_reported() -> None:
     start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
-    said = start.worth(make_trials(one))
-    assert said.startswith("m.json, trained on 90 measured times of copy: rank correlation with this run's times 0.9")
+    report = start.worth(make_trials(one))
+    assert report.startswith("m.json, trained on 90 measured times of copy: rank correlation with this run's times 0.9")
     within = 100 * (min(times[:5]) / min(times) - 1)
-    assert f"the first five trials came within {within:.1f} % of the best" in said
+    assert f"the first five trials came within {within:.1f} % of the best" in report
     assert start.worth(make_trials(one)[:3]) == ""
     assert WarmStart(start.analytic).worth(make_trials(one)) == ""  # type: ignore[attr-defined]
 

@@ -58,13 +58,13 @@ def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "cuda_device", refuse)
 
 
-def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
-    with choose(None, BackendOptions(backend=backend, device=wanted, workers=1)) as found:
-        assert found.line == found.runner.describe()
-        word = found.runner.provenance.upper()
-        assert found.headline.startswith(f"times are {word}") and len(found.headline) < 100
-        assert found.runner.provenance is (Provenance.MEASURED if found.name == "cuda" else Provenance.ESTIMATED)
-        return found.name, found.device.name, found.line
+def chosen(backend: str = "auto", requested: str | Device | None = None) -> tuple[str, str, str]:
+    with choose(None, BackendOptions(backend=backend, device=requested, workers=1)) as choice:
+        assert choice.line == choice.runner.describe()
+        word = choice.runner.provenance.upper()
+        assert choice.headline.startswith(f"times are {word}") and len(choice.headline) < 100
+        assert choice.runner.provenance is (Provenance.MEASURED if choice.name == "cuda" else Provenance.ESTIMATED)
+        return choice.name, choice.device.name, choice.line
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -75,8 +75,8 @@ class TestWithoutGpu:
         assert NO_GPU in line and "ESTIMATED" in line
 
     def test_a_named_device(self) -> None:
-        assert chosen(wanted="A100")[:2] == ("estimate", "a100")
-        assert chosen(wanted=A100)[:2] == ("estimate", "a100")
+        assert chosen(requested="A100")[:2] == ("estimate", "a100")
+        assert chosen(requested=A100)[:2] == ("estimate", "a100")
 
     def test_cuda_reports_the_missing_component(self) -> None:
         with pytest.raises(BackendError, match=f"{NO_GPU}.*use --backend estimate"):
@@ -94,7 +94,7 @@ class TestWithGpu:
         assert chosen("cuda", "H200")[:2] == ("cuda", "h200")
 
     def test_another_device_is_only_estimated(self) -> None:
-        name, target, line = chosen(wanted="a100")
+        name, target, line = chosen(requested="a100")
         assert (name, target) == ("estimate", "a100")
         assert "GPU is h200, not a100" in line
         with pytest.raises(BackendError, match="GPU is h200, not a100"):
@@ -110,9 +110,9 @@ class TestWithGpu:
 
         part = dataclasses.replace(H200, sm_count=66)
         monkeypatch.setattr(probing, "cuda_device", lambda gpu: part)
-        with choose(None, BackendOptions(backend="cuda", device="h200", workers=1)) as found:
-            assert isinstance(found.runner, CudaRunner)
-            assert found.device.sm_count == 66
+        with choose(None, BackendOptions(backend="cuda", device="h200", workers=1)) as choice:
+            assert isinstance(choice.runner, CudaRunner)
+            assert choice.device.sm_count == 66
 
 
 @pytest.mark.usefixtures("two_h200_and_an_a100")
@@ -121,14 +121,14 @@ class TestSeveralGpus:
         ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
     )
     def test_named_gpus_measure_or_the_first_by_default(self, gpus: Gpus | None, named: str) -> None:
-        with choose(None, BackendOptions(backend="cuda", workers=1, gpus=gpus)) as found:
-            assert named + "," in found.line
-            assert found.gpus == len(gpus or [0])
+        with choose(None, BackendOptions(backend="cuda", workers=1, gpus=gpus)) as choice:
+            assert named + "," in choice.line
+            assert choice.gpus == len(gpus or [0])
 
     def test_all_selects_all_gpus_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probing, "cuda_count", lambda: 2)
-        with choose(None, BackendOptions(backend="cuda", workers=1, gpus="all")) as found:
-            assert "on 2 x h200" in found.line
+        with choose(None, BackendOptions(backend="cuda", workers=1, gpus="all")) as choice:
+            assert "on 2 x h200" in choice.line
 
     @pytest.mark.parametrize(
         ("gpus", "refusal"),

@@ -19,9 +19,9 @@ LARGE = Matmul(8192, 8192, 8192, a="bf16")
 
 @pytest.mark.parametrize("problem", [LARGE, Softmax(4096, 65536, dtype="f16", out="f16")], ids=["matmul", "softmax"])
 def test_the_estimate_of_the_recorded_winner_is_at_least_its_time(problem: Problem) -> None:
-    found = winner(problem, H100)
-    assert found is not None
-    schedule, seconds = found
+    best = winner(problem, H100)
+    assert best is not None
+    schedule, seconds = best
     (estimated,) = predicted_seconds(templates_for(problem, H100), problem, [schedule], H100)
     scaled = estimated * scale_of_estimates(problem, H100)
     assert scaled == pytest.approx(seconds) and estimated < seconds
@@ -34,9 +34,9 @@ def test_only_estimates_of_the_recorded_device_are_scaled() -> None:
 
 
 def test_a_search_estimates_sustained_times() -> None:
-    found = winner(LARGE, H100)
-    assert found is not None
-    schedule, seconds = found
+    best = winner(LARGE, H100)
+    assert best is not None
+    schedule, seconds = best
     templates = templates_for(LARGE, H100)
     candidate = Candidate(LARGE, schedule, templates.kernel(LARGE, schedule, H100))
     assert AnalyticEstimator(H100, templates)(candidate, Resources(168, 0, 0, 0, 0, 0)) >= 0.99 * seconds

@@ -59,9 +59,9 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
                 seed=0,
             )
         )
-    made = Recording(tuple(trials))
-    recording.write(recording.path_of(PROBLEM.key(), "h200"), [made])
-    return made
+    stored = Recording(tuple(trials))
+    recording.write(recording.path_of(PROBLEM.key(), "h200"), [stored])
+    return stored
 
 
 @pytest.mark.parametrize("sampler", representative(["random", "evolution", "tpe"], "random", "tpe"))
@@ -80,17 +80,17 @@ def test_a_replayed_search_only_tries_recorded_schedules(recorded: Recording, tm
 
 
 def test_auto_replays_a_recording_and_reports_it(recorded: Recording) -> None:
-    with choose(PROBLEM, BackendOptions()) as found:
-        assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
-        assert "no driver" in found.line
-        assert found.headline == "times are REPLAYED: no GPU on this machine responds"
-    with choose(dataclasses.replace(PROBLEM, m=97), BackendOptions(workers=1)) as found:
-        assert found.name == "estimate"
-        assert "this problem was not recorded on h200" in found.line
-    with choose(PROBLEM, BackendOptions(device="a100", workers=1)) as found:
-        assert found.name == "estimate"
-    with choose(PROBLEM, BackendOptions(backend="estimate", workers=1)) as found:
-        assert found.name == "estimate"
+    with choose(PROBLEM, BackendOptions()) as choice:
+        assert (choice.name, choice.device.name, choice.pool) == ("replay", "h200", None)
+        assert "no driver" in choice.line
+        assert choice.headline == "times are REPLAYED: no GPU on this machine responds"
+    with choose(dataclasses.replace(PROBLEM, m=97), BackendOptions(workers=1)) as choice:
+        assert choice.name == "estimate"
+        assert "this problem was not recorded on h200" in choice.line
+    with choose(PROBLEM, BackendOptions(device="a100", workers=1)) as choice:
+        assert choice.name == "estimate"
+    with choose(PROBLEM, BackendOptions(backend="estimate", workers=1)) as choice:
+        assert choice.name == "estimate"
 
 
 def test_replay_reports_a_missing_recording(recorded: Recording) -> None:
@@ -115,5 +115,5 @@ def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     recording.write(recording.path_of(PROBLEM.key(), "h200"), [older])
     with pytest.raises(BackendError, match=r"by autosched 0\.1\.0, whose schedule space was different"):
         choose(PROBLEM, BackendOptions(backend="replay"))
-    with choose(PROBLEM, BackendOptions(workers=1)) as found:
-        assert found.name == "estimate"
+    with choose(PROBLEM, BackendOptions(workers=1)) as choice:
+        assert choice.name == "estimate"

@@ -171,14 +171,14 @@ def test_candidates_much_slower_in_screening_are_excluded(store: Store) -> None:
 
 
 def test_finalists_are_of_different_modules_if_there_are_enough() -> None:
-    timings = [Timing(t, t, t, 9) for t in (1 + place / 10000 for place in range(100))]
+    timings = [Timing(t, t, t, 9) for t in (1 + position / 10000 for position in range(100))]
     assert paired_timing.select_entrants(timings, lambda i: i // 10) == list(range(0, 100, 10))
     assert paired_timing.select_entrants(timings, lambda i: i // 50) == [0, 1, 2, 3, 4, 50]
     assert paired_timing.select_entrants(timings) == list(range(paired_timing.MOST_ENTRANTS))
 
 
 def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
-    timings = [Timing(t, t, t, 9) for t in (1 + place / 10000 for place in range(100))]
+    timings = [Timing(t, t, t, 9) for t in (1 + position / 10000 for position in range(100))]
     most = paired_timing.MOST_ENTRANTS
     selected = paired_timing.select_entrants(timings, structure_of=lambda i: min(i // 45, 1))
     assert selected == [*range(most - 1), 45]
@@ -269,11 +269,11 @@ def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> 
             return super().compare(candidates, **options)  # type: ignore[arg-type]
 
     runner = Late(lambda x: 1e-6 * (1 + 0.01 * x if x < 3 else 1.5), noise=0.02)
-    found = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
-    assert [p.position for p in found.failed] == [1]
+    final = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
+    assert [p.position for p in final.failed] == [1]
     again = next(i for i, xs in enumerate(runner.compared) if i and len(xs) > len(runner.compared[i - 1]))
     assert runner.compared[again] == [0, 2, 3, 4], "the new round includes entrants that had been dropped"
-    assert found.standings[0].position in (0, 2)
+    assert final.standings[0].position in (0, 2)
 
 
 def runner_candidates(count: int) -> list[Candidate]:
@@ -516,8 +516,8 @@ def test_a_default_that_was_not_screened_enters_the_final(store: Store) -> None:
 def test_best_shows_that_the_library_won(store: Store) -> None:
     result = tuned(store, PairedRunner(time_of, library=0.8e-6))
     assert result.remeasured is not None and result.best is not None
-    ((_, said),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
-    assert "library won" in said and "1.250" in said
+    ((_, fact),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
+    assert "library won" in fact and "1.250" in fact
     best = result.best
     facts = dict(trial_facts(PROBLEM, best))
     assert facts["winner"] == "the vendor's library: no tried schedule was as fast"

@@ -24,12 +24,12 @@ def tensors() -> list[Any]:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_agree_with_torch(compiled: bool) -> None:
     function = torch.compile(attend, backend="aot_eager", fullgraph=True) if compiled else attend
-    given, gradient = tensors(), torch.randn(2, 4, 11, 16).bfloat16()
-    found = torch.autograd.grad(function(*given), given, gradient)
-    exact = [t.detach().float().requires_grad_() for t in given]
+    leaves, gradient = tensors(), torch.randn(2, 4, 11, 16).bfloat16()
+    actual = torch.autograd.grad(function(*leaves), leaves, gradient)
+    exact = [t.detach().float().requires_grad_() for t in leaves]
     keys, values = (t.repeat_interleave(2, 1) for t in exact[1:])
     out = torch.nn.functional.scaled_dot_product_attention(exact[0], keys, values, is_causal=True)
-    for one, other in zip(found, torch.autograd.grad(out, exact, gradient.float()), strict=True):
+    for one, other in zip(actual, torch.autograd.grad(out, exact, gradient.float()), strict=True):
         assert one.dtype == torch.bfloat16
         torch.testing.assert_close(one.float(), other, rtol=0.02, atol=0.05)
 
@@ -49,9 +49,9 @@ def exact(q: Any, k: Any, v: Any, ends: list[int], sinks: Any, slopes: Any, soft
     for first, last in itertools.pairwise(ends):
         rows = [x[first:last].transpose(0, 1) for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
         scores = soft_cap * torch.tanh(rows[0] @ rows[1].transpose(1, 2) * q.shape[2] ** -0.5 / soft_cap)
-        place = torch.arange(last - first)
-        scores = scores + slopes[:, None, None] * (place - place[:, None])
-        scores = scores.masked_fill(place > place[:, None], -torch.inf)
+        position = torch.arange(last - first)
+        scores = scores + slopes[:, None, None] * (position - position[:, None])
+        scores = scores.masked_fill(position > position[:, None], -torch.inf)
         scores = torch.cat((scores, sinks[:, None, None].expand(-1, last - first, 1)), -1)
         results.append((scores.softmax(-1)[..., :-1] @ rows[2]).transpose(0, 1))
     return torch.cat(results)
@@ -61,7 +61,7 @@ def exact(q: Any, k: Any, v: Any, ends: list[int], sinks: Any, slopes: Any, soft
 def test_packed_sequences_with_sinks_slopes_and_a_soft_cap(compiled: bool) -> None:
     torch.manual_seed(1)
     ends = [0, 7, 7, 19]
-    given = [torch.randn(19, heads, 16).bfloat16().requires_grad_() for heads in (4, 2, 2)]
+    leaves = [torch.randn(19, heads, 16).bfloat16().requires_grad_() for heads in (4, 2, 2)]
     sinks, slopes = torch.randn(4, requires_grad=True), torch.tensor([0.5, 0.25, 0.125, 0.0625])
     offsets = torch.tensor(ends, dtype=torch.int32)
 
@@ -72,10 +72,10 @@ def test_packed_sequences_with_sinks_slopes_and_a_soft_cap(compiled: bool) -> No
 
     function = torch.compile(attended, backend="aot_eager", fullgraph=True) if compiled else attended
     gradient = torch.randn(19, 4, 16).bfloat16()
-    found = torch.autograd.grad(function(*given, sinks), [*given, sinks], gradient)
-    floats = [t.detach().float().requires_grad_() for t in (*given, sinks)]
-    wanted = torch.autograd.grad(exact(*floats[:3], ends, floats[3], slopes, 2.0), floats, gradient.float())
-    for one, other in zip(found, wanted, strict=True):
+    actual = torch.autograd.grad(function(*leaves, sinks), [*leaves, sinks], gradient)
+    floats = [t.detach().float().requires_grad_() for t in (*leaves, sinks)]
+    expected = torch.autograd.grad(exact(*floats[:3], ends, floats[3], slopes, 2.0), floats, gradient.float())
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one.float(), other, rtol=0.02, atol=0.06)
 
 

@@ -38,15 +38,15 @@ def appended(*arguments: Any, **named: Any) -> tuple[Any, Any, Any]:
 def test_caches_are_changed_in_place(compiled: bool) -> None:
     arguments, named = called(PROBLEM)
     inputs = PROBLEM.random_inputs(1)
-    wanted = PROBLEM.reference(inputs)
+    expected = PROBLEM.reference(inputs)
     function = torch.compile(appended, backend="aot_eager", fullgraph=True) if compiled else appended
     q, *caches = function(*arguments, **named)
     of = {name: PROBLEM.operand(name) for name in ("out", "k", "v")}
-    stored = {name: tensor(of[name], of[name].dtype.store(wanted[name])) for name in of}
+    stored = {name: tensor(of[name], of[name].dtype.store(expected[name])) for name in of}
     assert torch.equal(q, stored["out"] * 2)
-    for name, given, cache in zip("kv", arguments[3:], caches, strict=True):
-        assert torch.equal(given, stored[name]) and torch.equal(cache, stored[name])
-        assert not torch.equal(given, tensor(of[name], inputs[name]))
+    for name, argument, cache in zip("kv", arguments[3:], caches, strict=True):
+        assert torch.equal(argument, stored[name]) and torch.equal(cache, stored[name])
+        assert not torch.equal(argument, tensor(of[name], inputs[name]))
 
 
 def test_the_chosen_kernel_in_the_emulator(tmp_path: Path) -> None:
@@ -54,10 +54,10 @@ def test_the_chosen_kernel_in_the_emulator(tmp_path: Path) -> None:
     autosched.tune(PROBLEM, device="h100", effort="model", database=database, progress=None)
     arguments, named = called(PROBLEM)
     same, _ = called(PROBLEM)
-    wanted = torch.ops.autosched.qk_norm_rope_append(*same, **named)
+    expected = torch.ops.autosched.qk_norm_rope_append(*same, **named)
     with autosched.torch.emulated(database, "h100"):
-        found = torch.ops.autosched.qk_norm_rope_append(*arguments, **named)
-    for one, other in zip((found, *arguments[3:]), (wanted, *same[3:]), strict=True):
+        actual = torch.ops.autosched.qk_norm_rope_append(*arguments, **named)
+    for one, other in zip((actual, *arguments[3:]), (expected, *same[3:]), strict=True):
         torch.testing.assert_close(one, other, atol=0.05, rtol=0.02)
 
 

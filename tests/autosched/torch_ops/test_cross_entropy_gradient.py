@@ -14,8 +14,8 @@ LABEL = [3, 39, -100, 0, 7, 7, 12]
 
 
 def numbers(*shape: int, dtype: Any = None, seed: int = 0) -> Any:
-    made = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return made.to(dtype or torch.bfloat16).requires_grad_()
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return values.to(dtype or torch.bfloat16).requires_grad_()
 
 
 def reference_loss(logits: Any, weights: Any) -> Any:
@@ -46,9 +46,9 @@ def test_the_gradients_of_a_linear_layer(rows: int, monkeypatch: pytest.MonkeyPa
     (loss * weights).sum().backward()
     precise = [tensor.detach().double().requires_grad_() for tensor in (x, w)]
     reference_loss(precise[0] @ precise[1].T, weights).backward()
-    for found, exact in zip((x, w), precise, strict=True):
-        assert found.grad.dtype == torch.bfloat16
-        torch.testing.assert_close(found.grad.double(), exact.grad, rtol=2e-2, atol=2e-2)
+    for leaf, exact in zip((x, w), precise, strict=True):
+        assert leaf.grad.dtype == torch.bfloat16
+        torch.testing.assert_close(leaf.grad.double(), exact.grad, rtol=2e-2, atol=2e-2)
 
 
 def test_a_frozen_layer_has_no_gradient() -> None:

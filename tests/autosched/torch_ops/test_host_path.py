@@ -165,21 +165,21 @@ def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTa
         before = path.counts()
         getattr(operators, name)(*arguments())  # the first call adds the kernel to the table
         driver.from_table.clear()
-        given = arguments()
-        result = getattr(operators, name)(*given)
+        call_arguments = arguments()
+        result = getattr(operators, name)(*call_arguments)
         assert [after - b for after, b in zip(path.counts(), before, strict=True)] == [1, 1]
         kernel = functions.loaded_kernel(problem, -1)
         assert kernel is not None
-        found = list(driver.from_table)
-        tensors = dict(zip(names, (t for t in given if isinstance(t, torch.Tensor)), strict=False))
+        actual = list(driver.from_table)
+        tensors = dict(zip(names, (t for t in call_arguments if isinstance(t, torch.Tensor)), strict=False))
         tensors["out"] = result
-        assert found == launches(kernel, driver, tensors)
-        seen["tensor maps"] |= any(len(p) == 128 for one in found for p in one.parameters)
+        assert actual == launches(kernel, driver, tensors)
+        seen["tensor maps"] |= any(len(p) == 128 for one in actual for p in one.parameters)
         seen["workspaces"] |= kernel.by_stream
-        seen["steps"] |= len(found) > 1
-        seen["clusters"] |= any(one.cluster is not None for one in found)
-    wanted = {"matmul": ("tensor maps", "workspaces", "clusters"), "softmax": ("workspaces", "steps")}
-    assert all(seen[what] for what in wanted.get(case, ()))
+        seen["steps"] |= len(actual) > 1
+        seen["clusters"] |= any(one.cluster is not None for one in actual)
+    expected = {"matmul": ("tensor maps", "workspaces", "clusters"), "softmax": ("workspaces", "steps")}
+    assert all(seen[feature] for feature in expected.get(case, ()))
 
 
 def softmax_problem(columns: int = 512) -> Problem:
@@ -206,10 +206,10 @@ def test_tile_operators(host: tuple[HostLaunchTable, Driver], tmp_path: Path) ->
         kernel = functions.loaded_kernel(problem, -1)
         assert kernel is not None, name
         assert path.counts()[0] == before[0] + 1, name
-        made = [o for o in problem.operands() if o.role == "output"]
-        tensors = dict(zip((o.name for o in made), results, strict=True))
+        output_operands = [o for o in problem.operands() if o.role == "output"]
+        tensors = dict(zip((o.name for o in output_operands), results, strict=True))
         tensors |= dict(zip(problem.inputs, arguments, strict=True)) | named
-        assert [(tuple(t.shape), t.is_contiguous()) for t in results] == [(o.shape, True) for o in made]
+        assert [(tuple(t.shape), t.is_contiguous()) for t in results] == [(o.shape, True) for o in output_operands]
         assert list(driver.from_table) == launches(kernel, driver, tensors), name
 
 
@@ -336,15 +336,15 @@ class TestPython:
         self, host: tuple[HostLaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, driver = host
-        asked: list[Any] = []
-        monkeypatch.setattr(CubinKernel, "driver_steps", lambda *_: asked.append(0))
+        queries: list[Any] = []
+        monkeypatch.setattr(CubinKernel, "driver_steps", lambda *_: queries.append(0))
         operators = registered(path)[1]
         autosched.use(Fixed(tmp_path, driver))
         before = path.counts()
         for _ in range(3):
             operators.softmax(drawn(4, 512))
         assert path.counts() == (before[0], before[1] + 3) and len(driver.from_python) >= 3
-        assert len(asked) == 1
+        assert len(queries) == 1
 
     def test_tensors_of_too_many_dimensions(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
@@ -362,8 +362,8 @@ class TestChanges:
         path, driver = host
         operators = registered(path)[1]
         handles = set()
-        kept = [Fixed(tmp_path, driver) for _ in range(3)]
-        for database in kept:
+        databases = [Fixed(tmp_path, driver) for _ in range(3)]
+        for database in databases:
             autosched.use(database)
             called_twice(operators)
             handles.add(driver.from_table[-1].function)
@@ -493,20 +493,20 @@ class TestStreams:
             return [tuple(p for p in one.parameters if p != own) for one in driver.from_table[before:]]
 
         assert functions.loaded_kernel(problem, -1) is None
-        found = []
+        pointers = []
         for stream in (0, 5):
             driver.stream = stream
-            found.append(parameters())
-            assert parameters() == found[-1]
+            pointers.append(parameters())
+            assert parameters() == pointers[-1]
         kernel = functions.loaded_kernel(problem, -1)
         assert kernel is not None and kernel.by_stream
         driver.stream = 0
-        thread = threading.Thread(target=lambda: found.append(parameters()))
+        thread = threading.Thread(target=lambda: pointers.append(parameters()))
         thread.start()
         thread.join()
-        assert parameters() == found[0]
-        assert len(found) == 3 and all(found)
-        assert found[0] != found[1] != found[2] != found[0]
+        assert parameters() == pointers[0]
+        assert len(pointers) == 3 and all(pointers)
+        assert pointers[0] != pointers[1] != pointers[2] != pointers[0]
 
     def test_the_context_of_the_device_is_current_in_every_thread(
         self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
@@ -551,10 +551,10 @@ class TestEmulated:
     def emulate(driver: Driver, problem: Problem, schedule: Any) -> None:
         generated = generate(problem, schedule, H200)
         assert not generated.then and generated.launches == 1
-        places = [getattr(argument, "operand", argument).name for argument in generated.arguments]
+        names = [getattr(argument, "operand", argument).name for argument in generated.arguments]
 
         def run(one: Launched, _: bool) -> None:
-            starts = {name: int.from_bytes(p[:8], "little") for name, p in zip(places, one.parameters, strict=True)}
+            starts = {name: int.from_bytes(p[:8], "little") for name, p in zip(names, one.parameters, strict=True)}
             arrays = {
                 o.name: np.ctypeslib.as_array((ctypes.c_ubyte * o.bytes).from_address(starts[o.name]))
                 for o in problem.operands()
@@ -587,14 +587,14 @@ class TestEmulated:
         for seed in range(2):
             generator = torch.Generator().manual_seed(seed)
             if case == "matmul":
-                given = (
+                call_arguments = (
                     torch.randn(64, 128, generator=generator).bfloat16(),
                     torch.randn(64, 128, generator=generator).bfloat16().T,
                 )
             else:
-                given = (torch.randn(4, 512, generator=generator),)
-            result = getattr(operators, name)(*given)
-            assert torch.allclose(result, getattr(formulas, name)(*given), rtol=2e-2, atol=2e-2)
+                call_arguments = (torch.randn(4, 512, generator=generator),)
+            result = getattr(operators, name)(*call_arguments)
+            assert torch.allclose(result, getattr(formulas, name)(*call_arguments), rtol=2e-2, atol=2e-2)
         assert len(driver.from_python) == len(driver.from_table) == 1
         assert driver.from_python[0].parameters != driver.from_table[0].parameters
 

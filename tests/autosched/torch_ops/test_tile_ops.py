@@ -47,14 +47,14 @@ def test_cpu_tensors_use_the_reference_and_fake_tensors_have_shapes(name: str) -
     problem, operator = CASES[name], getattr(torch.ops.autosched, CASES[name].operator)
     arguments, named = called(problem)
     assert not _stack
-    found, wanted = outputs(operator(*arguments, **named)), problem.reference(problem.random_inputs(1))
+    actual, reference_values = outputs(operator(*arguments, **named)), problem.reference(problem.random_inputs(1))
     of_outputs = [o for o in problem.operands() if o.role == "output"]
-    for o, result in zip(of_outputs, found, strict=True):
+    for o, result in zip(of_outputs, actual, strict=True):
         assert (tuple(result.shape), result.dtype) == (o.shape, TYPES[o.dtype.name])
-        expected = o.dtype.load(o.dtype.store(wanted[o.name]))
+        expected = o.dtype.load(o.dtype.store(reference_values[o.name]))
         assert np.array_equal(result.to(torch.float64).numpy(), expected, equal_nan=True)
     fakes = [t.to("meta") for t in arguments], {k: t.to("meta") if hasattr(t, "to") else t for k, t in named.items()}
-    for result, fake in zip(found, outputs(operator(*fakes[0], **fakes[1])), strict=True):
+    for result, fake in zip(actual, outputs(operator(*fakes[0], **fakes[1])), strict=True):
         assert (result.shape, result.dtype) == (fake.shape, fake.dtype)
 
 

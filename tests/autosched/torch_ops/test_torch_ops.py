@@ -81,8 +81,8 @@ def test_a_gpu_call_runs_our_function(name: str, arguments: tuple[Any, ...], mon
 
     ON_GPU[name](*arguments)
     ((arrays, options),) = seen
-    given = [a for a in (*arrays, *options.values()) if isinstance(a, torch.Tensor)]
-    assert all(a is b for a, b in zip(given, (a for a in arguments if isinstance(a, torch.Tensor)), strict=True))
+    tensors = [a for a in (*arrays, *options.values()) if isinstance(a, torch.Tensor)]
+    assert all(a is b for a, b in zip(tensors, (a for a in arguments if isinstance(a, torch.Tensor)), strict=True))
     assert all(a in options.values() for a in arguments if isinstance(a, (str, float, int)))
 
 
@@ -105,11 +105,11 @@ def test_gradients_agree_with_the_formula() -> None:
             random_tensor(6, seed=2).requires_grad_(),
         ]
 
-    mine, theirs = leaves(), leaves()
-    ours.matmul(*mine, activation="silu").square().sum().backward()
-    a, b, bias = theirs
+    kernel_leaves, formula_leaves = leaves(), leaves()
+    ours.matmul(*kernel_leaves, activation="silu").square().sum().backward()
+    a, b, bias = formula_leaves
     torch.nn.functional.silu(a @ b + bias).square().sum().backward()
-    for one, other in zip(mine, theirs, strict=True):
+    for one, other in zip(kernel_leaves, formula_leaves, strict=True):
         torch.testing.assert_close(one.grad, other.grad)
     x, weight = random_tensor(4, 8).requires_grad_(), random_tensor(8)
     ours.rmsnorm(x, weight).sum().backward()
@@ -144,11 +144,11 @@ def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -
     layer = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
     x = random_tensor(64, 64, kind=torch.bfloat16)
     rows = random_tensor(4, 64, kind=torch.float16)
-    wanted = layer(x)
+    expected = layer(x)
     try:
         with ours.patch(database, "h200") as calls:
             for _ in range(3):
-                torch.testing.assert_close(layer(x), wanted, rtol=2e-2, atol=2e-2)
+                torch.testing.assert_close(layer(x), expected, rtol=2e-2, atol=2e-2)
             torch.nn.functional.softmax(rows, -1)
             torch.softmax(rows, 0)
             torch.mm(random_tensor(8, 8), random_tensor(8, 8))

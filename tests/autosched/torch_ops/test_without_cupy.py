@@ -35,14 +35,14 @@ PROBLEMS = (
 def test_kernels_are_called(tmp_path: Path) -> None:
     timing = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(1e-6))
     with Store.open(tmp_path / "best.db") as store:
-        for problem, wanted in PROBLEMS:
+        for problem, template_name in PROBLEMS:
             schedules = space_of(problem, H200).sample(200, 1)
-            generated = ((s, generate(problem, s, H200)) for s in schedules if s.template == wanted)
+            generated = ((s, generate(problem, s, H200)) for s in schedules if s.template == template_name)
             schedule = next(
                 s
                 for s, kernel in generated
                 if all(o.role != "workspace" for o in kernel.operands)
-                and (kernel.cluster != (1, 1, 1) or wanted != "wgmma_matmul")
+                and (kernel.cluster != (1, 1, 1) or template_name != "wgmma_matmul")
             )
             store.append(make_trial(schedule, timing, problem))
     stand_in = compiled_stand_in(tmp_path)

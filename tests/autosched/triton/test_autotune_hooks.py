@@ -23,9 +23,9 @@ pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 def stock(database, **more):
-    hooks = autotune_hooks(lambda: made, database=database)
-    made = triton.autotune(kernels.CONFIGS, key=["n"], do_bench=hooks.do_bench, **more)(kernels.double)
-    return hooks, made
+    hooks = autotune_hooks(lambda: autotuner, database=database)
+    autotuner = triton.autotune(kernels.CONFIGS, key=["n"], do_bench=hooks.do_bench, **more)(kernels.double)
+    return hooks, autotuner
 
 
 def launched(kernel, n=4096):
@@ -53,10 +53,10 @@ def test_times_are_kept_and_found_again(tmp_path):
 
 
 def test_the_model_prunes(tmp_path):
-    hooks = autotune_hooks(lambda: made, database=tmp_path / "best.db")
+    hooks = autotune_hooks(lambda: autotuner, database=tmp_path / "best.db")
     pruned = {"perf_model": hooks.perf_model, "top_k": 1}
-    made = triton.autotune(kernels.CONFIGS, key=["n"], prune_configs_by=pruned)(kernels.double)
-    launches, config = launched(made, 2**16)
+    autotuner = triton.autotune(kernels.CONFIGS, key=["n"], prune_configs_by=pruned)(kernels.double)
+    launches, config = launched(autotuner, 2**16)
     assert len({dict(launch.constants)["BLOCK"] for launch in launches}) == 1, "only the model's best remains"
     times = modelled(hooks, 2**16)
     assert config.kwargs["BLOCK"] == min(times, key=times.get)
@@ -65,16 +65,16 @@ def test_the_model_prunes(tmp_path):
 
 
 def modelled(hooks, n):
-    given = {"o": torch.empty(n), "x": torch.ones(n), "n": n, "grid": kernels.blocks(n), "warmup": False}
+    arguments = {"o": torch.empty(n), "x": torch.ones(n), "n": n, "grid": kernels.blocks(n), "warmup": False}
     with emulated("h100"):
-        return {c.kwargs["BLOCK"]: hooks.perf_model(**given, **c.all_kwargs()) for c in kernels.CONFIGS}
+        return {c.kwargs["BLOCK"]: hooks.perf_model(**arguments, **c.all_kwargs()) for c in kernels.CONFIGS}
 
 
 def test_configurations_that_do_not_fit_are_ranked_last():
     hooks = autotune_hooks(lambda: kernels.double, device="h100")
     x = torch.empty(64)
-    given = dict(o=x, x=x, n=64, grid=(1,), BLOCK=64)
-    assert 0 < hooks.perf_model(**given, num_warps=2) < 1 and hooks.perf_model(**given, num_warps=64) == float("inf")
+    launch = dict(o=x, x=x, n=64, grid=(1,), BLOCK=64)
+    assert 0 < hooks.perf_model(**launch, num_warps=2) < 1 and hooks.perf_model(**launch, num_warps=64) == float("inf")
 
 
 @pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"), reason="Triton has a listener from 3.9 on")
@@ -93,11 +93,11 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
         "    on = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
         "    return {'grid': grid, 'o': torch.empty(n, device=on), 'x': torch.randn(n, device=on), 'N': n}\n"
     )
-    place, heard = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
-    twice, arguments = load(f"{place}:twice", "--triton"), load(f"{place}:arguments", "--args")
+    path, heard = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
+    twice, arguments = load(f"{path}:twice", "--triton"), load(f"{path}:arguments", "--args")
     earlier = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(triton.knobs.autotuning, "listener", lambda **told: earlier.append(told["key"]))
+        patch.setattr(triton.knobs.autotuning, "listener", lambda **event: earlier.append(event["key"]))
         for sizes in ((96,), (96, 160)):  # two programs, each with its own kernel to tune
             twice.cache.clear()
             with emulated("h100"), recording(heard):
@@ -112,7 +112,7 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
     )
 
     db = str(tmp_path / "best.db")
-    command = ["tune", "--triton", f"{place}:twice", "--args", f"{place}:arguments", "--from", str(heard), "--db", db]
+    command = ["tune", "--triton", f"{path}:twice", "--args", f"{path}:arguments", "--from", str(heard), "--db", db]
     capsys.readouterr()
     assert run([*command, "--device", "h100", "--trials", "2", "--workers", "0", "--no-verify"]) == 0
     assert "twice: n = 96" in capsys.readouterr().out

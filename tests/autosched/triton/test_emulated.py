@@ -44,10 +44,10 @@ def test_a_program_that_checks_for_cuda(session) -> None:
 
 
 def test_a_program_that_takes_any_accelerator(session) -> None:
-    found = torch.accelerator.current_accelerator()
+    accelerator = torch.accelerator.current_accelerator()
     assert torch.accelerator.device_count() == 1
-    x = torch.randn(300, device=found)
-    assert x.is_cuda and found.type == "cuda" and torch.accelerator.current_device_index() == x.get_device()
+    x = torch.randn(300, device=accelerator)
+    assert x.is_cuda and accelerator.type == "cuda" and torch.accelerator.current_device_index() == x.get_device()
     torch.accelerator.synchronize(x.device)
     weight = torch.nn.Parameter(x)
     weight.grad = torch.ones_like(x)

@@ -104,14 +104,15 @@ def test_gathering(session) -> None:
 def test_products(session, dtype, precision, least, num_stages) -> None:
     if session.device.sm < least:
         pytest.skip(f"{dtype} by {precision} from sm_{least}")
-    whole = dtype is torch.int8
+    is_integer = dtype is torch.int8
     m = 128 if session.device.sm == 100 else 64  # the emulator executes no tcgen05.mma with 64 rows in tensor memory
     a, b = (
-        torch.randint(-4, 5, s, device="cuda") if whole else torch.randn(s, device="cuda") for s in ((m, 96), (96, 64))
+        torch.randint(-4, 5, s, device="cuda") if is_integer else torch.randn(s, device="cuda")
+        for s in ((m, 96), (96, 64))
     )
     a, b = a.to(dtype), b.to(dtype)
-    c = torch.empty(m, 64, dtype=torch.int32 if whole else torch.float32, device="cuda")
-    result = tl.int32 if whole else tl.float32
+    c = torch.empty(m, 64, dtype=torch.int32 if is_integer else torch.float32, device="cuda")
+    result = tl.int32 if is_integer else tl.float32
     kernels.product[(1,)](a, b, c, 96, m, 64, 32, precision, result, num_stages=num_stages)
     close(c, a.double() @ b.double(), **({"atol": 0.06, "rtol": 5e-3} if precision == "tf32" else {"atol": 2e-3}))
 

@@ -228,28 +228,28 @@ def read_when_notified(wait_for_notification, notify, sound):
 
 
 def notified_by_a_queue(sound):
-    told = queue.Queue()
-    read_when_notified(told.get, lambda: told.put(None), sound)
+    notifications = queue.Queue()
+    read_when_notified(notifications.get, lambda: notifications.put(None), sound)
 
 
 def notified_by_a_condition(sound):
-    condition, told = threading.Condition(), []
+    condition, notifications = threading.Condition(), []
 
     def wait_for_notification():
         with condition:
-            condition.wait_for(lambda: told)
+            condition.wait_for(lambda: notifications)
 
     def notify():
         with condition:
-            told.append(True)
+            notifications.append(True)
             condition.notify()
 
     read_when_notified(wait_for_notification, notify, sound)
 
 
 def notified_by_a_future(sound):
-    told = Future()
-    read_when_notified(told.result, lambda: told.set_result(None), sound)
+    notification = Future()
+    read_when_notified(notification.result, lambda: notification.set_result(None), sound)
 
 
 PROGRAMS = (

@@ -18,10 +18,12 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38, torch.float8_e5m2:
 
 
 def error(
-    dtype: torch.dtype, found: float, wanted: float, reference: torch.dtype, more: tuple[float, ...] = ()
+    dtype: torch.dtype, actual: float, expected_value: float, reference: torch.dtype, more: tuple[float, ...] = ()
 ) -> float:
     """Return the error of an element divided by its tolerance. ``more``: further elements, which are equal."""
-    tensors = [torch.tensor([x, *more], dtype=torch.float64).to(t) for x, t in ((found, dtype), (wanted, reference))]
+    tensors = [
+        torch.tensor([x, *more], dtype=torch.float64).to(t) for x, t in ((actual, dtype), (expected_value, reference))
+    ]
     values = numbers_of(tensors[1])
     expected = Expected(values, np.ones(values.shape, np.bool_), rounded_to=dtype_of(reference))
     return largest_error(dtype, numbers_of(tensors[0]), expected, None)[0]
@@ -54,6 +56,6 @@ def test_values_whose_squares_overflow_have_a_finite_tolerance() -> None:
 
 
 def test_integers_of_64_bits_are_compared_exactly() -> None:
-    found, wanted = (numbers_of(torch.tensor([5, 2**53 + more])) for more in (1, 0))
-    assert largest_error(torch.int64, found, Expected(wanted, np.array([True, True])), None) == (math.inf, (1,))
-    assert largest_error(torch.int64, found, Expected(wanted, np.array([True, False])), None)[0] == 0
+    actual, expected = (numbers_of(torch.tensor([5, 2**53 + more])) for more in (1, 0))
+    assert largest_error(torch.int64, actual, Expected(expected, np.array([True, True])), None) == (math.inf, (1,))
+    assert largest_error(torch.int64, actual, Expected(expected, np.array([True, False])), None)[0] == 0

@@ -64,5 +64,5 @@ def test_batch_invariance_of_kernels_of_packages(function: str, package: str) ->
     assert done.returncode in (0, 1), done.stderr[-2000:]
     every = [sys.executable, "-m", "autosched", "verify", program, "--device", "h100", "--", function]
     compared = forked_python.run(every, torch=True, capture_output=True, text=True, check=False).stdout.splitlines()
-    told = next(json.loads(line) for line in compared if line.startswith("{"))
-    assert json.loads(done.stdout)["batch_invariant"] is told["exhaustive"]
+    report = next(json.loads(line) for line in compared if line.startswith("{"))
+    assert json.loads(done.stdout)["batch_invariant"] is report["exhaustive"]

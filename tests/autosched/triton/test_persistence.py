@@ -137,7 +137,7 @@ def test_the_lock_is_released_before_the_kernel_is_launched(starts):
 
 
 def test_pruned_configurations_are_not_timed_and_not_chosen(starts):
-    pruned = {"early_config_prune": lambda configs, arguments, **rest: configs[:2]}
+    pruned = {"early_config_prune": lambda configs, arguments, **options: configs[:2]}
     first, _ = starts.start(count=1, prune_configs_by=pruned)
     assert starts.timed() == 2
     second, counts = starts.start(count=1, prune_configs_by=pruned)
@@ -219,9 +219,9 @@ def together(starts, count, kernels, *, kill=0, timeout=60.0, locks="shared"):
         if locks == "each":  # separate lock files, as on separate machines
             os.environ["AUTOSCHED_CACHE_DIR"] += str(number)
         with persist(starts.url, device="h100", timeout=timeout):
-            made = stock.kernels(starts.log, count=kernels, configs=stock.CONFIGS[:3], seconds=0.001)
+            compiled = stock.kernels(starts.log, count=kernels, configs=stock.CONFIGS[:3], seconds=0.001)
             order = [(number + k) % kernels for k in range(kernels)]
-            chosen = {k: stock.launch(made[k], 64) for k in order}
+            chosen = {k: stock.launch(compiled[k], 64) for k in order}
         starts.database.with_name(f"choice{number}").write_text(json.dumps([chosen[k] for k in range(kernels)]))
 
     pids = [forked(lambda number=number: work(number)) for number in range(count)]

@@ -121,8 +121,8 @@ def test_a_script_that_reads_results_of_skipped_blocks_fails(
     path = program(tmp_path, 0)
     path.write_text(path.read_text().replace("rand(200", "rand(500"))
     assert verify(str(path), "--device", "h100", "--blocks", "2") == 1
-    said = " ".join(capsys.readouterr().out.split())
-    assert "the script raised AssertionError" in said and "blocks that did not run (--blocks)" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    assert "the script raised AssertionError" in stdout and "blocks that did not run (--blocks)" in stdout
 
 
 def test_invalid_input_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

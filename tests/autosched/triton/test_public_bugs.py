@@ -45,15 +45,15 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
     x, sums, locks = torch.randn(rows, n), torch.zeros(group, n), torch.zeros(group, dtype=torch.int32)
     arguments = {"sums": sums, "x": x, "locks": locks, "stride": n, "n": n, "GROUP": group, "BLOCK": 256}
     function = TritonFunction.of(tutorials.column_sums_under_locks)
-    made = compiled(function, KernelCall((rows,), arguments), {}, None, device("h100"), Storages())
-    inputs, memory = made.arguments.inputs(), made.arguments.memory()
-    lines = made.ptx.splitlines()
+    compiled_kernel = compiled(function, KernelCall((rows,), arguments), {}, None, device("h100"), Storages())
+    inputs, memory = compiled_kernel.arguments.inputs(), compiled_kernel.arguments.memory()
+    lines = compiled_kernel.ptx.splitlines()
     release = max(k for k, line in enumerate(lines) if "atom" in line and ".exch" in line)
     barrier = max(k for k in range(release) if "bar.sync" in lines[k])
     stored = max(k for k in range(release) if "st.global" in lines[k])
     as_it_was = "\n".join(line for k, line in enumerate(lines) if k != barrier or barrier < stored)
 
-    racing = emulate_ptx(as_it_was, made.launch, inputs, memory=memory)
+    racing = emulate_ptx(as_it_was, compiled_kernel.launch, inputs, memory=memory)
     shared = {
         k for k, line in enumerate(Path(tutorials.__file__).read_text().splitlines(), 1) if "# under the lock" in line
     }
@@ -61,7 +61,7 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
     races = [f for f in racing.findings if f.is_fault and f.kind is FindingKind.GLOBAL_RACE]
     assert races and {f.line for f in races} & shared, racing.findings
     if barrier > stored:
-        done = emulate_ptx(made.ptx, made.launch, inputs, memory=memory)
+        done = emulate_ptx(compiled_kernel.ptx, compiled_kernel.launch, inputs, memory=memory)
         assert not {f.line for f in done.findings if f.is_fault} & shared, done.findings
         by_group = torch.from_numpy(done.outputs["sums"].view("f4").reshape(group, n))
         torch.testing.assert_close(by_group, x.view(rows // group, group, n).sum(0))

@@ -77,9 +77,9 @@ def test_a_wait_that_outlasts_its_time_is_named(monkeypatch: pytest.MonkeyPatch)
     arguments = torch.zeros(103, dtype=torch.int32), torch.empty(100, 64, dtype=torch.int32)
     with emulated("h100", plan=SOME), pytest.raises(LaunchFailed) as caught:
         kernels.wait_by_atomics[(100,)](*arguments, 2, SWAP=True, num_warps=2)
-    said = str(caught.value)
-    assert ": unsupported: " in said and "triton_program_kernels.py:" in said
-    assert "6 of 100 ran" in said and "byte 8 of locks" in said
+    message = str(caught.value)
+    assert ": unsupported: " in message and "triton_program_kernels.py:" in message
+    assert "6 of 100 ran" in message and "byte 8 of locks" in message
 
 
 def test_wider_samples_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["FILE", "--size", "n=1..2"], "--size NAME=A..B and a function"),
         (["FILE:run"], "--size NAME=A..B and a function"),
@@ -206,10 +206,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_invalid_sizes_are_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    given = [a.replace("FILE", str(path)) for a in arguments]
-    assert main(["verify", *given, "--device", "h100"]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    command = [a.replace("FILE", str(path)) for a in arguments]
+    assert main(["verify", *command, "--device", "h100"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())

@@ -76,8 +76,8 @@ def test_ragged_descriptors_whose_addresses_wrap(session, dtype) -> None:
     ragged = pytest.importorskip("triton.tools.ragged_tma")
     x = torch.arange(64 * 32, device="cuda").to(dtype).reshape(64, 32)
     y = torch.zeros(64, 32, dtype=dtype, device="cuda")
-    made = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
-    kernels.copy_ragged[(1,)](*made, 7, 11)
+    descriptors = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
+    kernels.copy_ragged[(1,)](*descriptors, 7, 11)
     expected = torch.zeros_like(x)
     expected[7:18] = x[7:18]
     assert not session.fault_lines() and torch.equal(y, expected)
@@ -86,8 +86,8 @@ def test_ragged_descriptors_whose_addresses_wrap(session, dtype) -> None:
 def test_a_ragged_row_beyond_the_tensor_is_out_of_bounds(session) -> None:
     ragged = pytest.importorskip("triton.tools.ragged_tma")
     x, y = (torch.zeros(64, 32, dtype=torch.float16, device="cuda") for _ in range(2))
-    made = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
-    kernels.copy_ragged[(1,)](*made, 60, 11)
+    descriptors = [ragged.create_ragged_descriptor(t, [16, 32]) for t in (x, y)]
+    kernels.copy_ragged[(1,)](*descriptors, 60, 11)
     assert K.OUT_OF_BOUNDS_GLOBAL in faults(session)
 
 

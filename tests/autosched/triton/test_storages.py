@@ -21,11 +21,11 @@ def test_flags_of_freed_storages_are_freed():
             for tensor in [torch.empty(1000) for _ in range(200)]:
                 storages.add(tensor, undefined=True)
         gc.collect()
-        kept = tracemalloc.get_traced_memory()[0]
+        allocated = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
 
-    assert kept < 2_000_000  # one flag per byte of all 4,000 tensors would take 16 MB
+    assert allocated < 2_000_000  # one flag per byte of all 4,000 tensors would take 16 MB
     assert storages.defined(alive.untyped_storage()) is not None
     assert storages.holding(alive.data_ptr() + 4) is not None
 

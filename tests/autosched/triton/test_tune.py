@@ -28,45 +28,45 @@ FILE = kernels.__file__
 
 def tuned(function, arguments, tmp_path, options=None, **decorated):
     kernel = tune(database=tmp_path / "best.db", workers=0, **decorated)(function)
-    given = dict(arguments)
-    return kernel, kernel.tune(grid=given.pop("grid"), device="h100", options=options, **given)
+    launch_arguments = dict(arguments)
+    return kernel, kernel.tune(grid=launch_arguments.pop("grid"), device="h100", options=options, **launch_arguments)
 
 
 class TestSpace:
-    def names(self, function, given=None, fixed=("o", "x", "factor", "n"), **more):
-        made = space_of(TritonFunction.of(function), fixed, given, **more)
-        return {d.name: d.values for d in made.domains}
+    def names(self, function, domains=None, fixed=("o", "x", "factor", "n"), **more):
+        tuned_space = space_of(TritonFunction.of(function), fixed, domains, **more)
+        return {d.name: d.values for d in tuned_space.domains}
 
     def test_tile_parameters_are_recognised_by_their_names(self):
-        found = self.names(kernels.matmul, fixed=("a", "b", "c", "M", "N", "K"))
-        assert list(found) == ["BM", "BN", "BK", "num_warps", "num_stages"] and found["BK"] == (16, 32, 64, 128, 256)
+        names = self.names(kernels.matmul, fixed=("a", "b", "c", "M", "N", "K"))
+        assert list(names) == ["BM", "BN", "BK", "num_warps", "num_stages"] and names["BK"] == (16, 32, 64, 128, 256)
 
     def test_configurations_of_the_autotune_decorator_are_the_space(self):
-        made = space_of(TritonFunction.of(kernels.accumulate), ("o", "x", "n"))
-        space = made.space({}, H100)
+        tuned_space = space_of(TritonFunction.of(kernels.accumulate), ("o", "x", "n"))
+        space = tuned_space.space({}, H100)
         assert space.count() == 2, "the listed configurations, not the product of their values"
-        assert [made.values(s)["num_warps"] for s in made.defaults()] == [4, 2]
+        assert [tuned_space.values(s)["num_warps"] for s in tuned_space.defaults()] == [4, 2]
 
     def test_rules_name_parameters_and_arguments(self):
-        made = space_of(
+        tuned_space = space_of(
             TritonFunction.of(kernels.scale),
             ("o", "x", "factor", "n"),
             {"BLOCK": [32, 64, 2048], "num_warps": [1, 2, 64]},
             [("BLOCK <= n", "a block is no longer than the array"), lambda v: v["BLOCK"] >= 32 * v["num_warps"]],
         )
-        space = made.space({"n": 100}, H100)
-        assert [made.values(s) for s in space.sample(9, 0)] and space.count() == 3
+        space = tuned_space.space({"n": 100}, H100)
+        assert [tuned_space.values(s) for s in space.sample(9, 0)] and space.count() == 3
         reasons = {v.reason for v in space.explain({"BLOCK": 2048, "num_warps": 64})}
         assert "a block is no longer than the array (BLOCK = 2048)" in reasons
         assert any("from 1 to 32 on h100, not 64" in reason for reason in reasons)
 
     def test_values_may_be_booleans_or_none(self):
-        made = space_of(
+        tuned_space = space_of(
             TritonFunction.of(kernels.writes_half),
             ("o", "x", "n"),
             {"BLOCK": [64], "HALF": [False, True], "maxnreg": [None, 64]},
         )
-        values = [made.values(s) for s in made.space({}, H100).sample(9, 0)]
+        values = [tuned_space.values(s) for s in tuned_space.space({}, H100).sample(9, 0)]
         assert {v["HALF"] for v in values} == {False, True} and {v.get("maxnreg") for v in values} == {None, 64}
 
     @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ class TestSpace:
             space_of(TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), given, rules).space({}, H100)
 
     def test_clusters_are_only_searched_on_gpus_with_clusters(self):
-        made = space_of(
+        tuned_space = space_of(
             TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), {"BLOCK": [64], "num_ctas": [1, 2]}
         )
-        assert (made.space({}, H100).count(), made.space({}, A100).count()) == (2, 1)
+        assert (tuned_space.space({}, H100).count(), tuned_space.space({}, A100).count()) == (2, 1)
 
 
 def test_the_best_is_verified_kept_and_launched(tmp_path):
@@ -173,17 +173,17 @@ def test_a_reference_that_gives_something_else(tmp_path):
 class TestCommandLine:
     def run(self, capsys, *arguments):
         status = main(list(map(str, arguments)))
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     def test_tune_and_best(self, capsys, tmp_path):
         db = tmp_path / "best.db"
-        given = ("--triton", f"{FILE}:scale", "--args", f"{FILE}:scale_args", "--db", db)
+        options = ("--triton", f"{FILE}:scale", "--args", f"{FILE}:scale_args", "--db", db)
         space = ("--param", "BLOCK=64,256", "--param", "num_warps=2,4", "--rule", "BLOCK >= 32 * num_warps")
         status, out, _ = self.run(
             capsys,
             "tune",
-            *given,
+            *options,
             *space,
             "--device",
             "h100",
@@ -197,21 +197,21 @@ class TestCommandLine:
         )
         document = json.loads(out)
         assert status == 0 and document["trials"]["ok"] == 3 and document["best"]["error"] == 0
-        status, out, _ = self.run(capsys, "best", *given, "--json")
+        status, out, _ = self.run(capsys, "best", *options, "--json")
         (best,) = json.loads(out)["best"]
         assert status == 0 and best["schedule"] == document["best"]["schedule"] and best["stale"] == []
-        status, out, _ = self.run(capsys, "best", *given, "--size", "n=7")
+        status, out, _ = self.run(capsys, "best", *options, "--size", "n=7")
         assert status == 1
         status, out, _ = self.run(capsys, "best", "--db", db)
         assert status == 0 and "triton:scale" in out and "B/s" in out
-        status, out, _ = self.run(capsys, "db", "threshold", *given, "--max-slowdown", "5%")
+        status, out, _ = self.run(capsys, "db", "threshold", *options, "--max-slowdown", "5%")
         assert status == 0 and "allowed slowdown" in out and "5%" in out
         for command in (("report", "--out", tmp_path / "r.html"), ("db", "check"), ("train", "--out", tmp_path / "m")):
             status, out, err = self.run(capsys, *command, "--db", db, "--triton", f"{FILE}:scale")
             assert (status == 0 or command[0] == "train") and "not checked" not in out and "no such option" not in err
 
     @pytest.mark.parametrize(
-        ("changed", "said"),
+        ("changed", "message"),
         [
             (("--args", "nowhere.py:make"), "--args: nowhere.py: no such file"),
             (("--triton", f"{FILE}:scal"), f"--triton: {FILE} has no scal: did you mean scale?"),
@@ -220,11 +220,11 @@ class TestCommandLine:
             (("--param", "BLOCK"), "--param BLOCK: write NAME=VALUE,VALUE"),
         ],
     )
-    def test_invalid_input_is_rejected_in_one_line(self, capsys, tmp_path, changed, said):
+    def test_invalid_input_is_rejected_in_one_line(self, capsys, tmp_path, changed, message):
         usual = {"--triton": f"{FILE}:scale", "--args": f"{FILE}:scale_args", "--db": str(tmp_path / "best.db")}
-        given = usual | {changed[0]: changed[1]}
-        status, _, err = self.run(capsys, "tune", *(part for pair in given.items() for part in pair))
-        assert status == 2 and said in err and err.count("\n") == 1
+        options = usual | {changed[0]: changed[1]}
+        status, _, err = self.run(capsys, "tune", *(part for pair in options.items() for part in pair))
+        assert status == 2 and message in err and err.count("\n") == 1
         assert not (tmp_path / "best.db").exists()
 
 
@@ -330,8 +330,8 @@ def reference(x, **_):
 """
 
 
-@pytest.mark.parametrize("place", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
-def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, place):
+@pytest.mark.parametrize("path", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
+def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, path):
     """The kernel is imported through the user's file, which extends sys.path, or from its own file in the package."""
     package = tmp_path / "elsewhere" / "autosched_tests_package"
     package.mkdir(parents=True)
@@ -341,7 +341,7 @@ def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys,
     for name in [name for name in sys.modules if name.split(".")[0] in ("autosched_tests_package", "use")]:
         monkeypatch.delitem(sys.modules, name)
     use = tmp_path / "use.py"
-    command = ["tune", "--triton", f"{tmp_path / place}:twice", "--args", f"{use}:args"]
+    command = ["tune", "--triton", f"{tmp_path / path}:twice", "--args", f"{use}:args"]
     command += [
         "--reference",
         f"{use}:reference",

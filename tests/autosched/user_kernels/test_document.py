@@ -30,15 +30,15 @@ def test_the_kernel_file(tmp_path: Path) -> None:
     assert [p.sizes["width"] for p in kernel.problems] == [1024, 4096]
     problem = kernel.problem(width=20, height=9, side=3)
     inputs = problem.random_inputs(0)
-    wanted = sum(
+    expected = sum(
         inputs["input"][i : i + 9, j : j + 20].astype(float) * float(inputs["filter"][i, j])
         for i in range(3)
         for j in range(3)
     )
-    assert np.allclose(problem.reference(inputs)["out"], wanted)
-    whole = kernel.problems[0]
-    assert kernel.template.space(whole, device("h200")).count() > 50
-    assert list(kernel.file.metric_values(whole.sizes, {"block_x": 32, "block_y": 4, "tile_x": 1}, 1.0)) == [
+    assert np.allclose(problem.reference(inputs)["out"], expected)
+    problem_of_file = kernel.problems[0]
+    assert kernel.template.space(problem_of_file, device("h200")).count() > 50
+    assert list(kernel.file.metric_values(problem_of_file.sizes, {"block_x": 32, "block_y": 4, "tile_x": 1}, 1.0)) == [
         "GB/s",
         "GFLOP/s",
         "Mpixel/s",

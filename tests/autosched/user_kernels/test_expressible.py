@@ -24,8 +24,8 @@ A100 = device("a100")
 
 def status(kernel: KernelSpec, **config: Any) -> tuple[str, str]:
     problem = kernel.problem()
-    found = verify_one(kernel.template, problem, Schedule(kernel.file.name, tuple(config.items())), A100)
-    return found.status, found.reason
+    verdict = verify_one(kernel.template, problem, Schedule(kernel.file.name, tuple(config.items())), A100)
+    return verdict.status, verdict.reason
 
 
 def array(name: str, kind: str, dtype: str = "f32", shape: str = "n", **more: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ N = {"name": "n", "kind": "scalar", "value": "n"}
 
 def test_an_array_may_be_changed_in_place() -> None:
     source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * b + threadIdx.x; if (i < n) x[i] *= 2; }"
-    given: dict[str, Any] = dict(
+    options: dict[str, Any] = dict(
         parameters={"b": [32, 64]},
         sizes={"n": 100},
         problem_size="n",
@@ -45,10 +45,10 @@ def test_an_array_may_be_changed_in_place() -> None:
         block="b",
         arguments=[array("x", "inout"), N],
     )
-    right = KernelSpec(source, "twice", reference=lambda x: 2 * x, **given)
+    right = KernelSpec(source, "twice", reference=lambda x: 2 * x, **options)
     assert status(right, b=32) == ("ok", "")
     assert right.template.supports(right.problem(), A100) is None
-    wrong = KernelSpec(source, "twice", reference=lambda x: 3 * x, name="thrice", **given)
+    wrong = KernelSpec(source, "twice", reference=lambda x: 3 * x, name="thrice", **options)
     assert status(wrong, b=64)[0] == "wrong_result"
 
 
@@ -59,8 +59,8 @@ __global__ void histogram(int* bins, const int* x, int n) {
 """
 
 
-@pytest.mark.parametrize(("more", "wanted"), [({"zeroed": True}, "ok"), ({"fill": {"constant": 1}}, "wrong_result")])
-def test_an_output_that_is_zeroed_or_has_contents_before_each_launch(more: dict[str, Any], wanted: str) -> None:
+@pytest.mark.parametrize(("more", "expected"), [({"zeroed": True}, "ok"), ({"fill": {"constant": 1}}, "wrong_result")])
+def test_an_output_that_is_zeroed_or_has_contents_before_each_launch(more: dict[str, Any], expected: str) -> None:
     kernel = KernelSpec(
         HISTOGRAM,
         "histogram",
@@ -74,9 +74,9 @@ def test_an_output_that_is_zeroed_or_has_contents_before_each_launch(more: dict[
             N,
         ],
         reference=lambda x: np.bincount(x & 15, minlength=16),
-        name=f"histogram_{wanted}",
+        name=f"histogram_{expected}",
     )
-    assert status(kernel, b=64)[0] == wanted
+    assert status(kernel, b=64)[0] == expected
 
 
 CONSTANT = """
@@ -88,7 +88,7 @@ __global__ void poly(float* y, const float* x, int n) {
 """
 
 
-def constant_kernel(*more: dict[str, Any], **given: Any) -> KernelSpec:
+def constant_kernel(*more: dict[str, Any], **options: Any) -> KernelSpec:
     return KernelSpec(
         CONSTANT,
         "poly",
@@ -98,7 +98,7 @@ def constant_kernel(*more: dict[str, Any], **given: Any) -> KernelSpec:
         grid_div_x="b",
         block="b",
         arguments=[array("y", "output"), array("x", "input"), N, *more],
-        **given,
+        **options,
     )
 
 
@@ -121,15 +121,15 @@ def test_unfilled_constant_memory_is_rejected_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "said"),
+    ("name", "shape", "message"),
     [
         ("coefficient", "4", "no __constant__ variable 'coefficient'"),
         ("coefficients", "5", "has 16 bytes in the source"),
     ],
 )
-def test_arrays_for_constant_memory_must_fit(name: str, shape: str, said: str) -> None:
+def test_arrays_for_constant_memory_must_fit(name: str, shape: str, message: str) -> None:
     kernel = constant_kernel(array(name, "constant", shape=shape), name=f"poly_{name}")
-    with pytest.raises(KernelFileError, match=said):
+    with pytest.raises(KernelFileError, match=message):
         check_entry(kernel.problem(), [Schedule(f"poly_{name}", tuple({"b": 32}.items()))], A100)
 
 
@@ -147,8 +147,8 @@ __global__ void sums(float* partial, const float* x, int n) {
 """
 
 
-@pytest.mark.parametrize(("scale", "wanted"), [("1", "ok"), ("2", "wrong_result")])
-def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted: str) -> None:
+@pytest.mark.parametrize(("scale", "expected"), [("1", "ok"), ("2", "wrong_result")])
+def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, expected: str) -> None:
     kernel = KernelSpec(
         SUMS,
         "sums",
@@ -161,7 +161,7 @@ def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted:
         defines={"scale": scale},
         name=f"sums_{scale}",
     )
-    assert status(kernel, b=64, blocks=3)[0] == wanted
+    assert status(kernel, b=64, blocks=3)[0] == expected
     (output, _) = kernel.problem().operands()
     assert output.shape == (8,)  # large enough for each configuration
     lowered = kernel.template.kernel(
@@ -184,7 +184,7 @@ def test_a_shape_over_parameters_needs_a_check_of_outputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("import sys; sys.exit(0)", "fails at line 2: SystemExit: 0"),
         ("import os; os._exit(0)", "ended its process without an answer"),
@@ -193,7 +193,7 @@ def test_a_shape_over_parameters_needs_a_check_of_outputs() -> None:
         ("return 'all is well'", "returns no numbers for y"),
     ],
 )
-def test_a_reference_that_ends_its_process_is_a_failure(body: str, said: str, tmp_path: Path) -> None:
+def test_a_reference_that_ends_its_process_is_a_failure(body: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "reference.py").write_text(f"def poly(x):\n    {body}\n")
     (tmp_path / "poly.cu").write_text(
         "__global__ void poly(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }"
@@ -206,7 +206,7 @@ def test_a_reference_that_ends_its_process_is_a_failure(body: str, said: str, tm
         '[reference]\npython = "reference.py:poly"\n'
     )
     kernel = KernelSpec.from_file(tmp_path / "poly.toml")
-    with pytest.raises(KernelFileError, match=said):
+    with pytest.raises(KernelFileError, match=message):
         status(kernel, b=32)
 
 
@@ -223,8 +223,8 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     np.save(tmp_path / "texts.npy", np.array(["a", "b", "c", "d"]))
     np.save(tmp_path / "fine.npy", np.array([0.1, 0.2, 0.3, 0.4]))
     (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
-    for name, said in (("five", r"has the shape \(5,\)"), ("texts", "not numbers"), ("short", "not a .npy file")):
-        with pytest.raises(KernelFileError, match=said):
+    for name, message in (("five", r"has the shape \(5,\)"), ("texts", "not numbers"), ("short", "not a .npy file")):
+        with pytest.raises(KernelFileError, match=message):
             kernel_with_fill({"file": str(tmp_path / f"{name}.npy")}).problem().random_inputs(0)
     with pytest.raises(KernelFileError, match="float64 numbers that f32 cannot represent"):
         kernel_with_fill({"array": np.array([1e300, 0, 0, 0])}).problem().random_inputs(0)
@@ -279,7 +279,7 @@ OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("[sizes]\nself = 1\n", "a size cannot be named 'self'"),
         ("[sizes]\noperator = 1\n", "a size cannot be named 'operator'"),
@@ -289,11 +289,11 @@ OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\
         ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply|unknown key 'x'|no TOML"),
     ],
 )
-def test_hostile_kernel_files_are_rejected_in_one_line(more: str, said: str, tmp_path: Path) -> None:
+def test_hostile_kernel_files_are_rejected_in_one_line(more: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
     text = more + BARE + OUT if more.startswith("x") else BARE + OUT + more
     (tmp_path / "k.toml").write_text(text)
-    with pytest.raises(KernelFileError, match=said) as error:
+    with pytest.raises(KernelFileError, match=message) as error:
         KernelSpec.from_file(tmp_path / "k.toml")
     assert "\n" not in str(error.value)
 
@@ -307,22 +307,22 @@ def test_a_long_chain_of_references_is_rejected(tmp_path: Path) -> None:
 
 
 def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    compilations: list[str] = []
 
     def slow(source: str, name: str, *, arch: str, **_: object) -> PtxOutput:
-        asked.append(arch)
+        compilations.append(arch)
         return PtxOutput(None, name, "kernel.cu(1): catastrophic error: out of memory", 60.0)
 
     monkeypatch.setattr(entry, "compile_to_ptx", slow)
     source = "__global__ void k(float* x, int n) { x[threadIdx.x] = b; }"
-    made = KernelSpec(
+    spec = KernelSpec(
         source, "k", parameters={"b": [32, 64]}, sizes={"n": 64}, grid=1, block="b", arguments=[array("x", "output"), N]
     )
     clock = iter(range(0, 10_000, 60))
     monkeypatch.setattr(entry.time, "monotonic", lambda: float(next(clock)))
     with pytest.raises(KernelFileError, match=r"k does not compile: .*out of memory"):
-        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(2, 0), A100)
-    assert len(asked) == 1
+        check_entry(spec.problem(), spec.template.space(spec.problem(), A100).sample(2, 0), A100)
+    assert len(compilations) == 1
 
 
 def test_the_cub_header_is_replaced_by_its_device_headers(tmp_path: Path) -> None:

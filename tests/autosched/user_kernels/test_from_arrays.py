@@ -29,10 +29,10 @@ def status(kernel: KernelSpec, **config: Any) -> str:
     return verify_one(kernel.template, kernel.problem(), schedule, A100).status
 
 
-def add(**given: Any) -> KernelSpec:
+def add(**options: Any) -> KernelSpec:
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
     params = {"block_size_x": [np.int32(32), 64, 128]}
-    return KernelSpec.from_arrays("vector_add", ADD, N, arguments, params, **{"name": "kt_add", **given})
+    return KernelSpec.from_arrays("vector_add", ADD, N, arguments, params, **{"name": "kt_add", **options})
 
 
 def test_names_roles_and_contents_follow_from_the_arrays_and_the_source() -> None:
@@ -105,11 +105,11 @@ def test_parameters_may_be_pinned() -> None:
     assert [s.values for s in space.sample(5, 0)] == [{"block_size_x": 64}]
     assert space.fingerprint == kernel.template.space(kernel.problem(), A100).fingerprint
     assert pinned.template.version == kernel.template.version
-    for wrong, said in (
+    for wrong, message in (
         ({"blok": "1"}, "no parameter 'blok'"),
         ({"block_size_x": "33"}, "cannot be 33: use one of 32"),
     ):
-        with pytest.raises(KernelFileError, match=said):
+        with pytest.raises(KernelFileError, match=message):
             kernel.pinned(**wrong)
 
 

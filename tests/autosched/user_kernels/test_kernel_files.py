@@ -34,7 +34,7 @@ def add(passing: str, source: str = SOURCE, **changes: Any) -> KernelSpec:
     member = "Config::" if passing == "struct" else ""
     for macro, name in (("TILE", "tile"), ("THREADS", "threads")):
         source = source.replace(macro, member + name)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "parameters": {"threads": [32, 64, 128], "tile": [1, 2, 4]},
         "sizes": {"n": 1000},
         "block": "threads",
@@ -46,7 +46,7 @@ def add(passing: str, source: str = SOURCE, **changes: Any) -> KernelSpec:
         "reference": lambda a, b: a + b,
         "parameters_as": passing,
     }
-    return KernelSpec(source, "add", **{**given, **changes})
+    return KernelSpec(source, "add", **{**options, **changes})
 
 
 @pytest.mark.parametrize("passing", ["define", "constexpr", "struct"])
@@ -55,9 +55,9 @@ def test_every_way_of_passing_parameters_compiles_and_computes(passing: str) -> 
     problem = kernel.problem()
     inputs = problem.random_inputs(0)
     for schedule in kernel.template.space(problem, H200).sample(2, 0):
-        made = kernel.template.kernel(problem, schedule, H200)
-        assert isinstance(shared_pool().compile(made, H200.arch), Compiled)
-        assert check(problem, inputs, emulate(made, inputs).outputs).ok
+        generated = kernel.template.kernel(problem, schedule, H200)
+        assert isinstance(shared_pool().compile(generated, H200.arch), Compiled)
+        assert check(problem, inputs, emulate(generated, inputs).outputs).ok
 
 
 def test_a_user_kernel_is_tuned_like_any_other(tmp_path: Path) -> None:

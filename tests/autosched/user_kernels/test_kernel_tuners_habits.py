@@ -32,13 +32,13 @@ X = np.arange(N, dtype=np.float32)
 
 
 def scale(source: str = SCALE, **more: Any) -> KernelSpec:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "arguments": [np.zeros(N, np.float32), X, np.int32(N)],
         "tune_params": {"block_size_x": [32, 64]},
         "answer": [2 * X, None, None],
     }
-    given |= more
-    return KernelSpec.from_arrays("scale", source, N, given.pop("arguments"), given.pop("tune_params"), **given)
+    options |= more
+    return KernelSpec.from_arrays("scale", source, N, options.pop("arguments"), options.pop("tune_params"), **options)
 
 
 def verified(kernel: KernelSpec) -> Verdict:
@@ -64,17 +64,17 @@ __global__ void scale(float* y, const float* x, int n) {
 @needs_compiler
 @needs_nvrtc
 def test_shared_memory_may_be_a_function_of_the_values() -> None:
-    made = scale(smem_args={"size": lambda values: 4 * values["block_size_x"]})
-    assert verified(made).ok
-    (schedule,) = made.template.space(made.problem(), A100).sample(1, 0)
-    kernel = made.template.kernel(made.problem(), schedule, A100)
+    spec = scale(smem_args={"size": lambda values: 4 * values["block_size_x"]})
+    assert verified(spec).ok
+    (schedule,) = spec.template.space(spec.problem(), A100).sample(1, 0)
+    kernel = spec.template.kernel(spec.problem(), schedule, A100)
     assert kernel.dynamic_shared_bytes == 4 * schedule.integer("block_size_x")
 
 
 def test_restrictions_may_use_bit_operators_and_math() -> None:
     restrictions = ["(block_size_x & (block_size_x - 1)) == 0", "math.log2(block_size_x) >= 6"]
-    made = scale(tune_params={"block_size_x": [32, 64, 96, 128]}, restrictions=restrictions)
-    space = made.template.space(made.problem(), A100)
+    spec = scale(tune_params={"block_size_x": [32, 64, 96, 128]}, restrictions=restrictions)
+    space = spec.template.space(spec.problem(), A100)
     assert sorted(s.integer("block_size_x") for s in space.sample(4, 0)) == [64, 128]
 
 
@@ -100,9 +100,9 @@ __global__ void scale(TYPE* y, const TYPE* x, int n) {
         return result[0].dtype == kind and bool((result[0] == 2 * x).all())
 
     arguments, answer = [np.zeros(N, kind), x, np.int32(N)], [1j * x, None, None]
-    made = scale(source, arguments=arguments, answer=answer, **({"verify": verify} if judged else {}))
-    found = verified(made)
-    assert found.ok, found.reason
+    spec = scale(source, arguments=arguments, answer=answer, **({"verify": verify} if judged else {}))
+    verdict = verified(spec)
+    assert verdict.ok, verdict.reason
     assert not judged or set(seen) == {(np.dtype(kind), (N,))}
     assert not verified(
         scale(source, arguments=arguments, answer=[2 * x, None, None], **({"verify": wrong} if judged else {}))
@@ -153,9 +153,9 @@ template <typename T, int n>
 __global__ void __launch_bounds__(256) k(const float *__restrict__ a, unsigned long long* b, half2 const* c, T* d,
                                          float e[], int n_, float** f, __nv_bfloat16 *g) {
 """
-    found = declared_parameters("ns::k<float, 3>", ("int other;", source))
-    assert [p.name for p in found] == ["a", "b", "c", "d", "e", "n_", "f", "g"]
-    names = [p.element.name if p.element else None for p in found]
+    parameters = declared_parameters("ns::k<float, 3>", ("int other;", source))
+    assert [p.name for p in parameters] == ["a", "b", "c", "d", "e", "n_", "f", "g"]
+    names = [p.element.name if p.element else None for p in parameters]
     assert names == ["f32", "u64", "f16", None, "f32", None, None, "bf16"]
     assert declared_parameters("missing", (source,)) == ()
 
@@ -179,11 +179,11 @@ class Seen:
 @needs_nvrtc
 def test_a_brute_force_search_is_limited_by_the_size_of_its_space(tmp_path: Path) -> None:
     problem = scale(tune_params={"block_size_x": [32, 64, 128]}).problem()
-    given: dict[str, Any] = {"device": "a100", "backend": "estimate", "database": tmp_path / "best.db"}
+    options: dict[str, Any] = {"device": "a100", "backend": "estimate", "database": tmp_path / "best.db"}
     seen = Seen()
-    result = tune(problem, trials=10**9, sampler="brute_force", progress=seen, **given)
+    result = tune(problem, trials=10**9, sampler="brute_force", progress=seen, **options)
     assert result.exhausted and len(result.trials) == 3
     assert set(seen.trials) == {3} and "3 more will be tried" in " ".join(seen.lines)
     again = Seen()
-    tune(problem, trials=10**9, sampler="brute_force", progress=again, **given)
+    tune(problem, trials=10**9, sampler="brute_force", progress=again, **options)
     assert set(again.trials) == {0}

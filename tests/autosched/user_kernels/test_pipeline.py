@@ -40,7 +40,7 @@ STEPS: list[dict[str, Any]] = [
 
 
 def pipeline(name: str, fault: str = "", **more: Any) -> KernelSpec:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": name,
         "parameters": {"block": [32, 64]},
         "sizes": {"n": 200},
@@ -53,7 +53,7 @@ def pipeline(name: str, fault: str = "", **more: Any) -> KernelSpec:
         ],
         "reference": lambda x: 2 * (x + x[::-1]),
     }
-    return KernelSpec(SOURCE.replace("FAULT", fault), **{**given, **more})
+    return KernelSpec(SOURCE.replace("FAULT", fault), **{**options, **more})
 
 
 def verified(kernel: KernelSpec) -> Verdict:
@@ -73,17 +73,17 @@ def test_a_pipeline_is_verified_in_full() -> None:
 @needs_compiler
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("if (i == 7) return;", "uninitialized_global_read"),  # the second launch reads the element
         ("if (i == n - 1) middle[i + 1] = 0;", "out_of_bounds_global"),
         ("if (i == 3) { middle[i] = 0; return; }", "wrong"),
     ],
 )
-def test_faults_between_launches_are_found(fault: str, said: str) -> None:
+def test_faults_between_launches_are_found(fault: str, message: str) -> None:
     done = verified(pipeline("pipe_wrong", fault))
     assert not done.ok
-    assert said in done.reason
+    assert message in done.reason
 
 
 @needs_compiler
@@ -110,12 +110,16 @@ def test_launches_share_an_array_that_all_write(tmp_path: Path) -> None:
         arguments=[{"name": "x", "kind": "inout", "dtype": "i32", "shape": "n"}],
         verify=lambda x, x_before: True,
     )
-    made = kernel.template.kernel(kernel.problem(), kernel.template.space(kernel.problem(), A100).sample(1, 0)[0], A100)
+    generated = kernel.template.kernel(
+        kernel.problem(), kernel.template.space(kernel.problem(), A100).sample(1, 0)[0], A100
+    )
     x = np.arange(64, dtype=np.int32)
-    b = int(made.source.split("#define b ")[1].split()[0])
-    np.testing.assert_array_equal(emulate(made, {"x": x}).outputs["x"], 9 * x + 4 * b)
-    np.testing.assert_array_equal(emulate(made, {"x": x}, calls=2).outputs["x"], 81 * x + 40 * b)
-    assert launch_from_json(made.launch_json()) == launch_from_json(made.with_entries(["twice", "twice"]).launch_json())
+    b = int(generated.source.split("#define b ")[1].split()[0])
+    np.testing.assert_array_equal(emulate(generated, {"x": x}).outputs["x"], 9 * x + 4 * b)
+    np.testing.assert_array_equal(emulate(generated, {"x": x}, calls=2).outputs["x"], 81 * x + 40 * b)
+    assert launch_from_json(generated.launch_json()) == launch_from_json(
+        generated.with_entries(["twice", "twice"]).launch_json()
+    )
 
 
 @needs_compiler
@@ -124,20 +128,20 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
     kernel = pipeline("pipe_timed")
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
-    made = kernel.template.kernel(problem, schedule, A100)
+    generated = kernel.template.kernel(problem, schedule, A100)
     pool = shared_pool()
-    first, again = pool.compile(made, "sm_80"), pool.compile(made, "sm_80")
+    first, again = pool.compile(generated, "sm_80"), pool.compile(generated, "sm_80")
     assert isinstance(first, Compiled) and isinstance(again, Compiled)
     assert [("doubled" in e, "shifted" in e) for e in first.entries] == [(True, False), (False, True)]
     assert again.steps == first.steps and first.resources.registers == max(s.resources.registers for s in first.steps)
-    assert why_not_launched(made, first, A100) is None
+    assert why_not_launched(generated, first, A100) is None
     result = autosched.tune(problem, trials=2, device="a100", backend="estimate", database=tmp_path / "best.db")
     assert result.best is not None and result.best.verification is not None
     assert result.best.seconds is not None and result.best.seconds > 2 * LAUNCH_SECONDS
 
 
 def test_invalid_steps_are_rejected_in_one_line() -> None:
-    for steps, said in (
+    for steps, message in (
         ([{**STEPS[0], "arguments": ["middle", "x", "m"]}, STEPS[1]], "step[1].arguments: unknown argument 'm'"),
         ([{**STEPS[0], "entry": "tripled"}, STEPS[1]], "step[1].entry: the source has no function 'tripled'"),
         ([STEPS[0]], "no [[step]] uses the argument out"),
@@ -148,7 +152,7 @@ def test_invalid_steps_are_rejected_in_one_line() -> None:
     ):
         with pytest.raises(KernelFileError) as raised:
             pipeline("pipe_bad", steps=steps)
-        assert said in str(raised.value) and "\n" not in str(raised.value)
+        assert message in str(raised.value) and "\n" not in str(raised.value)
     with pytest.raises(KernelFileError, match=r"leave \[launch\] out"):
         pipeline("pipe_bad", block="block", grid=1)
     with pytest.raises(KernelFileError, match="has its own entry"):

@@ -117,8 +117,8 @@ def test_inputs_are_filled_as_the_file_specifies(
     changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
     source = SOURCE.replace("const float* in", f"const {C_TYPES[dtype]}* in")
     one = problem(read_file(write(TOML, *changes, source=source)))
-    (name, array), *others = one.random_inputs(7).items()
-    assert (name, others, array.shape) == ("input", [], (8, 1000))
+    (name, array), *other_inputs = one.random_inputs(7).items()
+    assert (name, other_inputs, array.shape) == ("input", [], (8, 1000))
     assert array.dtype == np.dtype(one.operands()[1].dtype.storage)
     assert expected(array)
     assert np.array_equal(array, one.random_inputs(7)["input"])
@@ -157,21 +157,21 @@ def test_the_current_folder_may_change(
 def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
     one = problem(kernel_file, width=16)
     inputs = one.random_inputs(0)
-    wanted = one.reference(inputs)
-    assert wanted["out"].dtype == np.float64
-    assert np.array_equal(wanted["out"], 3.0 * inputs["input"].astype(np.float64))
+    expected = one.reference(inputs)
+    assert expected["out"].dtype == np.float64
+    assert np.array_equal(expected["out"], 3.0 * inputs["input"].astype(np.float64))
     tolerance = one.tolerance(inputs)["out"]
     share = 4 * 2.0**-24 + 256 * 2.0**-24
-    level = np.sqrt(np.mean(np.square(wanted["out"])))
-    assert np.allclose(tolerance, share * (level + np.abs(wanted["out"])), rtol=1e-12)
+    level = np.sqrt(np.mean(np.square(expected["out"])))
+    assert np.allclose(tolerance, share * (level + np.abs(expected["out"])), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("out = { atol = 1e-3 }", lambda wanted: np.full(wanted.shape, 1e-3)),
-        ("rtol = 1e-2", lambda wanted: 1e-2 * np.abs(wanted)),
-        ("atol = 1\nrtol = 0", lambda wanted: np.ones(wanted.shape)),
+        ("out = { atol = 1e-3 }", lambda expected_values: np.full(expected_values.shape, 1e-3)),
+        ("rtol = 1e-2", lambda expected_values: 1e-2 * np.abs(expected_values)),
+        ("atol = 1\nrtol = 0", lambda expected_values: np.ones(expected_values.shape)),
     ],
 )
 def test_tolerances_of_the_file(write: Write, text: str, expected: Callable[[Any], Any]) -> None:
@@ -280,7 +280,7 @@ def test_the_last_file_read_sets_the_limits_of_a_function(write: Write) -> None:
     assert files[0] == files[1]
     limits = [problem_type(file).file.reference.function for file in files]
     assert [f is not None and f.time_limit for f in limits] == [60, 70]
-    given = "fill = { python = 'reference.py:scale', time_limit = 5, memory_limit = 2 }"
-    file = read_file(write(TOML, ("fill = { uniform = [-1, 1] }", given)))
+    fill = "fill = { python = 'reference.py:scale', time_limit = 5, memory_limit = 2 }"
+    file = read_file(write(TOML, ("fill = { uniform = [-1, 1] }", fill)))
     function = next(a.fill.function for a in file.arguments if a.fill is not None)
     assert function is not None and (function.time_limit, function.memory_limit) == (5, 2 << 30)

@@ -27,7 +27,7 @@ GUARD = "if (c < columns && r < rows)"
 
 
 def kernel(guard: str = GUARD, **more: Any) -> KernelSpec:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": "shifted",
         "entry": "shifted",
         "parameters": {"block_x": [64]},
@@ -43,21 +43,21 @@ def kernel(guard: str = GUARD, **more: Any) -> KernelSpec:
         ],
         "reference": lambda x, bias: x + bias,
     }
-    return KernelSpec(SOURCE.replace("GUARD", guard), **{**given, **more})
+    return KernelSpec(SOURCE.replace("GUARD", guard), **{**options, **more})
 
 
-def emulated(made: KernelSpec) -> tuple[KernelProblem, KernelProblem]:
-    problem = made.problem()
-    return problem, emulated_problem(made.template, problem, schedule_of(made))  # type: ignore[return-value]
+def emulated(spec: KernelSpec) -> tuple[KernelProblem, KernelProblem]:
+    problem = spec.problem()
+    return problem, emulated_problem(spec.template, problem, schedule_of(spec))  # type: ignore[return-value]
 
 
-def schedule_of(made: KernelSpec) -> Schedule:
-    (schedule,) = made.template.space(made.problem(), A100).sample(1, 0)
+def schedule_of(spec: KernelSpec) -> Schedule:
+    (schedule,) = spec.template.space(spec.problem(), A100).sample(1, 0)
     return schedule
 
 
-def verified(made: KernelSpec) -> Verdict:
-    return verify_one(made.template, made.problem(), schedule_of(made), A100)
+def verified(spec: KernelSpec) -> Verdict:
+    return verify_one(spec.template, spec.problem(), schedule_of(spec), A100)
 
 
 def test_a_large_problem_keeps_its_remainders() -> None:
@@ -70,8 +70,8 @@ def test_a_large_problem_keeps_its_remainders() -> None:
 
 
 def test_an_uneven_block_size_keeps_its_remainder() -> None:
-    made = kernel(parameters={"block_x": [96]}, sizes={"rows": 1, "columns": 2**24 + 5})
-    _, small = emulated(made)
+    spec = kernel(parameters={"block_x": [96]}, sizes={"rows": 1, "columns": 2**24 + 5})
+    _, small = emulated(spec)
     assert small.sizes["columns"] % 96 == (2**24 + 5) % 96 and small.sizes["columns"] <= BLOCKS * 96
 
 
@@ -116,15 +116,15 @@ def test_a_size_unknown_to_the_source_is_not_reduced() -> None:
 @needs_nvrtc
 def test_a_missing_guard_is_found_on_the_remainder() -> None:
     assert verified(kernel()).ok
-    found = verified(kernel("if (c < columns)", sizes={"rows": 4097, "columns": 300}))
-    assert not found.ok and "out_of_bounds_global" in found.reason
+    verdict = verified(kernel("if (c < columns)", sizes={"rows": 4097, "columns": 300}))
+    assert not verdict.ok and "out_of_bounds_global" in verdict.reason
 
 
 @needs_compiler
 @needs_nvrtc
 def test_a_kernel_that_requires_the_full_size_is_not_rejected() -> None:
     """A kernel with a hard-coded size fails on the smaller problem, and is then verified at the true size."""
-    made = kernel("rows = 4097; " + GUARD, sizes={"rows": 4097, "columns": 300})
-    found = verified(made)
-    assert found.ok, found.reason
-    assert found.problem == made.problem()
+    spec = kernel("rows = 4097; " + GUARD, sizes={"rows": 4097, "columns": 300})
+    verdict = verified(spec)
+    assert verdict.ok, verdict.reason
+    assert verdict.problem == spec.problem()

@@ -48,9 +48,9 @@ def counting(update: str, **bins: Any) -> KernelSpec:
 @needs_nvrtc
 @pytest.mark.parametrize("update", ["atomicAdd(AT, 1u)", "*(AT) += 1u", "atomicMax(AT, 1u)"])
 def test_an_output_that_is_added_to_names_its_remedy(update: str) -> None:
-    found = _verified(counting(update.replace("AT", "bins + x[i] % 16")))
-    assert not found.ok
-    assert "zeroed = true for the argument bins" in found.reason
+    verdict = _verified(counting(update.replace("AT", "bins + x[i] % 16")))
+    assert not verdict.ok
+    assert "zeroed = true for the argument bins" in verdict.reason
     right = _verified(counting("atomicAdd(&bins[x[i] % 16], 1u)", zeroed=True))
     assert right.ok and "zeroed" not in right.reason
 

@@ -63,8 +63,8 @@ def scaling(factor: float) -> list[Any]:
 @pytest.mark.parametrize("form", range(4))
 def test_a_struct_is_passed_by_value(form: int) -> None:
     answer = [2 * X + 7, None, None]
-    found = verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2)[form]], answer=answer))
-    assert found.ok, found.reason
+    verdict = verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2)[form]], answer=answer))
+    assert verdict.ok, verdict.reason
     assert not verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2.5)[form]], answer=answer)).ok
 
 
@@ -96,8 +96,8 @@ def test_a_struct_of_a_kernel_file_has_fields() -> None:
     kernel = spec(fields)
     problem = kernel.problem()
     for schedule in kernel.template.space(problem, A100).sample(4, 0):
-        found = verify_one(kernel.template, problem, schedule, A100)
-        assert found.ok, found.reason
+        verdict = verify_one(kernel.template, problem, schedule, A100)
+        assert verdict.ok, verdict.reason
     assert spec([*fields[:3], {"dtype": "f32", "value": [5, 6, 8.0]}]).file.content != kernel.file.content
     for wrong in (
         [*fields[:3], {"dtype": "f32", "value": 5}, {"dtype": "f32", "value": 5, "offset": 16}],
@@ -131,8 +131,8 @@ __global__ void scale(Point* y, const Point* x, const Mixed* m) {
     y = np.zeros(N, point)
     y["u"], y["v"] = x["v"], m["w"] + m["id"]
     arguments = [np.zeros(N, point), x, m]
-    found = verified(scale(source, arguments=arguments, answer=[y, None, None]))
-    assert found.ok, found.reason
+    verdict = verified(scale(source, arguments=arguments, answer=[y, None, None]))
+    assert verdict.ok, verdict.reason
     assert not verified(scale(source, arguments=arguments, answer=[x, None, None])).ok
     with pytest.raises(ValueError, match="several types"):
         scale(source, arguments=[np.zeros(N, mixed), x, m], answer=[m, None, None])

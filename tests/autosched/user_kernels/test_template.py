@@ -71,9 +71,9 @@ def test_shared_memory_and_grid_limits(write: Write) -> None:
 
 def test_a_rule_that_only_uses_sizes_limits_the_problem(write: Write) -> None:
     file = read_file(write(TOML, ('expr = "span <= width"', 'expr = "width % 4 == 0"')))
-    made = template(file)
-    assert made.why_not(problem_type(file).of({"width": 8}), H200) is None
-    why = made.why_not(problem_type(file).of({"width": 6}), H200)
+    kernel_template = template(file)
+    assert kernel_template.why_not(problem_type(file).of({"width": 8}), H200) is None
+    why = kernel_template.why_not(problem_type(file).of({"width": 6}), H200)
     assert why == "a block must not be longer than a row (width = 6)"
     assert "width % 4 == 0" not in names(space_of(file, width=8))
 
@@ -99,10 +99,10 @@ def test_schedules_with_undefined_attributes_are_illegal(write: Write) -> None:
 
 def test_clusters(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", 'cluster = ["tile"]\nshared_bytes'), ("4 * span", "0")))
-    made, one = template(file), problem_type(file).of({"width": 4096})
-    assert "clusters" in (made.why_not(one, device("a100")) or "")
-    for schedule in made.space(one, H200).sample(20, 0):
-        config = made.space(one, H200).config(schedule)
+    kernel_template, one = template(file), problem_type(file).of({"width": 4096})
+    assert "clusters" in (kernel_template.why_not(one, device("a100")) or "")
+    for schedule in kernel_template.space(one, H200).sample(20, 0):
+        config = kernel_template.space(one, H200).config(schedule)
         assert config.integer("grid_dim_x") % schedule.integer("tile") == 0
 
 
@@ -119,9 +119,9 @@ def test_a_cooperative_launch_is_no_larger_than_the_device(write: Write) -> None
 
 def test_a_dependent_launch_requires_a_supporting_device(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", "dependent = true\nshared_bytes")))
-    made, one = template(file), problem_type(file).of({"width": 4096})
-    assert "a100" in (made.why_not(one, device("a100")) or "")
-    assert made.why_not(one, H200) is None
+    kernel_template, one = template(file), problem_type(file).of({"width": 4096})
+    assert "a100" in (kernel_template.why_not(one, device("a100")) or "")
+    assert kernel_template.why_not(one, H200) is None
     kernel = lower(file, {"width": 1000, "height": 8}, CONFIG)
     assert kernel.dependent and not kernel.cooperative
     plain = lower(read_file(write(TOML)), {"width": 1000, "height": 8}, CONFIG)
@@ -211,19 +211,19 @@ def test_kernel_tuners_unroll_factors(write: Write, factor: int, front: str, pra
 
 
 def test_the_version_follows_the_content(kernel_file: KernelFile, write: Write) -> None:
-    made = template(kernel_file)
-    assert made is template(read_file(write()))
-    assert made.version == template(read_file(write())).version
-    assert made.version != template(read_file(write(TOML, ("4 * span", "8 * span")))).version
-    assert made.version != template(read_file(write(source="__global__ void scale() { }"))).version
+    kernel_template = template(kernel_file)
+    assert kernel_template is template(read_file(write()))
+    assert kernel_template.version == template(read_file(write())).version
+    assert kernel_template.version != template(read_file(write(TOML, ("4 * span", "8 * span")))).version
+    assert kernel_template.version != template(read_file(write(source="__global__ void scale() { }"))).version
 
 
 def test_counts_equal_the_costs_of_the_file(kernel_file: KernelFile, write: Write) -> None:
-    made, one = template(kernel_file), problem_type(kernel_file).of({"width": 1024})
-    schedule = made.space(one, H200).sample(1, 0)[0]
-    config = made.space(one, H200).config(schedule)
-    assert made.counts is not None
-    counts = made.counts(one, config, H200)
+    kernel_template, one = template(kernel_file), problem_type(kernel_file).of({"width": 1024})
+    schedule = kernel_template.space(one, H200).sample(1, 0)[0]
+    config = kernel_template.space(one, H200).config(schedule)
+    assert kernel_template.counts is not None
+    counts = kernel_template.counts(one, config, H200)
     assert counts.blocks == config.integer("grid_dim_x") * 8
     assert counts.flops * counts.blocks == pytest.approx(1024 * 8)
     assert counts.dram_bytes == 8 * 1024 * 8
@@ -234,13 +234,13 @@ def test_counts_equal_the_costs_of_the_file(kernel_file: KernelFile, write: Writ
 
 
 def test_metrics(kernel_file: KernelFile) -> None:
-    found = kernel_file.metric_values(SIZES, CONFIG, 1e-3)
-    assert found == pytest.approx({"GB/s": 0.064, "GFLOP/s": 0.008, "elements/s": 8e6, "relative": 8e-6})
+    metrics = kernel_file.metric_values(SIZES, CONFIG, 1e-3)
+    assert metrics == pytest.approx({"GB/s": 0.064, "GFLOP/s": 0.008, "elements/s": 8e6, "relative": 8e-6})
 
 
 def test_a_smaller_problem_for_the_emulator(kernel_file: KernelFile, write: Write) -> None:
     file = read_file(write(TOML, ("[cost]", '[proxy]\nwidth = "min(width, span + width % span)"\nheight = 1\n[cost]')))
-    made, one = template(file), problem_type(file).of({"width": 1000})
+    kernel_template, one = template(file), problem_type(file).of({"width": 1000})
     schedule = Schedule("scale", tuple(CONFIG.items()))
-    assert made.proxy is not None
-    assert made.proxy(one, schedule) == problem_type(file).of({"width": 128 + 1000 % 128, "height": 1})
+    assert kernel_template.proxy is not None
+    assert kernel_template.proxy(one, schedule) == problem_type(file).of({"width": 128 + 1000 % 128, "height": 1})

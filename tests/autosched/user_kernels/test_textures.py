@@ -88,19 +88,19 @@ REFERENCES = {
     ],
 )
 def test_fetches_agree_with_the_emulated_texture(name: str, fetch: str, texture: dict[str, Any]) -> None:
-    made = kernel(fetch, name, **texture)
-    problem = made.problem()
-    (schedule,) = made.template.space(problem, A100).sample(1, 0)
+    spec = kernel(fetch, name, **texture)
+    problem = spec.problem()
+    (schedule,) = spec.template.space(problem, A100).sample(1, 0)
     check_entry(problem, [schedule], A100)
-    done = verify_one(made.template, problem, schedule, A100)
+    done = verify_one(spec.template, problem, schedule, A100)
     assert done.ok, done.reason
-    (wrong,) = [a for a in made.template.kernel(problem, schedule, A100).arguments if isinstance(a, LinearTexture)]
+    (wrong,) = [a for a in spec.template.kernel(problem, schedule, A100).arguments if isinstance(a, LinearTexture)]
     assert argument_from_json(argument_json(wrong)) == wrong
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("fetch", "kind", "said"),
+    ("fetch", "kind", "message"),
     [
         ("tex3D<float>(image, x, y, 0)", "texture", "uses tex.3d"),
         ("tex1D<float>(image, x)", "texture", "uses tex.1d"),
@@ -108,15 +108,15 @@ def test_fetches_agree_with_the_emulated_texture(name: str, fetch: str, texture:
         ("tex2D<float>(image, x, y)", "input", 'list it as an [[argument]] with kind = "texture"'),
     ],
 )
-def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, said: str) -> None:
-    made = kernel(fetch, kind=kind)
+def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, message: str) -> None:
+    spec = kernel(fetch, kind=kind)
     with pytest.raises(KernelFileError) as raised:
-        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(1, 0), A100)
-    assert said in str(raised.value) and "\n" not in str(raised.value)
+        check_entry(spec.problem(), spec.template.space(spec.problem(), A100).sample(1, 0), A100)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("texture", "said"),
+    ("texture", "message"),
     [
         ({"dtype": "f64"}, "at most 32 bits"),
         ({"shape": ["height", "width", 2, 2]}, "one or two dimensions"),
@@ -126,8 +126,8 @@ def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, said: str)
         ({"channels": 3}, "3 channels"),
     ],
 )
-def test_an_invalid_texture_is_rejected(texture: dict[str, Any], said: str) -> None:
-    with pytest.raises(KernelFileError, match=said):
+def test_an_invalid_texture_is_rejected(texture: dict[str, Any], message: str) -> None:
+    with pytest.raises(KernelFileError, match=message):
         kernel("tex2D<float>(image, x, y)", **texture)
 
 
@@ -154,8 +154,8 @@ def test_a_texture_on_a_gpu_uses_the_memory_of_its_array() -> None:
     )
     cupy = SimpleNamespace(cuda=cuda, ndarray=lambda shape, dtype, memory: (shape, dtype, memory))
     image = Operand("image", "input", F32, (6, 40))
-    made = texture_object(cupy, LinearTexture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
-    assert made.ptr == 77
+    texture = texture_object(cupy, LinearTexture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
+    assert texture.ptr == 77
     (kind,), resource = textures.asked["ResourceDescriptor"]
     assert (kind, resource["width"], resource["height"], resource["pitchInBytes"]) == (3, 40, 6, 160)
     assert textures.asked["ChannelFormatDescriptor"][0] == (32, 0, 0, 0, 2)

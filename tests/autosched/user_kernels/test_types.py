@@ -33,7 +33,7 @@ __global__ void scale(T* out, const T* x, T factor, int n) {
 
 def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **more: Any) -> KernelSpec:
     arrays = ({"name": n, "kind": k, "dtype": dtype, "shape": "n"} for n, k in (("out", "output"), ("x", "input")))
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": name,
         "parameters": {"b": [32, 64], "T": ["f32", "half", "double"]},
         "sizes": {"n": 300},
@@ -45,12 +45,12 @@ def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **mor
             {"name": "n", "kind": "scalar", "value": "n"},
         ],
     }
-    return KernelSpec(SOURCE.replace("COMPUTED", computed), "scale", **{**given, **more})
+    return KernelSpec(SOURCE.replace("COMPUTED", computed), "scale", **{**options, **more})
 
 
-def verified(made: KernelSpec, kind: str) -> Verdict:
-    schedule = Schedule(made.file.name, (("b", 32), ("T", kind)))
-    return verify_one(made.template, made.problem(), schedule, A100)
+def verified(spec: KernelSpec, kind: str) -> Verdict:
+    schedule = Schedule(spec.file.name, (("b", 32), ("T", kind)))
+    return verify_one(spec.template, spec.problem(), schedule, A100)
 
 
 @needs_compiler
@@ -81,14 +81,14 @@ def test_the_tolerance_depends_on_the_type() -> None:
 @needs_compiler
 @needs_nvrtc
 def test_types_are_searched_and_recorded_as_one_problem(tmp_path: Path) -> None:
-    made = kernel("typed_tuned", parameters={"b": [32, 64], "T": ["f32", "half"]}, reference=lambda x: 3 * x)
-    result = autosched.tune(made.problem(), trials=4, device="a100", backend="estimate", database=tmp_path / "best.db")
+    spec = kernel("typed_tuned", parameters={"b": [32, 64], "T": ["f32", "half"]}, reference=lambda x: 3 * x)
+    result = autosched.tune(spec.problem(), trials=4, device="a100", backend="estimate", database=tmp_path / "best.db")
     assert {(r["T"], r["status"]) for r in result.rows()} == {("f32", "ok"), ("half", "ok")}
     assert result.best is not None and result.best.verification is not None
 
 
 def test_invalid_types_are_rejected_in_one_line() -> None:
-    for dtype, said in (
+    for dtype, message in (
         ("U", "'U' is not known"),
         ("T + 1", "a text can only be compared"),
         ("b", '"b" is a int'),
@@ -96,7 +96,7 @@ def test_invalid_types_are_rejected_in_one_line() -> None:
     ):
         with pytest.raises(KernelFileError) as raised:
             kernel("typed_bad", dtype=dtype)
-        assert said in str(raised.value) and "\n" not in str(raised.value)
+        assert message in str(raised.value) and "\n" not in str(raised.value)
     with pytest.raises(KernelFileError, match="unknown name 'z'"):
         kernel("typed_bad", tolerance={"atol": "z"})
 
@@ -123,12 +123,12 @@ def test_a_reference_may_change_its_arrays(launch: LaunchRun | None) -> None:
         {"name": "at", "kind": "input", "dtype": "i32", "shape": "n", "fill": {"integers": [1, 3]}},
         {"name": "n", "kind": "scalar", "value": "n"},
     ]
-    made = KernelSpec(
+    spec = KernelSpec(
         GATHER, "gather", parameters={"b": [32]}, sizes={"n": 100}, grid="ceil_div(n, b)", block="b",
         arguments=arguments, reference=reference,
     )  # fmt: skip
-    schedule = Schedule(made.file.name, (("b", 32),))
+    schedule = Schedule(spec.file.name, (("b", 32),))
     depths: tuple[Depth, ...] = ("quick", "full")
     for depth in depths:
-        found = verify_one(made.template, made.problem(), schedule, A100, depth=depth, launch=launch)
-        assert found.ok, (depth, found.reason)
+        verdict = verify_one(spec.template, spec.problem(), schedule, A100, depth=depth, launch=launch)
+        assert verdict.ok, (depth, verdict.reason)

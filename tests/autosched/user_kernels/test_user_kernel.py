@@ -29,7 +29,7 @@ extern "C" __global__ void vector_add(float* c, const float* a, const float* b, 
 
 def vector_add(**changes: Any) -> KernelSpec:
     arrays = [("c", "output"), ("a", "input"), ("b", "input")]
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "parameters": {"block_size_x": [128 + 64 * i for i in range(15)]},
         "sizes": {"n": 1_000_000},
         "problem_size": "n",
@@ -41,7 +41,7 @@ def vector_add(**changes: Any) -> KernelSpec:
         "reference": lambda a, b: a + b,
         "cost": {"bytes": "12 * n"},
     }
-    return KernelSpec(VECTOR_ADD, "vector_add", **{**given, **changes})
+    return KernelSpec(VECTOR_ADD, "vector_add", **{**options, **changes})
 
 
 def test_a_kernel_without_files() -> None:

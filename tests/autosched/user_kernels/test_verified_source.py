@@ -39,8 +39,10 @@ BY_ARCH = f"""
 
 def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tuple[KernelProblem, GeneratedKernel]:
     file = read_file(write(source=source))
-    made, problem = template(file), problem_type(file).of({"width": 100, "height": height})
-    return problem, made.kernel(problem, made.space(problem, device(on)).sample(1, 0)[0], device(on))
+    kernel_template, problem = template(file), problem_type(file).of({"width": 100, "height": height})
+    return problem, kernel_template.kernel(
+        problem, kernel_template.space(problem, device(on)).sample(1, 0)[0], device(on)
+    )
 
 
 def scale(write: Write, source: str, on: str) -> tuple[GeneratedKernel, bool]:
@@ -108,8 +110,8 @@ def verification(write: Write, source: str, depth: Depth, height: int = 3) -> li
 @pytest.mark.parametrize("depth", ["quick", "full"])
 def test_verification_tries_values_beyond_the_first_inputs(write: Write, depth: Depth) -> None:
     problem, _ = lowered(write, SCALE)
-    first, *others = (float(problem.random_inputs(seed)["input"].max()) for seed in range(4))
-    assert max(others) > first
+    first, *later = (float(problem.random_inputs(seed)["input"].max()) for seed in range(4))
+    assert max(later) > first
     x = "in[blockIdx.y * width + x]"
     *right, wrong = verification(write, SCALE.replace("VALUE", f"{x} > {first!r}f ? 0.0f : {RIGHT}"), depth)
     assert right and wrong.status == "wrong_result"

@@ -177,12 +177,12 @@ def test_references_that_are_constants_are_compared_with(write: Write) -> None:
     problem = problem_type(file).of({})
     reference, tolerance = problem.expected(problem.random_inputs(0))
     assert (reference["out"] == 2).all() and (tolerance["state"] == 0.5).all()
-    for given, said in (
+    for replacement, message in (
         (both.replace("Constant", "Random"), "only the fill Constant"),
         (both.replace("state", "out"), "not state"),
     ):
-        with pytest.raises(KernelFileError, match=said):
-            read_t1(write(('"Language"', given)))
+        with pytest.raises(KernelFileError, match=message):
+            read_t1(write(('"Language"', replacement)))
 
 
 def test_a_toml_file_overrides_a_t1_file(write: Write, tmp_path: Path) -> None:
@@ -218,14 +218,14 @@ def test_an_array_may_come_from_a_file(write: Write, tmp_path: Path, kind: str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("none.txt", "the file 'none.txt' does not exist next to the T1 file"),
         ("../x.txt", "outside the folder"),
         ("words.txt", "words.txt does not contain the numbers of an array"),
     ],
 )
-def test_a_file_that_holds_no_array_is_rejected(write: Write, tmp_path: Path, name: str, said: str) -> None:
+def test_a_file_that_holds_no_array_is_rejected(write: Write, tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "words.txt").write_text("some words")
-    with pytest.raises(KernelFileError, match=said):
+    with pytest.raises(KernelFileError, match=message):
         read_t1(write((STATE, f'"FillType": "File", "Size": 16, "DataSource": "{name}"}}')))

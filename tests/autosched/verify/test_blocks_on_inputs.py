@@ -69,20 +69,20 @@ def verified(kernel: KernelSpec, depth: Depth = "quick") -> Verdict:
 
 
 def test_some_blocks_in_several_orders_verify_a_kernel_of_fixed_sizes() -> None:
-    found = verified(blur())
-    assert found.ok and [(r.name, r.order.blocks) for r in found.runs] == [
+    verdict = verified(blur())
+    assert verdict.ok and [(r.name, r.order.blocks) for r in verdict.runs] == [
         ("some blocks", "ascending"),
         ("some blocks", "random"),
     ]
-    assert all(0 < (r.blocks or 0) <= 48 for r in found.runs)
-    assert found.max_abs_error is not None and found.max_abs_error < 1e-4
-    whole = verified(blur(), "full")
-    assert whole.ok and {r.order.blocks for r in whole.runs} == {"ascending", "random", "descending", "interleaved"}
-    assert not any("true size" in lack for lack in whole.lacks)
+    assert all(0 < (r.blocks or 0) <= 48 for r in verdict.runs)
+    assert verdict.max_abs_error is not None and verdict.max_abs_error < 1e-4
+    full = verified(blur(), "full")
+    assert full.ok and {r.order.blocks for r in full.runs} == {"ascending", "random", "descending", "interleaved"}
+    assert not any("true size" in lack for lack in full.lacks)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "status", "said"),
+    ("first", "then", "status", "message"),
     [
         ("", "if (blockIdx.y == 255) sum += 1;", "wrong_result", "elements are wrong"),
         ("", "if (blockIdx.y % 2) sum *= 1.01f;", "wrong_result", "elements are wrong"),
@@ -90,10 +90,10 @@ def test_some_blocks_in_several_orders_verify_a_kernel_of_fixed_sizes() -> None:
         ("if (threadIdx.x % 2) return;", "", "wrong_result", "cannot write all"),
     ],
 )
-def test_faults_are_found_by_sampled_blocks(first: str, then: str, status: str, said: str) -> None:
-    found = verified(blur(first, then))
-    assert found.status == status and said in found.reason and "of 1024 blocks" in found.reason
-    assert found.runs[-1].blocks is not None
+def test_faults_are_found_by_sampled_blocks(first: str, then: str, status: str, message: str) -> None:
+    verdict = verified(blur(first, then))
+    assert verdict.status == status and message in verdict.reason and "of 1024 blocks" in verdict.reason
+    assert verdict.runs[-1].blocks is not None
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_blocks_that_add_to_the_same_numbers_are_emulated_together() -> None:
         ],
         reference=lambda x: np.bincount(x, minlength=8),
     )
-    found = verified(kernel)
-    assert found.ok and all(run.blocks is None for run in found.runs)
+    verdict = verified(kernel)
+    assert verdict.ok and all(run.blocks is None for run in verdict.runs)
 
 
 RAGGED = """
@@ -157,20 +157,20 @@ def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
 
 @pytest.mark.parametrize("depth", ["quick", "full"])
 def test_small_blocks_do_not_limit_the_share_of_others(depth: Depth) -> None:
-    found = verified(ragged(), depth)
-    assert (found.status, found.reason) == ("ok", "")
-    assert all(run.blocks for run in found.runs if run.name == "some blocks")
+    verdict = verified(ragged(), depth)
+    assert (verdict.status, verdict.reason) == ("ok", "")
+    assert all(run.blocks for run in verdict.runs if run.name == "some blocks")
 
 
 def test_elements_written_by_no_block_are_reported_for_unequal_shares() -> None:
-    found = verified(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
-    assert found.status == "wrong_result" and "no block writes more than 99 elements" in found.reason
+    verdict = verified(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
+    assert verdict.status == "wrong_result" and "no block writes more than 99 elements" in verdict.reason
 
 
 def test_a_slow_search_for_blocks_falls_back_to_whole_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SEARCH_SECONDS", {"quick": 1e-4, "full": 1e-4})
-    found = verified(ragged())
-    assert found.ok and all(run.blocks is None for run in found.runs)
+    verdict = verified(ragged())
+    assert verdict.ok and all(run.blocks is None for run in verdict.runs)
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (1000, 1, 1), (33, 65, 2), (2**31 - 1, 1, 1)])
@@ -217,6 +217,6 @@ def test_a_kernel_tuner_answer_is_compared_with_sampled_blocks() -> None:
             answer=[numbers * (2 if right else 3), None],
         )
 
-    found = verified(twice(True))
-    assert found.ok and all(run.blocks for run in found.runs)
+    verdict = verified(twice(True))
+    assert verdict.ok and all(run.blocks for run in verdict.runs)
     assert verified(twice(False)).status == "wrong_result"

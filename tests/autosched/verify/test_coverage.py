@@ -50,19 +50,19 @@ def test_invalid_coverage_is_rejected(data: list[dict[str, object]]) -> None:
 
 
 def test_a_stored_verification_lists_its_gaps() -> None:
-    said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
-    assert stored.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
-    assert stored.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE
-    assert stored.lacks(json.dumps(said)) == (stored.UNKNOWN_COVERAGE,)
-    assert stored.lacks(json.dumps({**said, "coverage": [1]})) == (stored.UNKNOWN_COVERAGE,)
-    assert stored.lacks(json.dumps({**said, "depth": "quick"})) == () == stored.lacks(None)
+    verification = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
+    assert stored.lacks(json.dumps({**verification, "coverage": WHOLE.to_json()})) == WHOLE.lacks
+    assert stored.coverage(json.dumps({**verification, "coverage": WHOLE.to_json()})) == WHOLE
+    assert stored.lacks(json.dumps(verification)) == (stored.UNKNOWN_COVERAGE,)
+    assert stored.lacks(json.dumps({**verification, "coverage": [1]})) == (stored.UNKNOWN_COVERAGE,)
+    assert stored.lacks(json.dumps({**verification, "depth": "quick"})) == () == stored.lacks(None)
 
 
 LARGE = Matmul(4096, 4096, 4096, a="f16")
 
 
 @pytest.mark.parametrize(
-    ("name", "problem", "wanted"),
+    ("name", "problem", "values"),
     [
         ("matmul", LARGE, {}),
         ("matmul", LARGE, {"stream_k": 1}),
@@ -78,17 +78,17 @@ LARGE = Matmul(4096, 4096, 4096, a="f16")
     ],
     ids=str,
 )
-def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: dict[str, object]) -> None:
-    made = template(name)
+def test_schedules_have_runs_of_every_role(name: str, problem: Problem, values: dict[str, object]) -> None:
+    kernel_template = template(name)
     schedule = next(
         s
-        for s in made.space(problem, H200).sample(2000, 0)
-        if all(s[p] in v if isinstance(v, tuple) else s[p] == v for p, v in wanted.items())
+        for s in kernel_template.space(problem, H200).sample(2000, 0)
+        if all(s[p] in v if isinstance(v, tuple) else s[p] == v for p, v in values.items())
     )
-    small = emulated_problem(made, problem, schedule)
+    small = emulated_problem(kernel_template, problem, schedule)
     settings = VerifySettings("full")
-    runs = [true_size_run(made, problem, small, schedule, H200, settings)]
-    runs += stress_runs(made, small, schedule, H200, settings)
+    runs = [true_size_run(kernel_template, problem, small, schedule, H200, settings)]
+    runs += stress_runs(kernel_template, small, schedule, H200, settings)
     for role in ROLES:
         of_role = [run for run in runs if run.role == role]
         assert any(run.make is not None for run in of_role), [run.absent for run in of_role]
@@ -98,33 +98,37 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
 def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
     """For every stream-K schedule, some legal size makes as many blocks share tiles as the device has SMs."""
-    made, on = template(name), device(gpu)
-    for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:3]:
-        small = emulated_problem(made, LARGE, schedule)
-        (run,) = (r for r in stress_runs(made, small, schedule, on, VerifySettings("full")) if r.name == "all workers")
+    kernel_template, on = template(name), device(gpu)
+    for schedule in [s for s in kernel_template.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:3]:
+        small = emulated_problem(kernel_template, LARGE, schedule)
+        (run,) = (
+            r
+            for r in stress_runs(kernel_template, small, schedule, on, VerifySettings("full"))
+            if r.name == "all workers"
+        )
         assert run.make is not None, f"{run.absent}: {schedule}"
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
         for one in (size, *size.smaller):
             with suppress(ValueError):  # the schedule is not valid for that size
-                kernels.append(made.kernel(one.problem, schedule, on))
-        whole = made.kernel(LARGE, schedule, on)
-        assert kernels[0].grid == whole.grid or math.prod(kernels[0].grid) >= 128, schedule
+                kernels.append(kernel_template.kernel(one.problem, schedule, on))
+        large = kernel_template.kernel(LARGE, schedule, on)
+        assert kernels[0].grid == large.grid or math.prod(kernels[0].grid) >= 128, schedule
 
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
 def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> None:
     """If several blocks run on each SM, all of them share tiles at that size."""
-    made, on = template(name), device(gpu)
-    streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
+    kernel_template, on = template(name), device(gpu)
+    streamed = (s for s in kernel_template.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
     for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
-        small = emulated_problem(made, LARGE, schedule)
+        small = emulated_problem(kernel_template, LARGE, schedule)
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
         for one in (size, *size.smaller):
             with suppress(ValueError):  # the schedule is not valid for that size
-                kernels.append(made.kernel(one.problem, schedule, on))
-        assert kernels[0].grid == made.kernel(LARGE, schedule, on).grid, schedule
+                kernels.append(kernel_template.kernel(one.problem, schedule, on))
+        assert kernels[0].grid == kernel_template.kernel(LARGE, schedule, on).grid, schedule
 
 
 def test_omitted_runs_of_wgmma_stream_k_have_a_reason() -> None:

@@ -44,12 +44,12 @@ def kernels(problem: Problem, count: int, seed: int, row: Device = H100) -> list
 
 
 def kinds(problem: Problem, kernel: GeneratedKernel) -> set[FindingKind]:
-    found = set[FindingKind]()
+    reported = set[FindingKind]()
     for run in verify_kernel(problem, kernel):
-        found |= {f.kind for f in run.emulation.faults}
-        if not found:
+        reported |= {f.kind for f in run.emulation.faults}
+        if not reported:
             assert run.status == "ok", run.reason
-    return found
+    return reported
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
@@ -68,9 +68,9 @@ def test_many_schedules_wait_for_the_previous_kernel(problem: Problem) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
 def test_a_dependent_launch_without_its_wait_is_found(problem: Problem) -> None:
     (kernel,) = kernels(problem, 1, 5)
-    made = made_dependent(kernel, H100)
-    faulty = replace(made, source=made.source.replace(WAIT, ""))
-    assert faulty.source != made.source
+    dependent_kernel = made_dependent(kernel, H100)
+    faulty = replace(dependent_kernel, source=dependent_kernel.source.replace(WAIT, ""))
+    assert faulty.source != dependent_kernel.source
     assert kinds(problem, faulty) == {FindingKind.GLOBAL_RACE}
 
 
@@ -86,18 +86,20 @@ def test_every_launch_of_a_pipeline_depends_on_the_previous_one() -> None:
     problem = Softmax(2, 40_000, "f16")
     space = templates_for(problem, H100).space(problem, H100)
     split = next(s for s in space.sample(4000, 0) if s["finish"] == "second_launch" and s.integer("split_k") > 1)
-    made = made_dependent(template(split.template).kernel(problem, split, H100), H100)
-    assert made.launches == 2 and made.dependent
-    assert kinds(problem, made) == set()
+    dependent_kernel = made_dependent(template(split.template).kernel(problem, split, H100), H100)
+    assert dependent_kernel.launches == 2 and dependent_kernel.dependent
+    assert kinds(problem, dependent_kernel) == set()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_tile_programs(seed: int) -> None:
     problem = problem_of(random_program(seed), m=40, n=70, k=33)
     (kernel,) = kernels(problem, 1, seed)
-    made = made_dependent(kernel, H100)
-    assert kinds(problem, made) == set()
-    assert kinds(problem, replace(made, source=made.source.replace(WAIT, ""))) == {FindingKind.GLOBAL_RACE}
+    dependent_kernel = made_dependent(kernel, H100)
+    assert kinds(problem, dependent_kernel) == set()
+    assert kinds(problem, replace(dependent_kernel, source=dependent_kernel.source.replace(WAIT, ""))) == {
+        FindingKind.GLOBAL_RACE
+    }
 
 
 def test_unsupported_dependent_kernels_are_rejected() -> None:
@@ -146,5 +148,5 @@ def test_the_machine_code_waits_before_it_touches_memory(problem: Problem, name:
 
 def test_the_source_waits_and_launches_once() -> None:
     (kernel,) = kernels(PROBLEMS[2], 1, 0)
-    made = made_dependent(kernel, H100)
-    assert made.source.count(WAIT) == made.source.count(LAUNCH) == 1
+    dependent_kernel = made_dependent(kernel, H100)
+    assert dependent_kernel.source.count(WAIT) == dependent_kernel.source.count(LAUNCH) == 1

@@ -42,9 +42,9 @@ def recorded(plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch) -> RecordedLaunc
 def test_the_first_run_of_the_plan_is_executed_last(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(THOROUGH, perturb=True, time_limit=7.0)
     runs = recorded(plan, monkeypatch).runs
-    made = [(order, s["launches"], s["perturb"]) for order, s in runs]
-    first, *others = [(run.order, run.launches, run.perturb) for run in plan.runs]
-    assert made == [*others, first]
+    executed = [(order, s["launches"], s["perturb"]) for order, s in runs]
+    first, *later = [(run.order, run.launches, run.perturb) for run in plan.runs]
+    assert executed == [*later, first]
     assert {s["time_limit"] for _, s in runs} == {7.0}
 
 

@@ -59,9 +59,11 @@ KERNEL = KernelSpec(
 
 
 def counts_of(**config: int) -> LaunchCounts:
-    (found,) = counted(KERNEL.template, KERNEL.problem(), Schedule("counted_sums", tuple(config.items())), H200)
-    assert found is not None
-    return found.counts
+    (counted_launch,) = counted(
+        KERNEL.template, KERNEL.problem(), Schedule("counted_sums", tuple(config.items())), H200
+    )
+    assert counted_launch is not None
+    return counted_launch.counts
 
 
 @pytest.mark.parametrize("block", [32, 128])

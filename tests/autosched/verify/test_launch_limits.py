@@ -69,8 +69,8 @@ def test_a_schedule_beyond_a_device_limit_fails_verification() -> None:
     schedule = matmul.space(PROBLEM, H200).sample(1, 0)[0]
     lower = matmul.lower
     greedy = replace(matmul, lower=lambda p, c, d: replace(lower(p, c, d), dynamic_shared_bytes=228 * 1024))
-    found = verify_one(greedy, PROBLEM, schedule, H200)
-    assert found.status == "device_limit" and found.status in FAILURE_STATUSES and "shared memory" in found.reason
+    verdict = verify_one(greedy, PROBLEM, schedule, H200)
+    assert verdict.status == "device_limit" and verdict.status in FAILURE_STATUSES and "shared memory" in verdict.reason
 
 
 @pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])

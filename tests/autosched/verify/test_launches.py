@@ -90,7 +90,7 @@ def test_findings_count_once_and_later_ones_report_their_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "others", "made"),
+    ("first", "others", "num_runs"),
     [
         (emulation(seconds=10.0), TWO_ORDERS, 2),
         (emulation(seconds=31.0), TWO_ORDERS, 1),
@@ -99,10 +99,10 @@ def test_findings_count_once_and_later_ones_report_their_run() -> None:
         (emulation(RACE), EVERY_ORDER, 4),
     ],
 )
-def test_runs_after_the_first(first: Emulation, others: LaunchPlan, made: int) -> None:
+def test_runs_after_the_first(first: Emulation, others: LaunchPlan, num_runs: int) -> None:
     launch = Launch(first, *(emulation() for _ in range(4)))
     verdict = verdict_of(list(runs_of_launch(launch, others)), others)
-    assert len(verdict.runs) == made and verdict.whole is (made == len(others.runs))
+    assert len(verdict.runs) == num_runs and verdict.whole is (num_runs == len(others.runs))
 
 
 def test_runs_stop_after_the_first_failure() -> None:
@@ -187,15 +187,15 @@ def test_some_blocks_run_once_in_each_of_two_orders() -> None:
 
 
 def test_only_the_first_run_starts_after_the_time_limit() -> None:
-    def made() -> Run:
+    def first_run() -> Run:
         return compared(LaunchRun(""), emulation(), NOTHING_EXPECTED)
 
-    planned = [PlannedRun("silent", lambda: None), PlannedRun("first", made), PlannedRun("second", made)]
-    found = list(make_runs([*planned, PlannedRun("none", None, absent="no size")], budget=0.0))
-    assert [(item.name, run is None) for item, run in found] == [
+    planned = [PlannedRun("silent", lambda: None), PlannedRun("first", first_run), PlannedRun("second", first_run)]
+    results = list(make_runs([*planned, PlannedRun("none", None, absent="no size")], budget=0.0))
+    assert [(item.name, run is None) for item, run in results] == [
         ("silent", True), ("first", False), ("second", True), ("none", True)
     ]  # fmt: skip
-    assert [item.absent for item, _ in found] == ["", "", NO_TIME, "no size"]
+    assert [item.absent for item, _ in results] == ["", "", NO_TIME, "no size"]
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,14 @@ from search_spaces.spaces.schedule import Schedule
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
     """Parse instructions "line opcode operands" or "line @predicate opcode operands", one every 16 bytes."""
-    made = []
+    instructions = []
     for i, row in enumerate(rows):
         line, opcode, *operands = row.split(None, 2)
         predicate = opcode if opcode.startswith("@") else ""
         if predicate:
             opcode, *operands = operands[0].split(None, 1)
-        made.append(SassInstruction(16 * i, predicate, opcode, "".join(operands), ("a.cu", int(line))))
-    return tuple(made)
+        instructions.append(SassInstruction(16 * i, predicate, opcode, "".join(operands), ("a.cu", int(line))))
+    return tuple(instructions)
 
 
 def ran(*rows: tuple[int, str, int, int]) -> list[ExecutedLine]:
@@ -52,11 +52,11 @@ def ran(*rows: tuple[int, str, int, int]) -> list[ExecutedLine]:
 
 
 def pipes(instructions: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[Pipe, float]:
-    found: Counter[Pipe] = Counter()
+    counts: Counter[Pipe] = Counter()
     for opcode, times in executed_in(instructions, lines).items():
-        found[pipe_of(opcode)] += round(times)
+        counts[pipe_of(opcode)] += round(times)
         assert times == round(times)
-    return dict(found)
+    return dict(counts)
 
 
 LOOP = code(
@@ -90,15 +90,15 @@ def test_unrolled_code_executes_less_often() -> None:
 def test_loads_that_ptxas_joins_are_fewer() -> None:
     joined = code("2 LDS.128 R4,[R0]", *["2 FADD R2,R4,R2"] * 4, "3 @!P0 BRA 0x0", "4 EXIT")
     lines = ran((2, "ld.shared.f32", 4, 64), (2, "add.f32", 4, 64), (3, "bra", 1, 16), (4, "ret", 1, 1))
-    found = pipes(joined, lines)
-    assert (found["memory"], found["fma"]) == (16, 64)
+    counts = pipes(joined, lines)
+    assert (counts["memory"], counts["fma"]) == (16, 64)
 
 
 def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None:
     joined = code(*["2 LDS.128 R4,[R0]", *["2 FADD R2,R4,R2"] * 4] * 4, "3 @!P0 BRA 0x0", "4 EXIT")
     lines = ran((2, "ld.shared.f32", 4, 64), (2, "add.f32", 4, 64), (3, "bra", 1, 16), (4, "ret", 1, 1))
-    found = pipes(joined, lines)
-    assert (found["memory"], found["fma"], found["control"]) == (16, 64, 4 + 1)
+    counts = pipes(joined, lines)
+    assert (counts["memory"], counts["fma"], counts["control"]) == (16, 64, 4 + 1)
 
 
 def test_code_of_removed_branches_executes_in_each_iteration() -> None:
@@ -114,8 +114,8 @@ def test_unskipped_blocks_of_a_loop_execute_in_each_iteration() -> None:
         "3 @!P0 BRA 0x0", "4 EXIT",
     )  # fmt: skip
     lines = ran((5, "add.f32", 4, 4 * 32), (7, "add.s32", 1, 8), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
-    found = pipes(split, lines)
-    assert (found["fma"], found["alu"]) == (5 * 64, 8 / 2)
+    counts = pipes(split, lines)
+    assert (counts["fma"], counts["alu"]) == (5 * 64, 8 / 2)
 
 
 def test_a_division_is_counted_without_its_slow_path() -> None:
@@ -133,17 +133,17 @@ def test_a_division_is_counted_without_its_slow_path() -> None:
         "3 RET.REL.NODEC R4,0x0",
     )
     lines = ran((1, "ld.global.f32", 1, 8), (2, "div.rn.f32", 1, 8), (3, "st.global.f32", 1, 8), (3, "ret", 1, 8))
-    found = pipes(divided, lines)
-    assert (found["special"], found["memory"], found["fma"]) == (2 * 8, 2 * 8, 5 * 8)
-    assert not found.get("alu")
+    counts = pipes(divided, lines)
+    assert (counts["special"], counts["memory"], counts["fma"]) == (2 * 8, 2 * 8, 5 * 8)
+    assert not counts.get("alu")
 
 
 def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
     left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
-    rest = [
+    epilogue = [
         SassInstruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.line) for i in LOOP
     ]
-    assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
+    assert pipes([*left, *epilogue], RAN_LOOP)["fma"] == 64
 
 
 def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:
@@ -196,11 +196,11 @@ COUNTS = LaunchCounts(64, 128, 1, 10, EXECUTED, 1e4, *[100.0] * 7, 0.0, 1e6, 0, 
 
 
 def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code() -> None:
-    found = with_pipes(COUNTS, {"fma": 60.0, "alu": 20.0, "imad": 5.0, "special": 2.0, "control": 3.0, "memory": 16.0})
-    assert by_pipe(dict(found.executed)) == {
+    counts = with_pipes(COUNTS, {"fma": 60.0, "alu": 20.0, "imad": 5.0, "special": 2.0, "control": 3.0, "memory": 16.0})
+    assert by_pipe(dict(counts.executed)) == {
         "fma": 64 + 6, "alu": 20, "imad": 5, "special": 2, "control": 7 + 1, "memory": 64 + 3, "constant": 8
     }  # fmt: skip
-    assert dict(found.executed)["ld.shared.f32"] == 64
+    assert dict(counts.executed)["ld.shared.f32"] == 64
     assert by_pipe(dict(with_pipes(COUNTS, {}).executed)).keys() == {"fma", "control", "memory", "constant"}
 
 
@@ -298,9 +298,9 @@ __global__ void sums(float* out, const float* x, int n, int times) {
     with CompilePool(CompileCache(tmp_path / "cubins"), workers=1) as pool:
         compiled = pool.compile(kernel.template.kernel(problem, schedule, chip), chip.arch)
     assert launches is not None and isinstance(compiled, Compiled)
-    (found,) = in_program(launches, compiled)
-    here, there = by_pipe(dict(launches[0].counts.executed)), by_pipe(dict(found.executed))
-    assert here["fma"] > 7 * 32 and there["fma"] == pytest.approx(here["fma"], rel=0.1)
-    assert there["special"] == pytest.approx(here["special"], rel=0.1)
-    assert there["alu"] < here["alu"], "ptxas joins additions of addresses"
-    assert (there["memory"], found.spilled_words) == (here["memory"], 0)
+    (machine_counts,) = in_program(launches, compiled)
+    here, machine = by_pipe(dict(launches[0].counts.executed)), by_pipe(dict(machine_counts.executed))
+    assert here["fma"] > 7 * 32 and machine["fma"] == pytest.approx(here["fma"], rel=0.1)
+    assert machine["special"] == pytest.approx(here["special"], rel=0.1)
+    assert machine["alu"] < here["alu"], "ptxas joins additions of addresses"
+    assert (machine["memory"], machine_counts.spilled_words) == (here["memory"], 0)

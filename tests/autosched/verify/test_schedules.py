@@ -237,8 +237,8 @@ def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> Non
     done = verify_blocks(problem, kernel, 0, share=QUICK_SHARE)
     assert (done.status, done.reason) == ("ok", "")
     half = edited(kernel, "next = id; next < works;", "next = id; next < works / 2;")
-    found = verify_blocks(problem, half, 0, share=QUICK_SHARE)
-    assert found.status == "wrong_result" and "no block writes more" in found.reason
+    verdict = verify_blocks(problem, half, 0, share=QUICK_SHARE)
+    assert verdict.status == "wrong_result" and "no block writes more" in verdict.reason
 
 
 @pytest.mark.parametrize("size", [4096, 16384])

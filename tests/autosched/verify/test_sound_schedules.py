@@ -59,12 +59,10 @@ def row_problems() -> Iterator[Problem]:
                 rows, columns = (int(x) for x in sizes.integers(1, (40, 700)))
                 yield operator(rows, columns, dtype=kind, out=out)
         yield RmsNorm(64, 64, dtype=kind)
-        for what in KINDS:
+        for op in KINDS:
             for axis in AXES:
                 rows, columns = (int(x) for x in sizes.integers(1, (80, 400)))
-                yield Reduce(
-                    rows, columns, dtype=kind, kind=what, axis=axis, out="u32" if what == "argmax" else next(outs)
-                )
+                yield Reduce(rows, columns, dtype=kind, kind=op, axis=axis, out="u32" if op == "argmax" else next(outs))
 
 
 def others() -> Iterator[Problem]:

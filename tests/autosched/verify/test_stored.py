@@ -83,9 +83,9 @@ def test_a_best_that_fails_its_full_verification_is_not_best(database: Path, mon
     wrong = best.schedule
 
     def verify(*arguments: object, **options: object) -> Verdict:
-        found = verify_one(*arguments, **{**options, "depth": "quick"})  # type: ignore[arg-type]
+        verdict = verify_one(*arguments, **{**options, "depth": "quick"})  # type: ignore[arg-type]
         full = options.get("depth") == "full"
-        return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
+        return replace(verdict, status="findings", reason="a race") if full and verdict.schedule == wrong else verdict
 
     monkeypatch.setattr("autosched.tuning.winner.winner_verification.verify_one", verify)
     result = tune(
@@ -114,7 +114,7 @@ def test_comments_and_line_numbers_do_not_change_the_digest(tuned: tuple[Path, T
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"ptx": "0" * 64}, "compiles to different PTX"),
         ({"emulator": "0" * 64}, "another version of the emulator"),
@@ -123,14 +123,14 @@ def test_comments_and_line_numbers_do_not_change_the_digest(tuned: tuple[Path, T
         ({"status": "timeout"}, "failed: timeout"),
     ],
 )
-def test_check_reports_stale_verifications(database: Path, fields: dict[str, object], told: str) -> None:
+def test_check_reports_stale_verifications(database: Path, fields: dict[str, object], message: str) -> None:
     changed(database, **fields)
     options = CheckOptions(static=StaticOptions(emulate=False))
     (finding,) = check_database(database, options, static=True).findings
     assert (
         finding.verdict is EntryStatus.UNCERTAIN
-        and told in finding.reason
-        and told in str(finding.numbers["verification"])
+        and message in finding.reason
+        and message in str(finding.numbers["verification"])
     )
 
 
@@ -166,11 +166,11 @@ def test_verify_compares_renews_and_stores_verifications(database: Path, capsys:
 
 def test_a_full_verification_perturbs_approximate_functions() -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
-    found = verify_one(template("row_reduction"), PROBLEM, schedule, H200, depth="full")
-    assert found.ok and found.whole
-    edge = [run for run in found.runs if run.perturbed]
+    verdict = verify_one(template("row_reduction"), PROBLEM, schedule, H200, depth="full")
+    assert verdict.ok and verdict.whole
+    edge = [run for run in verdict.runs if run.perturbed]
     assert len(edge) >= 2 and {"random"} in [set(run.cases) for run in edge]
-    verification = json.dumps(found.stored())
+    verification = json.dumps(verdict.stored())
     assert "perturbed" in stored.summary(verification) and stored.is_full(verification)
 
 

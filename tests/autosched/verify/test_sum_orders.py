@@ -109,8 +109,8 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
         text = b"".join(np.ascontiguousarray(done.outputs[name]).tobytes() for name in sorted(done.outputs))
         schedules[order] += 1
         bits[order].add(zlib.crc32(text))
-    for order, found in bits.items():
-        assert len(found) == 1, order
+    for order, distinct in bits.items():
+        assert len(distinct) == 1, order
     pairs = [(a, b) for a, b in itertools.combinations(bits, 2) if in_emulator(a) != in_emulator(b)]
     assert pairs
     alike = [(a, b) for a, b in pairs if bits[a] == bits[b]]

@@ -27,19 +27,21 @@ DEAL = "autosched/common/stream_k.cuh"
 def walked(
     name: str, problem: Matmul, schedule: Schedule, edit: tuple[str, str, str] | None = None, on: Device = H200
 ) -> str:
-    made = template(name)
-    kernel = made.kernel(problem, schedule, on)
+    kernel_template = template(name)
+    kernel = kernel_template.kernel(problem, schedule, on)
     if edit is not None:
         kernel = replace(kernel, headers=edited(Headers.from_folder(include_dir()), *edit))
-    assert made.walk is not None and why_no_walk(kernel) == ""
-    run = run_walk(made.walk, problem, made.config(problem, schedule, on), kernel, VerifySettings())
+    assert kernel_template.walk is not None and why_no_walk(kernel) == ""
+    run = run_walk(
+        kernel_template.walk, problem, kernel_template.config(problem, schedule, on), kernel, VerifySettings()
+    )
     assert run.status == ("wrong_result" if run.reason else "ok")
     return run.reason
 
 
-def schedule_of(name: str, problem: Matmul, **wanted: object) -> Schedule:
+def schedule_of(name: str, problem: Matmul, **values: object) -> Schedule:
     drawn = template(name).space(problem, H200).sample(2000, 0)
-    return next(s for s in drawn if all(s[p] == v for p, v in wanted.items()))
+    return next(s for s in drawn if all(s[p] == v for p, v in values.items()))
 
 
 @pytest.mark.parametrize("name", ["matmul", "tma_matmul", "wgmma_matmul"])

@@ -63,9 +63,9 @@ def test_pointers_inside_structs() -> None:
 
 def test_a_pointer_in_a_struct_has_bounds() -> None:
     s = Struct(np.zeros(16, "f4"), np.int32(32), INDEX)
-    found = emulate("structs", np.zeros(32, "f4"), s, Struct(np.int8(1), s, np.float64(0.5))).findings
-    assert {f.kind for f in found} == {"out_of_bounds_global"}
-    assert "s.0, which has 64 bytes" in found[0].message
+    findings = emulate("structs", np.zeros(32, "f4"), s, Struct(np.int8(1), s, np.float64(0.5))).findings
+    assert {f.kind for f in findings} == {"out_of_bounds_global"}
+    assert "s.0, which has 64 bytes" in findings[0].message
 
 
 def test_arrays_of_pointers() -> None:
@@ -100,13 +100,13 @@ def test_symbols_are_set_and_read() -> None:
 
 
 def test_an_unset_constant_is_reported() -> None:
-    found = emulate("symbols", np.zeros(32, "f4")).findings
-    assert [(f.kind, "taps" in f.message) for f in found] == [("unset_symbol", True)]
+    findings = emulate("symbols", np.zeros(32, "f4")).findings
+    assert [(f.kind, "taps" in f.message) for f in findings] == [("unset_symbol", True)]
 
 
 def test_an_unset_variable_is_reported() -> None:
-    found = emulate("reads_flag", np.zeros(32, "f4")).findings
-    assert [(f.kind, "flag" in f.message) for f in found] == [("unset_symbol", True)]
+    findings = emulate("reads_flag", np.zeros(32, "f4")).findings
+    assert [(f.kind, "flag" in f.message) for f in findings] == [("unset_symbol", True)]
     assert emulate("reads_flag", np.zeros(32, "f4"), symbols={"flag": np.int32(1)}).ok
 
 
@@ -117,7 +117,7 @@ def test_numbers_are_converted_as_c_would() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "arguments", "options", "said"),
+    ("kernel", "arguments", "options", "message"),
     [
         ("reads_flag", (np.zeros(32),), {}, "argument 0 (out) is an array of float64, but its parameter is float*"),
         ("reads_flag", (np.zeros(32, "i4"),), {}, "pass float32, or a view of it"),
@@ -133,11 +133,11 @@ def test_numbers_are_converted_as_c_would() -> None:
     ],
 )
 def test_mismatched_arguments_are_rejected(
-    kernel: str, arguments: tuple[Any, ...], options: dict[str, Any], said: str
+    kernel: str, arguments: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"argument|aliases|symbols") as refused:
         emulate(kernel, *arguments, **options)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 TEXTURES = r"""
@@ -290,8 +290,8 @@ def test_an_ambiguous_kernel_is_reported_with_all_cpp_names() -> None:
 
 
 def test_parameters_are_named_by_the_source() -> None:
-    found = parameters_of(SOURCE, "_Z8table_ofPfPKPKfi", 3)
-    assert [p.name for p in found] == ["out", "many", "n"]
-    assert [p.type for p in found] == ["float*", "float const* const*", "int"]
+    parameters = parameters_of(SOURCE, "_Z8table_ofPfPKPKfi", 3)
+    assert [p.name for p in parameters] == ["out", "many", "n"]
+    assert [p.type for p in parameters] == ["float*", "float const* const*", "int"]
     assert [p.type for p in parameters_of("", "_ZN2ns4plusEPfi", 2)] == ["float*", "int"]
     assert [p.name for p in parameters_of("", "plain", 2)] == ["", ""]

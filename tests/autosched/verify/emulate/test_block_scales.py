@@ -74,7 +74,7 @@ ret; }}
 """
     run = run_ptx(text, 4 * 32, registers)
     assert run.ok, run.reason
-    found = run.outputs["out"].view(np.uint32).reshape(4, 32, 2)[:, :, 0].view(np.float32)
+    actual = run.outputs["out"].view(np.uint32).reshape(4, 32, 2)[:, :, 0].view(np.float32)
 
     def number(register: int, lane: int, index: int) -> float:
         return float(E4M3.load(np.array([int(registers[register, lane]) >> 8 * index & 255], np.uint8))[0])
@@ -92,4 +92,4 @@ ret; }}
                 * number(4 + k // 16, 4 * column + k % 16 // 4, k % 4)
                 for k in range(32)
             )
-            assert found[v, lane] == pytest.approx(1 + products * of_row * of_column, rel=1e-4, abs=1e-3)
+            assert actual[v, lane] == pytest.approx(1 + products * of_row * of_column, rel=1e-4, abs=1e-3)

@@ -59,9 +59,9 @@ python = "reference.py:reference"
 
 def emulated(source: str, folder: Path, database: Path) -> int:
     """Emulate a source and return the exit status that a command would have: 2 if the source does not compile."""
-    found = autosched.emulate(source, arguments=[np.zeros(32, np.float32), 32], grid=1, block=32)
-    logging.getLogger("measurements").error(found.reason)
-    return 2 if found.status == "compile_error" else 0
+    emulation = autosched.emulate(source, arguments=[np.zeros(32, np.float32), 32], grid=1, block=32)
+    logging.getLogger("measurements").error(emulation.reason)
+    return 2 if emulation.status == "compile_error" else 0
 
 
 def verified(source: str, folder: Path, database: Path) -> int:
@@ -127,12 +127,12 @@ def nvcc_lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", DOORS)
 def test_nvcc_compiles_host_code_and_one_line_reports_it(
-    door: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+    entry_point: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
-    with _stderr_of_library(door):
-        assert door(OF_HOST, tmp_path, tmp_path / "b.db") == 0
+    with _stderr_of_library(entry_point):
+        assert entry_point(OF_HOST, tmp_path, tmp_path / "b.db") == 0
     lines = [line for line in capfd.readouterr().err.splitlines() if "nvcc" in line]
     assert len(lines) == 1
     assert "sys/param.h" in lines[0]
@@ -140,25 +140,25 @@ def test_nvcc_compiles_host_code_and_one_line_reports_it(
 
 
 @needs_nvcc
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", DOORS)
 def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
-    door: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+    entry_point: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
-    with _stderr_of_library(door):
-        assert door(OF_NOBODY, tmp_path, tmp_path / "b.db") == 2
-    said = capfd.readouterr().err.strip()
-    assert "nvcc compiles" not in said
-    assert "of/nobody.h" in said and "include" in said and "-I" in said
-    assert len(said.splitlines()) == 1
+    with _stderr_of_library(entry_point):
+        assert entry_point(OF_NOBODY, tmp_path, tmp_path / "b.db") == 2
+    stderr = capfd.readouterr().err.strip()
+    assert "nvcc compiles" not in stderr
+    assert "of/nobody.h" in stderr and "include" in stderr and "-I" in stderr
+    assert len(stderr.splitlines()) == 1
     assert not list(recwarn)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", DOORS)
 def test_nvcc_is_not_called_if_nvrtc_compiles(
-    door: Callable[..., int], nvcc_lookups: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    entry_point: Callable[..., int], nvcc_lookups: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with _stderr_of_library(door):
-        assert door(OF_NVRTC, tmp_path, tmp_path / "b.db") == 0
+    with _stderr_of_library(entry_point):
+        assert entry_point(OF_NVRTC, tmp_path, tmp_path / "b.db") == 0
     assert not nvcc_lookups
     assert "nvcc" not in capfd.readouterr().err
 
@@ -166,8 +166,8 @@ def test_nvcc_is_not_called_if_nvrtc_compiles(
 class _stderr_of_library:
     """Print the library's log on stderr for the entry point ``emulated``. Commands print the log themselves."""
 
-    def __init__(self, door: Callable[..., int]) -> None:
-        self._handler = logging.StreamHandler() if door is emulated else logging.NullHandler()
+    def __init__(self, entry_point: Callable[..., int]) -> None:
+        self._handler = logging.StreamHandler() if entry_point is emulated else logging.NullHandler()
 
     def __enter__(self) -> None:
         logging.getLogger("measurements").addHandler(self._handler)

@@ -179,11 +179,11 @@ def line_of(fault: Fault) -> int:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
 def test_a_planted_fault_is_found_at_its_line(fault: Fault) -> None:
-    found = run(fault, good=False)
-    assert found.status == "findings", found.reason
-    places = {(f.kind.value, f.file, f.line) for f in found.findings}
-    assert (fault.kind, "kernel.cu", line_of(fault)) in places, [str(f) for f in found.findings]
-    assert all(f.instruction.startswith("PTX line ") for f in found.findings if f.line)
+    emulation = run(fault, good=False)
+    assert emulation.status == "findings", emulation.reason
+    positions = {(f.kind.value, f.file, f.line) for f in emulation.findings}
+    assert (fault.kind, "kernel.cu", line_of(fault)) in positions, [str(f) for f in emulation.findings]
+    assert all(f.instruction.startswith("PTX line ") for f in emulation.findings if f.line)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)

@@ -140,12 +140,12 @@ def test_each_launch_must_write_the_outputs(launches: int) -> None:
     }"""
     counted = "__device__ unsigned count = 0;" + ticket.replace("atomicAdd(ticket", "atomicAdd(&count")
     for source in (ticket, counted):
-        given = np.empty(1, np.float32), np.zeros(1, np.uint32)
-        done = autosched.emulate(source, arguments=given, grid=3, block=32, outputs=(0,), launches=launches)
+        arguments = np.empty(1, np.float32), np.zeros(1, np.uint32)
+        done = autosched.emulate(source, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches)
         assert done.ok is (launches == 1)
         assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
         wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # wraps to zero
-        assert autosched.emulate(wraps, arguments=given, grid=3, block=32, outputs=(0,), launches=launches).ok
+        assert autosched.emulate(wraps, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches).ok
 
 
 def test_a_second_launch_sees_state_of_the_first() -> None:

@@ -65,15 +65,15 @@ def emulated(source: str, y: np.ndarray[Any, Any], **more: Any) -> autosched.Emu
 
 @needs_libcudacxx
 def test_headers_of_the_standard_library_compile_for_one_launch() -> None:
-    found = emulated(STANDARD, np.arange(32, dtype=np.float32))
-    assert found.ok, found.reason
-    assert found.arrays[0].tolist() == list(range(1, 33))
+    emulation = emulated(STANDARD, np.arange(32, dtype=np.float32))
+    assert emulation.ok, emulation.reason
+    assert emulation.arrays[0].tolist() == list(range(1, 33))
 
 
 @needs_libcudacxx
 @pytest.mark.parametrize("source", [STANDARD, pytest.param(CUB, marks=pytest.mark.nightly)], ids=["standard", "cub"])
 def test_headers_of_the_standard_library_compile_for_a_search(source: str) -> None:
-    made = KernelSpec(
+    spec = KernelSpec(
         source,
         name="of_headers",
         entry="k",
@@ -87,23 +87,23 @@ def test_headers_of_the_standard_library_compile_for_a_search(source: str) -> No
         ],
         reference=(lambda y: y + 1) if source == STANDARD else (lambda y: np.concatenate(([y.sum()], y[1:]))),
     )
-    (schedule,) = made.template.space(made.problem(), device("h100")).sample(1, 0)
-    found = verify_one(made.template, made.problem(), schedule, device("h100"))
-    assert found.ok, found.reason
+    (schedule,) = spec.template.space(spec.problem(), device("h100")).sample(1, 0)
+    verdict = verify_one(spec.template, spec.problem(), schedule, device("h100"))
+    assert verdict.ok, verdict.reason
 
 
 @needs_libcudacxx
 def test_cub_is_found() -> None:
-    found = emulated(CUB, np.ones(32, np.float32))
-    assert found.ok, found.reason
-    assert found.arrays[0][0] == 32
+    emulation = emulated(CUB, np.ones(32, np.float32))
+    assert emulation.ok, emulation.reason
+    assert emulation.arrays[0][0] == 32
 
 
 @needs_cupy
 def test_headers_of_cupy_are_found() -> None:
-    found = emulated(COMPLEX, np.full(32, 1 + 2j, np.complex64))
-    assert found.ok, found.reason
-    assert (found.arrays[0] == -2 + 1j).all()
+    emulation = emulated(COMPLEX, np.full(32, 1 + 2j, np.complex64))
+    assert emulation.ok, emulation.reason
+    assert (emulation.arrays[0] == -2 + 1j).all()
 
 
 def test_a_missing_header_is_reported_with_the_options_that_find_it(
@@ -115,8 +115,8 @@ def test_a_missing_header_is_reported_with_the_options_that_find_it(
     file.write_text('#include <mine/three.h>\nextern "C" __global__ void k(float* y) { y[threadIdx.x] = THREE; }\n')
     command = ["verify", str(file), "-a", "out f32[32]", "--grid", "1", "--block", "32"]
     assert run(command) == 2
-    said = capsys.readouterr().err
-    assert "k.cu:1" in said and "mine/three.h" in said and "--option=-IFOLDER" in said
+    stderr = capsys.readouterr().err
+    assert "k.cu:1" in stderr and "mine/three.h" in stderr and "--option=-IFOLDER" in stderr
     assert run([*command, f"--option=-I{tmp_path / 'include'}"]) == 0
 
 

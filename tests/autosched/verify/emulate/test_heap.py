@@ -80,5 +80,5 @@ extern "C" __global__ void k(int* o, int n) {
 )
 def test_misuse_is_found(misuse: str, kind: str, says: str) -> None:
     assert run(BODY % "free(p);").ok
-    found = [f for f in run(BODY % misuse).findings if f.kind == kind]
-    assert found and says in found[0].message and found[0].line == 5, found
+    findings = [f for f in run(BODY % misuse).findings if f.kind == kind]
+    assert findings and says in findings[0].message and findings[0].line == 5, findings

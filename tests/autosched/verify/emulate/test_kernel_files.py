@@ -103,8 +103,8 @@ def test_files_without_ptx_are_rejected(tmp_path: Path, content: bytes, words: s
     with pytest.raises(NoKernelFile, match=words):
         ptx_of_file(path)
     assert main(["verify", str(path), "--grid", "1"]) == 2
-    said = capsys.readouterr()
-    assert path.name in said.err and said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert path.name in captured.err and captured.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_files_without_ptx_are_rejected(tmp_path: Path, content: bytes, words: s
 def test_other_front_ends_are_rejected_by_name(tmp_path: Path, program: str, name: str, capsys) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "kernel.py"
     path.write_text(program)
-    found = front_end_of(path)
-    assert found is not None and found.name == name and found.instead
+    front_end = front_end_of(path)
+    assert front_end is not None and front_end.name == name and front_end.instead
     assert main(["verify", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert f"holds kernels of {name}: {found.instead}" in said and said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert f"holds kernels of {name}: {front_end.instead}" in stderr and stderr.count("\n") == 1
 
 
 def test_a_script_of_another_front_end_is_rejected_after_its_run(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -131,8 +131,8 @@ def test_a_script_of_another_front_end_is_rejected_after_its_run(tmp_path: Path,
     path = tmp_path / "kernel.py"
     path.write_text("import triton\ntry:\n    from numba import cuda\nexcept ImportError:\n    pass\n")
     assert main(["verify", str(path), "--device", "h100"]) == 2
-    said = " ".join(capsys.readouterr().out.split())
-    assert "launched no Triton kernel" in said and "holds kernels of numba-cuda: write the PTX" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    assert "launched no Triton kernel" in stdout and "holds kernels of numba-cuda: write the PTX" in stdout
 
 
 def test_triton_programs_are_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,12 +169,12 @@ def test_files_compiled_by_nvcc_are_read(tmp_path: Path, capsys: pytest.CaptureF
         ([code, "-lib"], library),
     ):
         subprocess.run([nvcc, *options, "-o", str(path), str(source)], check=True, timeout=250)
-    for path, place in ((fat, "fill.cu:1: "), (program, "fill.cu:1: "), (lines, "ptx:")):
+    for path, position in ((fat, "fill.cu:1: "), (program, "fill.cu:1: "), (lines, "ptx:")):
         launch = ["verify", f"{path}:fill", "--block", "32"]
         assert main([*launch, "-a", "out i32[32]"]) == 0
         assert main([*launch, "-a", "out i32[31]"]) == 1
-        said = capsys.readouterr().out
-        assert place in said and "out_of_bounds_global" in said
+        stdout = capsys.readouterr().out
+        assert position in stdout and "out_of_bounds_global" in stdout
     assert main(["verify", str(fat)]) == 2
     assert "--kernel: fill, other" in capsys.readouterr().err
     assert main(["verify", str(bare)]) == 2

@@ -36,16 +36,16 @@ def test_division_of_64_bits_and_bit_tricks() -> None:
     q, r, b, *_ = run(
         source, zero, zero.copy(), zero.astype(np.uint64), x, y
     )  # separate arrays, since an array passed twice would be shared
-    wanted = [(abs(int(a)) // abs(int(c))) * (1 if (a < 0) == (c < 0) else -1) for a, c in zip(x, y, strict=True)]
-    np.testing.assert_array_equal(q, wanted)
-    np.testing.assert_array_equal(r, [int(a) - w * int(c) for a, w, c in zip(x, wanted, y, strict=True)])
-    whole = []
+    expected = [(abs(int(a)) // abs(int(c))) * (1 if (a < 0) == (c < 0) else -1) for a, c in zip(x, y, strict=True)]
+    np.testing.assert_array_equal(q, expected)
+    np.testing.assert_array_equal(r, [int(a) - w * int(c) for a, w, c in zip(x, expected, y, strict=True)])
+    expected_bits = []
     for i, (a, c) in enumerate(zip(x, y, strict=True)):
         u, v = int(a) % 2**64, (int(c) | 1) % 2**64
         low, high = u % 2**32, u >> 32
         funnel = ((high << 32 | low) << (i % 32) >> 32) % 2**32
         bits = f"{u:064b}"
-        whole.append(
+        expected_bits.append(
             u // v
             ^ int(bits[::-1], 2)
             ^ u.bit_count()
@@ -54,7 +54,7 @@ def test_division_of_64_bits_and_bit_tricks() -> None:
             ^ u * u >> 64
             ^ funnel
         )
-    np.testing.assert_array_equal(b, np.array(whole, np.uint64))
+    np.testing.assert_array_equal(b, np.array(expected_bits, np.uint64))
 
 
 def test_recursion_of_device_functions_and_function_pointers() -> None:
@@ -180,11 +180,11 @@ def test_double_math_and_printf() -> None:
     }"""
     x = RNG.uniform(0.1, 9, N)
     o, _ = run(source, np.zeros(N), x)
-    wanted = (
+    expected = (
         np.sqrt(x) + np.exp(-x) * np.sin(x) + np.log(x) / (1 + x**1.5) + x * x + 0.25 + np.floor(x) + np.rint(3 * x)
         + x.astype(np.float32) + np.trunc(x) + np.fmod(x, 0.7)
     )  # fmt: skip
-    np.testing.assert_allclose(o, wanted, rtol=1e-14)
+    np.testing.assert_allclose(o, expected, rtol=1e-14)
 
 
 def test_local_arrays_and_bytes() -> None:
@@ -261,10 +261,10 @@ def test_groups_of_threads_that_cooperate() -> None:
     x = RNG.integers(-9, 9, N).astype(np.int32)
     o, _ = run(source, np.zeros(N, np.int32), x)
     positive = np.repeat((x > 0).reshape(-1, 32).sum(axis=1), 32)
-    wanted = (
+    expected = (
         np.repeat(x.reshape(-1, 8).sum(axis=1), 8) + np.where(x > 0, 1000 * positive, 0) + np.arange(N) // 8 * 100000
     )
-    np.testing.assert_array_equal(o, wanted)
+    np.testing.assert_array_equal(o, expected)
 
 
 def atomic(instruction: str, elements: int, registers: str, constraint: str, returns: bool) -> str:
@@ -274,14 +274,14 @@ def atomic(instruction: str, elements: int, registers: str, constraint: str, ret
     address = elements if returns else 0
     values = ", ".join(f"%{address + 1 + k}" for k in range(elements))
     outs = ", ".join(f'"={constraint}"(old[{k}])' for k in range(elements)) if returns else ""
-    given = ", ".join(f'"{constraint}"(x[{elements} * i + {k}])' for k in range(elements))
+    operands = ", ".join(f'"{constraint}"(x[{elements} * i + {k}])' for k in range(elements))
     left = f"{{{into}}}, " if returns else ""
     return f"""
     extern "C" __global__ void kernel({kind}* sums, {kind}* before, const {kind}* x) {{
       const int i = threadIdx.x;
       {kind} old[{elements}] = {{}};
       asm volatile("{instruction} {left}[%{address}], {{{values}}};"
-                   : {outs} : "l"(sums + i / 8 * {elements}), {given} : "memory");
+                   : {outs} : "l"(sums + i / 8 * {elements}), {operands} : "memory");
       for (int k = 0; k < {elements}; ++k) before[{elements} * i + k] = old[k];
     }}
     // wgmma: what sm_90a has
@@ -315,8 +315,8 @@ def test_vectors_of_halves(operation: str, form: str, elements: int) -> None:
     words = np.uint32 if pairs else np.uint16
     sums, *_ = run(source, start.view(words), np.zeros((N, elements), words), x.view(words))
     ufunc = {"add": np.add, "min": np.minimum, "max": np.maximum}[operation]
-    wanted = ufunc(start, ufunc.reduce(x.reshape(-1, 8, wide), axis=1))
-    np.testing.assert_array_equal(sums.view(np.float16), wanted)
+    expected = ufunc(start, ufunc.reduce(x.reshape(-1, 8, wide), axis=1))
+    np.testing.assert_array_equal(sums.view(np.float16), expected)
 
 
 def test_a_misaligned_vector_access_is_reported() -> None:
@@ -359,13 +359,13 @@ def test_accumulators_of_wmma_by_columns(kind: str) -> None:
     c = "f" if kind == "f32" else "r"
     held = "float" if kind == "f32" else "unsigned"
     outs = ", ".join(f'"={c}"(d[{k}])' for k in range(registers))
-    given = ", ".join(f'"{c}"(d[{k}])' for k in range(registers))
+    operands = ", ".join(f'"{c}"(d[{k}])' for k in range(registers))
     element = "float" if kind == "f32" else "unsigned short"
     stored = ", ".join(f"%{k + 2}" for k in range(registers))
 
     def store(order: str, to: str) -> str:
         text = f"wmma.store.d.sync.aligned.{order}.m16n16k16.global.{kind} [%0], {{{stored}}}, %1;"
-        return f'asm volatile("{text}" : : "l"({to}), "r"(16), {given} : "memory");'
+        return f'asm volatile("{text}" : : "l"({to}), "r"(16), {operands} : "memory");'
 
     load = f"wmma.load.c.sync.aligned.col.m16n16k16.global.{kind} {{{regs}}}, [%{registers}], %{registers + 1};"
     source = f"""
@@ -514,8 +514,8 @@ def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
             a, b = (np.where(p > 7, p - 16, p) for p in (a, b))
         else:
             a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
-    wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
+    expected = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
     if element == "int":  # the kernel gets 4-bit and 1-bit elements packed in words
         x, y = x.view(np.int32), y.view(np.int32)
     o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
-    np.testing.assert_array_equal(o.T, wanted + z)
+    np.testing.assert_array_equal(o.T, expected + z)

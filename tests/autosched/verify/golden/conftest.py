@@ -28,12 +28,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
     def compare(name: str, verdict: str, findings: Iterable[Any] = (), why: Iterable[str] = ()) -> None:
         assert verdict in ("accepted", "refused", "uncertain"), verdict
-        found = _entry(verdict, findings, why)
+        actual = _entry(verdict, findings, why)
         known = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
         if request.config.getoption("--update-golden"):
-            known[name] = found
+            known[name] = actual
             lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known))
             VERDICTS.write_text(f"{{\n{lines}\n}}\n")
-        assert found == known.get(name), f"the verdict on {name} differs: --update-golden accepts it"
+        assert actual == known.get(name), f"the verdict on {name} differs: --update-golden accepts it"
 
     return compare

@@ -49,16 +49,16 @@ SUM_ENDS = (
 )
 
 
-def compared(golden: Golden, name: str, found: Any) -> None:
+def compared(golden: Golden, name: str, result: Any) -> None:
     """Compare a verdict with the golden one. Line numbers are omitted, since every edit of a header changes them."""
-    verdict = "accepted" if found.ok else "refused" if found.status in REFUSED else "uncertain"
-    kinds = {str(f.kind) for f in found.findings if f.is_fault}
-    golden(name, verdict, why=kinds if found.ok else {*kinds, found.status})
+    verdict = "accepted" if result.ok else "refused" if result.status in REFUSED else "uncertain"
+    kinds = {str(f.kind) for f in result.findings if f.is_fault}
+    golden(name, verdict, why=kinds if result.ok else {*kinds, result.status})
 
 
-def first(own: KernelTemplate, problem: Problem, **wanted: Any) -> Schedule:
+def first(own: KernelTemplate, problem: Problem, **values: Any) -> Schedule:
     samples = own.space(problem, H200).sample(400, 1)
-    return next(s for s in samples if all(s.values[name] == value for name, value in wanted.items()))
+    return next(s for s in samples if all(s.values[name] == value for name, value in values.items()))
 
 
 def broken(own: KernelTemplate, header: str, old: str, new: str) -> KernelTemplate:
@@ -66,8 +66,8 @@ def broken(own: KernelTemplate, header: str, old: str, new: str) -> KernelTempla
     lower = own.lower
 
     def faulty(problem: Problem, config: Any, row: Any) -> Any:
-        made = lower(problem, config, row)
-        return replace(made, headers=edited(made.headers, header, old, new))
+        lowered = lower(problem, config, row)
+        return replace(lowered, headers=edited(lowered.headers, header, old, new))
 
     return replace(own, lower=faulty)
 
@@ -93,11 +93,11 @@ def test_a_launch_that_a_device_rejects(golden: Golden) -> None:
 
 
 def test_tile_programs(golden: Golden) -> None:
-    made, rng = load_program(GEMM), np.random.default_rng(1)
+    program, rng = load_program(GEMM), np.random.default_rng(1)
     a, b = (rng.standard_normal(shape).astype("f2") for shape in ((70, 32), (32, 40)))
-    given = [a, b, rng.standard_normal(40).astype("f4"), np.zeros((70, 40), "f2")]
-    compared(golden, "program: sound on arrays", autosched.emulate(made, arguments=given, device="a100"))
-    own, problem = program_template(made), program_problem(made, m=70, n=40, k=32)
+    arguments = [a, b, rng.standard_normal(40).astype("f4"), np.zeros((70, 40), "f2")]
+    compared(golden, "program: sound on arrays", autosched.emulate(program, arguments=arguments, device="a100"))
+    own, problem = program_template(program), program_problem(program, m=70, n=40, k=32)
     schedule = own.space(problem, H200).sample(1, 3)[0]
     compared(golden, "program: sound", verify_one(own, problem, schedule, H200))
     lower = own.lower
@@ -201,13 +201,13 @@ def compiled() -> Any:
                 Status.OK, more.pop("provenance", Provenance.MEASURED), timing=Timing(2e-6, 2e-6, 2e-6, 9), error=0.1,
                 resources=program.resources, code=program.code,
             )  # fmt: skip
-            made = Trial(
+            trial = Trial(
                 problem_key=problem.key(), schedule=schedule, device="h200", fingerprint="{}",
                 template_version=own.version, space_version="s", kernel_digest=kernel.digest, measurement=measurement,
                 toolchain=program.toolchain, driver="", autosched_version="0.1.0",
                 created=datetime(2026, 11, 22, tzinfo=UTC), sampler="random", seed=0,
             )  # fmt: skip
-            return replace(made, **more)
+            return replace(trial, **more)
 
         yield make_trial
 
@@ -250,7 +250,7 @@ def test_a_database_of_a_users_kernel(compiled: Any, golden: Golden, tmp_path: P
 
 
 def compare_check(golden: Golden, name: str, path: Path, emulate: bool) -> None:
-    (found,) = check_database(path, CheckOptions(static=StaticOptions(emulate=emulate)), static=True).findings
-    verdict = "refused" if found.verdict.fails else "accepted" if found.verdict.judged else "uncertain"
-    why = "wrong_result" if found.verdict == "wrong" else str(found.verdict)
+    (finding,) = check_database(path, CheckOptions(static=StaticOptions(emulate=emulate)), static=True).findings
+    verdict = "refused" if finding.verdict.fails else "accepted" if finding.verdict.judged else "uncertain"
+    why = "wrong_result" if finding.verdict == "wrong" else str(finding.verdict)
     golden(name, verdict, why=[] if verdict == "accepted" else [why])

@@ -87,11 +87,11 @@ def test_a_configuration(name, golden, tmp_path, monkeypatch) -> None:
     tuned = tune(
         space, database=tmp_path / "best.db", reference=more.get("reference"), trials=4, workers=0
     )(getattr(kernels, kernel))  # fmt: skip
-    given = kernels.arguments(2000 if more.get("sampled") else 300)
-    grid = lambda meta: (triton.cdiv(given["n"], meta["BLOCK"]),)  # noqa: E731
-    result = tuned.tune(grid=grid, device="h100", options={"verification_seconds": 10.0}, **given)
-    wanted = {p: str(value) if isinstance(value, bool) else value for p, value in config.items()}
-    (trial,) = [t for t in result.trials if all(t.schedule[p] == value for p, value in wanted.items())]
+    arguments = kernels.arguments(2000 if more.get("sampled") else 300)
+    grid = lambda meta: (triton.cdiv(arguments["n"], meta["BLOCK"]),)  # noqa: E731
+    result = tuned.tune(grid=grid, device="h100", options={"verification_seconds": 10.0}, **arguments)
+    expected = {p: str(value) if isinstance(value, bool) else value for p, value in config.items()}
+    (trial,) = [t for t in result.trials if all(t.schedule[p] == value for p, value in expected.items())]
     golden(name, "accepted" if trial.ok else "refused", why=[] if trial.ok else [str(trial.status)])
 
 
@@ -112,9 +112,9 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_configuration_of_a_file(name, golden) -> None:
     format, file, config, row = FILES[name]
-    found = verify_config(format, parse_file_name(file), config, device(row), verify=True)
-    verdict = outcome_of(found.status)
-    golden(name, verdict, why=[] if verdict == "accepted" else [WORDS.get(found.status, found.status)])
+    check = verify_config(format, parse_file_name(file), config, device(row), verify=True)
+    verdict = outcome_of(check.status)
+    golden(name, verdict, why=[] if verdict == "accepted" else [WORDS.get(check.status, check.status)])
 
 
 TASK = """

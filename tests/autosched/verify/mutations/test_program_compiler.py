@@ -38,16 +38,16 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def outcome_of(
-    place: str | Program,
+    source: str | Program,
     sizes: dict[str, int],
     changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel,
     schedule: Schedule | None = None,
 ) -> str:
     """Return "ok", the emulator's finding, or "wrong" for wrong results."""
-    made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
-    p = problem(made, **sizes)
-    schedule = schedule or template(made).space(p, A100).sample(1, 3)[0]
-    return outcome(p, changed(template(made).kernel(p, schedule, A100)))
+    program = load_program(str(EXAMPLES / source)) if isinstance(source, str) else source
+    p = problem(program, **sizes)
+    schedule = schedule or template(program).space(p, A100).sample(1, 3)[0]
+    return outcome(p, changed(template(program).kernel(p, schedule, A100)))
 
 
 def no_leader(patch: pytest.MonkeyPatch) -> None:
@@ -102,12 +102,12 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
     """Plant a fault: the analysis that skips masks assumes one element less in a tile."""
     of = uniform._range
 
-    def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
+    def shortened(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
         definition = inference.definitions[argument.id] if isinstance(argument, ir.Value) else None
-        whole = of(argument, inference)
-        return uniform._Range(whole.low, whole.high - 1) if whole and isinstance(definition, ir.Coordinates) else whole
+        span = of(argument, inference)
+        return uniform._Range(span.low, span.high - 1) if span and isinstance(definition, ir.Coordinates) else span
 
-    patch.setattr(uniform, "_range", found)
+    patch.setattr(uniform, "_range", shortened)
 
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "place", "sizes"),
+    ("patch", "source", "sizes"),
     spread(
         [
             (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
@@ -134,9 +134,9 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
     ),
     ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks", "gather", "scatter", "offsets"],
 )
-def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_reported(patch: Patch, source: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     patch(monkeypatch)
-    assert outcome_of(place, sizes) != "ok"
+    assert outcome_of(source, sizes) != "ok"
 
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
@@ -155,8 +155,8 @@ def through_a_tile(p: Builder, x: Array, out: Array) -> None:
     tile = p.shared(64, 32, "f32")
     for j in p.steps(x.shape[1], 32):
         p.store(p.load(p.window(x, (i, j), (64, 32))), p.window(tile, (0, 0), (64, 32)))
-        turned = p.load(p.window(tile, (0, 0), (32, 64), turned=True))
-        p.store(turned * 2.0, p.window(out, (j, i), (32, 64)))
+        transposed = p.load(p.window(tile, (0, 0), (32, 64), turned=True))
+        p.store(transposed * 2.0, p.window(out, (j, i), (32, 64)))
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
@@ -279,9 +279,9 @@ def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
 def ringed(buffers: int) -> Schedule:
     """Return a schedule with this number of fragment buffers, whose loop has more iterations than stages."""
     p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
-    wanted = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
+    required = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
     schedules = template(p.program).space(p, A100).sample(1000, 3)
-    return next(s for s in schedules if wanted.items() <= dict(s.values).items())
+    return next(s for s in schedules if required.items() <= dict(s.values).items())
 
 
 def with_fault(header: str, old: str, new: str) -> Callable[[GeneratedKernel], GeneratedKernel]:

@@ -102,12 +102,12 @@ def with_fault(planted: Planted) -> Headers:
 def found(planted: Planted, broken: bool = True) -> str:
     """Return the status of the golden case's run at one stress size, with or without the fault."""
     problem, schedule, where = golden(planted.case)
-    made = template(schedule.template)
+    kernel_template = template(schedule.template)
     if broken:
         headers = with_fault(planted)
-        lower = made.lower
-        made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
-    runs = stress_runs(made, problem, schedule, where, VerifySettings("full"))
+        lower = kernel_template.lower
+        kernel_template = replace(kernel_template, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
+    runs = stress_runs(kernel_template, problem, schedule, where, VerifySettings("full"))
     run = next(run for run in runs if run.name == planted.size)
     assert run.make is not None, run.absent
     return run.make().status

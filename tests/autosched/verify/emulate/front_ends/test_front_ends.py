@@ -63,8 +63,8 @@ def test_kernels_of_each_front_end_are_verified(
     if not installed(package):
         pytest.skip(f"{package} is not installed")
     program, file = PROGRAMS / f"{kind}_add.py", tmp_path / name
-    found = front_end_of(program)
-    assert found is not None and found.name == front_end
+    recognised = front_end_of(program)
+    assert recognised is not None and recognised.name == front_end
     done = forked_python.run(
         [sys.executable, str(program), str(file)],
         capture_output=True,

@@ -64,8 +64,8 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
     assert done.ok, done.reason
     np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
-    said = [f for f in done.findings if f.kind == FindingKind.MISSING_PROXY_FENCE]
-    assert said and not any(f.is_fault for f in said)
+    fences = [f for f in done.findings if f.kind == FindingKind.MISSING_PROXY_FENCE]
+    assert fences and not any(f.is_fault for f in fences)
 
 
 STORED = {"*bf16": BF16, "*fp8e4nv": E4M3, "*fp8e5": E5M2}

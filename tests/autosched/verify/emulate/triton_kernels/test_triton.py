@@ -114,7 +114,7 @@ LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "kind", "said"),
+    ("old", "new", "kind", "message"),
     [
         (LINE.format("acquire.gpu"), "", "missing_proxy_fence", "generic.acquire"),
         (LINE.format("st.shared::cta.b32"), "", "uninitialized_shared_read", ""),
@@ -127,11 +127,11 @@ LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
         (r"(swizzle_mode.*) 0x3", r"\1 0x1", "invalid_argument", "32 bytes of its swizzle_mode"),
     ],
 )
-def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str, said: str) -> None:
+def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str, message: str) -> None:
     text, changed = re.subn(old, new, doubling()[0])
     assert changed
     result = run_doubling(text)
-    assert any(f.kind == FindingKind(kind) and said in f.message for f in result.findings), result.reason
+    assert any(f.kind == FindingKind(kind) and message in f.message for f in result.findings), result.reason
 
 
 def test_threads_with_copies_of_overwritten_values_are_no_race() -> None:

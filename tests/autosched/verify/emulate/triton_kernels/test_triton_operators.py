@@ -80,8 +80,8 @@ def test_sort_scan_and_flip() -> None:
     arguments = {"X": x, "SORTED": np.zeros_like(x), "SUMS": np.zeros_like(x), "BACKWARDS": np.zeros_like(x)}
     done = launch("rows_in_order", arguments, {"ROWS": 4, "BLOCK": 256}, 1, ("SORTED", "SUMS", "BACKWARDS"))
     assert done.ok, done.reason
-    for got, wanted in zip(done.arrays[1:], (np.sort(x, 1), np.cumsum(x, 1), x[:, ::-1]), strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for actual, expected in zip(done.arrays[1:], (np.sort(x, 1), np.cumsum(x, 1), x[:, ::-1]), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_products(kind: Any, out: Any, precision: str, split: int, sm: int, tole
     constants = {"BM": 64, "BN": 32, "BK": 32, "PRECISION": precision, "SPLIT": split}
     done = launch("product", arguments, constants, (2, 2, split), ("C",) if split == 1 else (), sm)
     assert done.ok, done.reason
-    wanted = a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_allclose(done.arrays[2], wanted, rtol=tolerance, atol=tolerance)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(done.arrays[2], expected, rtol=tolerance, atol=tolerance)
 
 
 def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
@@ -127,8 +127,8 @@ def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
     }
     done = launch("attention", arguments, {"BM": 64, "BN": 32, "D": d, "FAULT": fault}, (2, heads), ("O", "L"), sm)
     scores = np.einsum("hmd,hnd->hmn", q.astype(np.float64), k.astype(np.float64)) * 0.2
-    wanted = softmax(np.where(np.tril(np.ones((t, t), bool)), scores, -1e9)) @ v.astype(np.float64)
-    return done, done.arrays[3] is not None and np.allclose(done.arrays[3], wanted, rtol=1e-2, atol=1e-2)
+    expected = softmax(np.where(np.tril(np.ones((t, t), bool)), scores, -1e9)) @ v.astype(np.float64)
+    return done, done.arrays[3] is not None and np.allclose(done.arrays[3], expected, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.nightly
@@ -168,8 +168,10 @@ def test_gradients_of_attention(fault: str, sm: int) -> None:
         return
     assert done.ok, done.reason
     swapped = np.swapaxes(ds, 1, 2), np.swapaxes(p, 1, 2)
-    for got, wanted in zip(done.arrays[6:9], (ds @ f["k"], swapped[0] @ f["q"], swapped[1] @ f["do"]), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=2e-2, atol=2e-2)
+    for actual, expected in zip(
+        done.arrays[6:9], (ds @ f["k"], swapped[0] @ f["q"], swapped[1] @ f["do"]), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("fault", ["", "no lock", pytest.param("relaxed release", marks=pytest.mark.nightly)])

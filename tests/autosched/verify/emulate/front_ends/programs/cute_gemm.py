@@ -91,8 +91,8 @@ def matmul(mma: cute.TiledMma, copy_a: cute.CopyAtom, a: cute.Tensor, copy_b: cu
     load = tcgen05.make_tmem_copy(
         cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x64), cutlass.Float32), source[None, 0]
     )
-    mine = load.get_slice(thread)
-    source, target = mine.partition_S(source), mine.partition_D(target)
+    thread_copy = load.get_slice(thread)
+    source, target = thread_copy.partition_S(source), thread_copy.partition_D(target)
     loaded = cute.make_rmem_tensor(target[None, None, 0].shape, cutlass.Float32)
     rounded = cute.make_rmem_tensor(target[None, None, 0].shape, cutlass.Float16)
     for i in cutlass.range(cute.size(source, mode=[2])):

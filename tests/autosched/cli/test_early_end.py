@@ -41,7 +41,7 @@ def command():
 
 sys.exit(supervised(command))
 """
-DOORS = {
+FILE_COMMANDS = {
     "space --program": ("space", "--program", "x.py", "--size", "n=64"),
     "tune --program": ("tune", "--program", "x.py", "--size", "n=64", "--db", "b.db"),
     "best --program": ("best", "--program", "x.py", "--db", "empty.db"),
@@ -70,8 +70,8 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=FILE_COMMANDS)
+def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of a command that runs files. The working folder has an empty database."""
     name: str = request.param
     if name in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
@@ -86,31 +86,31 @@ def write_ending(command: str, ends: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("door", spread(DOORS, 4), indirect=True)
-def test_a_file_that_ends_its_process_does_not_pass(door: str, tmp_path: Path) -> None:
-    write_ending(door, "import os; os._exit(0)")
-    done = run(tmp_path, *DOORS[door])
-    assert done.returncode == 2 or (door == "judge" and done.returncode == 1), done.stderr
+@pytest.mark.parametrize("command", spread(FILE_COMMANDS, 4), indirect=True)
+def test_a_file_that_ends_its_process_does_not_pass(command: str, tmp_path: Path) -> None:
+    write_ending(command, "import os; os._exit(0)")
+    done = run(tmp_path, *FILE_COMMANDS[command])
+    assert done.returncode == 2 or (command == "judge" and done.returncode == 1), done.stderr
     assert done.stderr.count("\n") <= 1 and "Traceback" not in done.stderr, done.stderr
     assert done.stderr or done.stdout
 
 
 EXITS = ("import sys; sys.exit(0)", "raise SystemExit")
-OF_EVERY_DOOR = (f"{door}-{EXITS[0]}" for door in DOORS)
+OF_EVERY_COMMAND = (f"{command}-{EXITS[0]}" for command in FILE_COMMANDS)
 
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("door", "ends"),
-    representative(itertools.product(DOORS, EXITS), *OF_EVERY_DOOR, f"check --program-{EXITS[1]}"),
-    indirect=["door"],
+    ("command", "ends"),
+    representative(itertools.product(FILE_COMMANDS, EXITS), *OF_EVERY_COMMAND, f"check --program-{EXITS[1]}"),
+    indirect=["command"],
 )
-def test_a_file_that_exits_does_not_pass(door: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_exits_does_not_pass(command: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Runs in this process, so that an uncaught exit of the user's file raises in the test."""
-    write_ending(door, ends)
-    status = main(DOORS[door])
+    write_ending(command, ends)
+    status = main(FILE_COMMANDS[command])
     out, err = capsys.readouterr()
-    assert status == 2 or (door == "judge" and status == 1), err
+    assert status == 2 or (command == "judge" and status == 1), err
     assert err.count("\n") <= 1 and "Traceback" not in err, err
     assert err or out
 

@@ -146,12 +146,12 @@ COMMANDS = {
 class State:
     """A state of a database and the message about it.
 
-    ``prepare`` makes "x.db", or returns another path. ``told`` is part of the expected line. ``makers``: True if
+    ``prepare`` makes "x.db", or returns another path. ``message`` is part of the expected line. ``makers``: True if
     commands that create databases also print this line.
     """
 
     prepare: Callable[[], str | None]
-    told: str
+    message: str
     makers: bool = True
 
 
@@ -270,7 +270,7 @@ def test_unusable_databases_are_rejected_unchanged(
         before = seen(here)
         assert one.ask(where) == 2, state
         message = one_line(capsys)
-        assert its.told in message and "secret" not in message, (state, message)
+        assert its.message in message and "secret" not in message, (state, message)
         assert seen(here) == before, state
         if (here / "x.db").is_dir():
             (here / "x.db").rmdir()

@@ -49,17 +49,17 @@ def test_atomics_of_elements() -> None:
     assert np.array_equal(actual, expected)
 
 
-@program(x=Input("m n", "f16"), place=Input("m n", "i32"), out=InOut("m n", "f16"))
-def shuffle_elements(p: Builder, x: Array, place: Array, out: Array) -> None:
+@program(x=Input("m n", "f16"), position=Input("m n", "i32"), out=InOut("m n", "f16"))
+def shuffle_elements(p: Builder, x: Array, position: Array, out: Array) -> None:
     i, j = p.blocks(x.shape, (16, 32))
-    n, at = x.shape[1], p.load(p.window(place, (i, j), (16, 32)), padding=-1)
+    n, at = x.shape[1], p.load(p.window(position, (i, j), (16, 32)), padding=-1)
     p.store(p.load(p.window(x, (i, j), (16, 32))), p.window(out, (at // n, at % n), (16, 32)))
 
 
 def test_stores_of_elements() -> None:
     inputs = problem(shuffle_elements, m=17, n=20).random_inputs(3)
     actual = outputs(shuffle_elements, "h100", inputs, 3, m=17, n=20)["out"]
-    expected, at = inputs["out"].copy().reshape(-1), inputs["place"].reshape(-1)
+    expected, at = inputs["out"].copy().reshape(-1), inputs["position"].reshape(-1)
     expected[at[at < 340]] = inputs["x"].reshape(-1)[at < 340]
     assert np.array_equal(actual.reshape(-1), expected)
 
@@ -75,10 +75,10 @@ def test_index_tiles_of_the_wrong_shape_are_rejected() -> None:
 
 
 def test_stores_reject_positions_from_padding() -> None:
-    def body(p: Builder, x: Array, place: Array, out: Array) -> None:
+    def body(p: Builder, x: Array, position: Array, out: Array) -> None:
         i, j = p.blocks(x.shape, (16, 32))
-        at = p.load(p.window(place, (i, j), (16, 32)))
+        at = p.load(p.window(position, (i, j), (16, 32)))
         p.store(p.load(p.window(x, (i, j), (16, 32))), p.window(out, (at, p.columns(j, 32)), (16, 32)))
 
-    tile_program = program(x=Input("m n", "f32"), place=Input("m n", "i32"), out=InOut("m n", "f32"))(body)
+    tile_program = program(x=Input("m n", "f32"), position=Input("m n", "i32"), out=InOut("m n", "f32"))(body)
     assert "padding=-1" in (template(tile_program).why_not(problem(tile_program, m=17, n=20), device("a100")) or "")

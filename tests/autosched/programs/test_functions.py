@@ -67,13 +67,15 @@ def test_division(where: Device) -> None:
     assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact, since the compiler multiplies by 1/4
 
 
-@program(x=Input("m n", "i32"), quotient=Output("m n", "i32"), rest=Output("m n", "i32"), place=Output("m n", "i32"))
-def whole_quotients(p: Builder, x: Array, quotient: Array, rest: Array, place: Array) -> None:
+@program(
+    x=Input("m n", "i32"), quotient=Output("m n", "i32"), remainder=Output("m n", "i32"), shifted=Output("m n", "i32")
+)
+def whole_quotients(p: Builder, x: Array, quotient: Array, remainder: Array, shifted: Array) -> None:
     i, j = p.blocks(x.shape, (4, 64))
     a = p.load(p.window(x, (i, j), (4, 64)))
     p.store(a // 7, p.window(quotient, (i, j), (4, 64)))
-    p.store(a % 7, p.window(rest, (i, j), (4, 64)))
-    p.store(p.columns(j, 64) % 7 + (p.rows(i, 4) - 2) % 3 + a * 0, p.window(place, (i, j), (4, 64)))
+    p.store(a % 7, p.window(remainder, (i, j), (4, 64)))
+    p.store(p.columns(j, 64) % 7 + (p.rows(i, 4) - 2) % 3 + a * 0, p.window(shifted, (i, j), (4, 64)))
 
 
 def test_remainders_of_negative_numbers_are_pythons() -> None:
@@ -84,9 +86,9 @@ def test_remainders_of_negative_numbers_are_pythons() -> None:
     run = emulate(template(whole_quotients).kernel(p, schedule, where), {"x": x}, time_limit=60.0)
     assert run.status == "ok", run.reason
     assert np.array_equal(run.outputs["quotient"], x // 7)
-    assert np.array_equal(run.outputs["rest"], x % 7)
+    assert np.array_equal(run.outputs["remainder"], x % 7)
     expected = np.arange(64)[None, :] % 7 + (np.arange(4)[:, None] - 2) % 3
-    assert np.array_equal(run.outputs["place"], expected)
+    assert np.array_equal(run.outputs["shifted"], expected)
 
 
 @program(x=Input("m k", "f16"), ids=Input("r", "i32"), w=Input("k n", "f16"), out=Output("r n", "f32"))

@@ -121,9 +121,9 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(
     a=Input("m q", "f32"), b=Input("m k", "f16"), c=Input("k n", "f16"), out=Output("m n", "f32"),
-    turned=Output("n m", "f32"),
+    transposed=Output("n m", "f32"),
 )  # fmt: skip
-def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
+def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, transposed: Array) -> None:
     """Sum rows in a nested loop with a ring, between matmuls and additions to them.
 
     The program passes state variables wherever tiles are accepted.
@@ -141,7 +141,7 @@ def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) 
         right.set(p.load(p.window(c, (s, j), (32, 64))))
         acc.set(p.mma(left, right, acc) + p.broadcast(sums, dim=1, size=64))
     p.store(acc, p.window(out, (i, j), (64, 64)))
-    p.store(p.transpose(acc), p.window(turned, (j, i), (64, 64)))
+    p.store(p.transpose(acc), p.window(transposed, (j, i), (64, 64)))
 
 
 def example(name: str, program: str = "") -> Program:

@@ -36,9 +36,9 @@ def product(p: Builder, a: Array, b: Array, v: Array, out: Array) -> None:
 
 @program(
     dynamic="r", x=Input("h m n", "f16", strided=True), ids=Input("r", "i32"), w=Input("m n", "f32", strided=True),
-    out=Output("r n", "f32"), turned=Output("h m", "f32"),
+    out=Output("r n", "f32"), transposed=Output("h m", "f32"),
 )  # fmt: skip
-def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, turned: Array) -> None:
+def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, transposed: Array) -> None:
     """Gather rows of w, and store columns of each x, so that a thread's registers belong to different lines."""
     (i,) = p.blocks((out.shape[0],), (16,))
     rows = p.load(p.window(ids, (i, 0), (16, 1), column=True), padding=-1)
@@ -46,7 +46,7 @@ def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, tur
     with p.when(i):
         for head in p.steps(x.shape[0], 1):
             columns = p.load(p.window(x[head], (3, 0), (1, 32), turned=True)).cast("f32")
-            p.store(columns, p.window(turned, (head, 0), (1, 32)))
+            p.store(columns, p.window(transposed, (head, 0), (1, 32)))
 
 
 @program(
@@ -66,13 +66,13 @@ def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) ->
 
 
 @program(
-    dynamic="r", x=Input("r n", "f32"), place=Input("r", "i32"), rows=InOut("s n", "f32", strided=True),
+    dynamic="r", x=Input("r n", "f32"), position=Input("r", "i32"), rows=InOut("s n", "f32", strided=True),
     total=InOut("s n", "f32", strided=True),
 )  # fmt: skip
-def scattered_rows(p: Builder, x: Array, place: Array, rows: Array, total: Array) -> None:
-    """Store x's rows at the row indices of place in one array, and add them to the same rows of another."""
+def scattered_rows(p: Builder, x: Array, position: Array, rows: Array, total: Array) -> None:
+    """Store x's rows at the row indices of position in one array, and add them to the same rows of another."""
     i, j = p.blocks(x.shape, (16, 32))
-    at = p.load(p.window(place, (i, 0), (16, 1), column=True), padding=-1)
+    at = p.load(p.window(position, (i, 0), (16, 1), column=True), padding=-1)
     tile = p.load(p.window(x, (i, j), (16, 32)))
     p.store(tile, p.window(rows, (at, j), (16, 32)))
     p.atomic_add(tile, p.window(total, (at, j), (16, 32)))

@@ -25,11 +25,11 @@ class Generations(Sampler):
 
     def __init__(self, generation: int) -> None:
         self.batch = generation
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         self._random = sampler("random", SPACE, seed=1)
 
     def ask(self, n: int) -> list[Schedule]:
-        self.asked.append(n)
+        self.requests.append(n)
         return self._random.ask(n)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
@@ -41,8 +41,8 @@ def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, gene
     """Trials in flight may exceed the limit by up to one batch, so that trials run while a batch is being proposed."""
     sampler = Generations(generation)
     assert len(tuned(store, 40, made=SeededSampler(sampler, [], "nobody"), out=8).trials) == 40
-    assert sampler.asked[0] == 8 + generation - 1 and sum(sampler.asked) == 40
-    assert min(sampler.asked[:-1]) == generation and max(sampler.asked) == sampler.asked[0]
+    assert sampler.requests[0] == 8 + generation - 1 and sum(sampler.requests) == 40
+    assert min(sampler.requests[:-1]) == generation and max(sampler.requests) == sampler.requests[0]
 
 
 class Shuffled:
@@ -101,7 +101,7 @@ class Watched(Sampler):
 
     def __init__(self, name: str) -> None:
         self._sampler = sampler(name, SPACE, seed=1)
-        self.told = 0
+        self.num_reported = 0
         self.out = 0
         self.before: list[int] = []
         self.after: list[int] = []
@@ -114,7 +114,7 @@ class Watched(Sampler):
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        self.out, self.told = self.out - 1, self.told + 1
+        self.out, self.num_reported = self.out - 1, self.num_reported + 1
         self._sampler.tell(schedule, measurement)
 
 
@@ -149,7 +149,7 @@ class TestStream:
     def test_on_a_gpu_the_sampler_receives_each_result_at_once(self, store: Store) -> None:
         sampler = Watched("random")
         result = tuned(store, 50, StreamingRunner(3), sampler, out=8)
-        assert len(result.trials) == 50 == sampler.told and sampler.out == 0
+        assert len(result.trials) == 50 == sampler.num_reported and sampler.out == 0
         assert sampler.before[0] == 0 and all(before >= 1 for before in sampler.before[1:]), (
             "the sampler never waits for all results"
         )

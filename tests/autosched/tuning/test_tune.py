@@ -34,10 +34,10 @@ H200 = device("h200")
 class TestStarting:
     class Gpu:
         def __init__(self, provenance: Provenance) -> None:
-            self.provenance, self.asked = provenance, 0
+            self.provenance, self.num_requests = provenance, 0
 
         def fingerprint(self) -> dict[str, str]:
-            self.asked += 1
+            self.num_requests += 1
             raise RunnerStopped("no GPU")  # ``starting`` ignores this error, since the search reports it
 
     @pytest.mark.parametrize(("provenance", "num_requests"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
@@ -45,7 +45,7 @@ class TestStarting:
         gpu: Any = self.Gpu(provenance)
         with starting(gpu):
             pass
-        assert gpu.asked == num_requests
+        assert gpu.num_requests == num_requests
 
 
 PROBLEM = Matmul(m=64, n=48, k=32)

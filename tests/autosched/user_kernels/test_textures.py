@@ -135,11 +135,11 @@ class Resources:
     """Fake of cupy.cuda.texture that records its calls."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.created: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         def make(*values: Any, **named: Any) -> Any:
-            self.asked[name] = (values, named)
+            self.created[name] = (values, named)
             return SimpleNamespace(ptr=77)
 
         return make
@@ -156,17 +156,17 @@ def test_a_texture_on_a_gpu_uses_the_memory_of_its_array() -> None:
     image = Operand("image", "input", F32, (6, 40))
     texture = texture_object(cupy, LinearTexture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
     assert texture.ptr == 77
-    (kind,), resource = textures.asked["ResourceDescriptor"]
+    (kind,), resource = textures.created["ResourceDescriptor"]
     assert (kind, resource["width"], resource["height"], resource["pitchInBytes"]) == (3, 40, 6, 160)
-    assert textures.asked["ChannelFormatDescriptor"][0] == (32, 0, 0, 0, 2)
-    assert textures.asked["TextureDescriptor"][1] == {
+    assert textures.created["ChannelFormatDescriptor"][0] == (32, 0, 0, 0, 2)
+    assert textures.created["TextureDescriptor"][1] == {
         "addressModes": (0, 0), "filterMode": 1, "readMode": 0, "normalizedCoords": 1
     }  # fmt: skip
     row = Operand("row", "input", SCALAR_DTYPES["u8"], (96, 4))
     texture_object(cupy, LinearTexture("t", row, normalized_read=True, channels=4), 1024)
-    (kind,), resource = textures.asked["ResourceDescriptor"]
+    (kind,), resource = textures.created["ResourceDescriptor"]
     assert (kind, resource["sizeInBytes"]) == (2, 384)
-    assert textures.asked["ChannelFormatDescriptor"][0] == (8, 8, 8, 8, 1)
+    assert textures.created["ChannelFormatDescriptor"][0] == (8, 8, 8, 8, 1)
     with pytest.raises(ValueError, match="rows of 156 bytes"):
         texture_object(cupy, LinearTexture("t", Operand("image", "input", F32, (6, 39))), 1024)
     with pytest.raises(ValueError, match="a multiple of 512"):

@@ -36,10 +36,10 @@ class Launch(LaunchUnderTest):
     def __init__(self, *emulations: Emulation) -> None:
         super().__init__("", {})
         object.__setattr__(self, "emulations", list(emulations))
-        object.__setattr__(self, "asked", [])
+        object.__setattr__(self, "started", [])
 
     def run(self, order: Order, **how: object) -> Emulation:  # type: ignore[override]
-        self.asked.append((order, how))  # type: ignore[attr-defined]
+        self.started.append((order, how))  # type: ignore[attr-defined]
         return self.emulations.pop(0)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -108,7 +108,7 @@ def test_runs_after_the_first(first: Emulation, others: LaunchPlan, num_runs: in
 def test_runs_stop_after_the_first_failure() -> None:
     launch = Launch(emulation(RACE), emulation())
     assert len(list(until_failure(runs_of_launch(launch, TWO_ORDERS)))) == 1
-    assert len(launch.asked) == 1  # type: ignore[attr-defined]
+    assert len(launch.started) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def row_problems() -> Iterator[Problem]:
                 yield Reduce(rows, columns, dtype=kind, kind=op, axis=axis, out="u32" if op == "argmax" else next(outs))
 
 
-def others() -> Iterator[Problem]:
+def other_problems() -> Iterator[Problem]:
     for kind in ELEMENT_BYTES:
         yield Transpose(70, 45, batch=2, dtype=kind)
         yield Copy(33, 71, batch=2, dtype=kind)
@@ -85,7 +85,7 @@ def gpu_for(problem: Problem, k: int) -> str:
     raise AssertionError(f"no GPU computes {problem}")
 
 
-ALL = [(problem, k) for k, problem in enumerate((*matmuls(), *row_problems(), *others()))]
+ALL = [(problem, k) for k, problem in enumerate((*matmuls(), *row_problems(), *other_problems()))]
 FEW = (
     (RmsNorm(16, 64, dtype="f32"), "h200", 1),
     (Matmul(20, 24, 40, a="f32", precision="ieee", epilogue="bias+gelu", reduction="row_sum"), "a100", 2),

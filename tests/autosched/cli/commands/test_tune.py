@@ -82,10 +82,10 @@ class FakeTune:
     breaks: str = ""
     ends_by: type[BaseException] | None = None
     remeasured: Remeasurement | None = None
-    asked: dict[str, Any] = dataclasses.field(default_factory=dict)
+    passed: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, problem: Matmul, **options: Any) -> TuneResult:
-        self.asked = {"problem": problem, **options}
+        self.passed = {"problem": problem, **options}
         if self.refuses:
             raise ValueError(self.refuses)
         observer, best = options["progress"], None
@@ -149,7 +149,7 @@ def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
     more += ("--min-gain", "0.02", "--seconds", "30", "--verification-seconds", "2.5")
     more += ("--batch-invariant", "--same-bits-as", "other.db#3")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
-    passed = {k: v for k, v in fake.asked.items() if k != "progress"}
+    passed = {k: v for k, v in fake.passed.items() if k != "progress"}
     assert passed == {
         "problem": PROBLEM,
         "trials": 3,
@@ -179,16 +179,16 @@ def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
         "control_files": (),
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
-    assert fake.asked["gpus"] == "all"
+    assert fake.passed["gpus"] == "all"
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--template", "matmul")[0] == 0
-    assert fake.asked["templates"] == ["matmul"]
+    assert fake.passed["templates"] == ["matmul"]
 
 
 def test_invalid_gpu_numbers_are_rejected_in_one_line(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "0,x")
     assert (status, out) == (2, "")
     assert err == "autosched: --gpus must be all, or numbers such as 0,1, not '0,x'\n"
-    assert not fake.asked
+    assert not fake.passed
 
 
 def test_tune_reports_the_provenance_of_times_before_its_progress(run: Run, fake: FakeTune) -> None:
@@ -286,13 +286,13 @@ def test_the_default_database_is_the_one_that_calls_read(
     status, _, _ = run("tune", "matmul", *SMALL)
     assert status == 0
     own = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
-    assert fake.asked["database"] == str(own) and own.parent.is_dir()
+    assert fake.passed["database"] == str(own) and own.parent.is_dir()
     fake.refuses = "the backend cuda cannot measure here: use estimate"
     assert run("tune", "matmul", *SMALL) == (2, "", f"autosched: {fake.refuses}\n")  # no other message
     fake.refuses = ""
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "named.db"))
     assert run("tune", "matmul", *SMALL)[0] == 0
-    assert fake.asked["database"] == str(tmp_path / "named.db")
+    assert fake.passed["database"] == str(tmp_path / "named.db")
     status, _, err = run("best", "matmul", *SMALL)
     assert status == 2 and "named.db" in err and err.count("\n") == 1
     (tmp_path / "file").touch()

@@ -101,7 +101,7 @@ def _kernel_file(source: str, folder: Path) -> Path:
     return file
 
 
-DOORS = [
+ENTRY_POINTS = [
     emulated, verified, verified_as_cpp, verified_with_host_code, kernel_file_verified, kernel_file_tuned
 ]  # fmt: skip
 
@@ -127,7 +127,7 @@ def nvcc_lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("entry_point", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_nvcc_compiles_host_code_and_one_line_reports_it(
     entry_point: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -140,7 +140,7 @@ def test_nvcc_compiles_host_code_and_one_line_reports_it(
 
 
 @needs_nvcc
-@pytest.mark.parametrize("entry_point", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
     entry_point: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
     assert not list(recwarn)
 
 
-@pytest.mark.parametrize("entry_point", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_nvcc_is_not_called_if_nvrtc_compiles(
     entry_point: Callable[..., int], nvcc_lookups: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

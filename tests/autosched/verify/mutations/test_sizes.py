@@ -99,7 +99,7 @@ def with_fault(planted: Planted) -> Headers:
     return edited(Headers.from_folder(include_dir()), f"autosched/{planted.header}", planted.old, planted.new)
 
 
-def found(planted: Planted, broken: bool = True) -> str:
+def status_of(planted: Planted, broken: bool = True) -> str:
     """Return the status of the golden case's run at one stress size, with or without the fault."""
     problem, schedule, where = golden(planted.case)
     kernel_template = template(schedule.template)
@@ -122,19 +122,19 @@ def test_each_planted_fault_has_an_existing_line_and_size(planted: Planted) -> N
 
 @pytest.mark.parametrize("planted", FIRST, ids=lambda p: p.name)
 def test_a_fault_of_large_sizes_is_reported(planted: Planted) -> None:
-    assert found(planted) in ("wrong_result", "findings")
+    assert status_of(planted) in ("wrong_result", "findings")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("planted", REST, ids=lambda p: p.name)
 def test_another_fault_of_large_sizes_is_reported(planted: Planted) -> None:
-    assert found(planted) in ("wrong_result", "findings")
+    assert status_of(planted) in ("wrong_result", "findings")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("planted", SIZES, ids=lambda p: f"{p.case} {p.size}")
 def test_right_kernels_are_clean_at_these_sizes(planted: Planted) -> None:
-    assert found(planted, broken=False) == "ok"
+    assert status_of(planted, broken=False) == "ok"
 
 
 def test_every_size_keeps_the_remainders_of_powers_of_two() -> None:

@@ -198,9 +198,9 @@ def test_a_foreign_database_is_rejected_and_not_modified(run: Run, command: str)
 
 
 def test_a_real_process_reports_invalid_input_in_one_line(tmp_path: Path) -> None:
-    done = process("tune", "matmul", *SMALL, "--trials", "0", "--db", "b.db", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "autosched: --trials must be at least 1, got 0\n"
+    completed = process("tune", "matmul", *SMALL, "--trials", "0", "--db", "b.db", cwd=tmp_path)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr == "autosched: --trials must be at least 1, got 0\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -89,10 +89,10 @@ def write_ending(command: str, ends: str) -> None:
 @pytest.mark.parametrize("command", spread(FILE_COMMANDS, 4), indirect=True)
 def test_a_file_that_ends_its_process_does_not_pass(command: str, tmp_path: Path) -> None:
     write_ending(command, "import os; os._exit(0)")
-    done = run(tmp_path, *FILE_COMMANDS[command])
-    assert done.returncode == 2 or (command == "judge" and done.returncode == 1), done.stderr
-    assert done.stderr.count("\n") <= 1 and "Traceback" not in done.stderr, done.stderr
-    assert done.stderr or done.stdout
+    completed = run(tmp_path, *FILE_COMMANDS[command])
+    assert completed.returncode == 2 or (command == "judge" and completed.returncode == 1), completed.stderr
+    assert completed.stderr.count("\n") <= 1 and "Traceback" not in completed.stderr, completed.stderr
+    assert completed.stderr or completed.stdout
 
 
 EXITS = ("import sys; sys.exit(0)", "raise SystemExit")
@@ -118,8 +118,8 @@ def test_a_file_that_exits_does_not_pass(command: str, ends: str, capsys: pytest
 @pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "import os; os._exit(0)"])
 def test_a_program_that_exits_while_it_is_traced_does_not_pass(ends: str, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(PROGRAM.replace("    b, c =", f"    {ends}\n    b, c ="))
-    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64", "--size", "m=64", "--sample", "1")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    completed = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64", "--size", "m=64", "--sample", "1")
+    assert completed.returncode == 2 and completed.stderr.count("\n") == 1, completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,23 @@ def test_a_program_that_exits_while_it_is_traced_does_not_pass(ends: str, tmp_pa
 )
 def test_the_end_of_the_process_is_reported_first(end: str, said: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(f"import os, signal\n{end}\n")
-    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
+    completed = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
     how, cause = said
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith(f"autosched: {how} ") and cause in done.stderr
+    assert completed.returncode == 2 and completed.stderr.count("\n") == 1, completed.stderr
+    assert completed.stderr.startswith(f"autosched: {how} ") and cause in completed.stderr
 
 
 def test_a_real_time_signal_has_no_name(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN + 1)\n")
-    done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
-    assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+    completed = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
+    assert completed.returncode == 2 and "Traceback" not in completed.stderr and completed.stderr.count("\n") == 1
 
 
 def test_a_child_process_of_a_file_does_not_decide_the_status() -> None:
-    done = forked_python.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 2
+    completed = forked_python.run(
+        [sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False
+    )
+    assert completed.returncode == 2
 
 
 def test_main_reports_an_early_exit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,10 +224,10 @@ sys.exit(cli.main())
 
 
 def test_an_internal_error_is_reported_as_a_bug() -> None:
-    done = forked_python.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert done.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in done.stderr
-    assert "os._exit" not in done.stderr and "a bug of ours" in done.stderr
+    completed = forked_python.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert completed.returncode == 2
+    assert completed.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in completed.stderr
+    assert "os._exit" not in completed.stderr and "a bug of ours" in completed.stderr
 
 
 LEAVES = """
@@ -242,6 +244,6 @@ def test_temporary_files_of_a_command_that_ends_early_are_removed(tmp_path: Path
     temporary.mkdir()
     command = [sys.executable, "-m", "autosched", "verify", "--program", "x.py", "--size", "n=64"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    done = forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 2
+    completed = forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+    assert completed.returncode == 2
     assert not list(temporary.iterdir())

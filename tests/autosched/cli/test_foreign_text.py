@@ -25,12 +25,12 @@ BEST = ["best", "transpose", "--rows", "64", "--columns", "64", "--db"]
 
 
 def stored(path: Path, **changes: object) -> Trial:
-    its = template("transpose")
-    schedule = its.space(PROBLEM, H200).sample(1, 0)[0]
+    transpose = template("transpose")
+    schedule = transpose.space(PROBLEM, H200).sample(1, 0)[0]
     measurement = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(1e-6, 1e-6, 1e-6, 9))
     trial = make_trial(schedule, measurement, PROBLEM)
     trial = dataclasses.replace(
-        trial, kernel_digest=its.kernel(PROBLEM, schedule, H200).digest, template_version=its.version
+        trial, kernel_digest=transpose.kernel(PROBLEM, schedule, H200).digest, template_version=transpose.version
     )
     with Store.open(path) as store:
         return store.append(dataclasses.replace(trial, **changes))

@@ -286,7 +286,7 @@ def test_a_plugin_that_exits_does_not_stop_the_command(tmp_path: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text("[autosched.templates]\nevil = evil:templates\n")
-    done = forked_python.run(
+    completed = forked_python.run(
         [
             sys.executable,
             "-m",
@@ -304,5 +304,5 @@ def test_a_plugin_that_exits_does_not_stop_the_command(tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])},
     )
-    assert done.returncode == 0 and "legal schedules" in done.stdout
-    assert "evil" in done.stderr and "\x1b" not in done.stderr
+    assert completed.returncode == 0 and "legal schedules" in completed.stdout
+    assert "evil" in completed.stderr and "\x1b" not in completed.stderr

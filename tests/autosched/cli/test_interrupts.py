@@ -31,5 +31,5 @@ print("stopped each time")
 
 
 def test_a_signal_just_before_a_wait_ends_the_wait() -> None:
-    done = subprocess.run([sys.executable, "-c", SENT_BEFORE_A_WAIT], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "stopped each time\n"), done.stderr
+    completed = subprocess.run([sys.executable, "-c", SENT_BEFORE_A_WAIT], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout) == (0, "stopped each time\n"), completed.stderr

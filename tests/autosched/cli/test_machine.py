@@ -32,7 +32,7 @@ class Machine:
 
     def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
         """Run a command and return (status, stdout, stderr)."""
-        done = forked_python.run(
+        completed = forked_python.run(
             [sys.executable, "-m", "autosched", *arguments],
             cwd=cwd or self.here,
             env={
@@ -45,7 +45,7 @@ class Machine:
             text=True,
             timeout=120,
         )
-        return done.returncode, done.stdout, done.stderr
+        return completed.returncode, completed.stdout, completed.stderr
 
     def refuses(self, *arguments: str) -> str:
         """Return the one-line error of a command that fails, and check that it leaves no files."""
@@ -148,7 +148,7 @@ def test_a_deleted_folder(machine: Machine) -> None:
         "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
         "from autosched.cli import main; sys.exit(main(['best', 'matmul', '--db', 'b.db']))"
     )
-    done = forked_python.run(
+    completed = forked_python.run(
         [sys.executable, "-c", code],
         cwd=machine.here,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
@@ -156,4 +156,4 @@ def test_a_deleted_folder(machine: Machine) -> None:
         text=True,
     )
     line = "autosched: the current folder has been deleted: change to another one\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (2, "", line)

@@ -30,7 +30,7 @@ RUN = (sys.executable, "-m", "autosched")
 def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str) -> tuple[int, str, str]:
     """Run ``autosched`` with the shell's ``redirection``, and return its status, stdout and stderr."""
     inherited: Mapping[str, str] = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *RUN, *arguments],
         cwd=folder,
         env={**inherited, **env},
@@ -38,7 +38,7 @@ def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str
         text=True,
         timeout=120,
     )
-    return done.returncode, done.stdout, done.stderr
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 UNINSTALLED = """
@@ -55,9 +55,11 @@ sys.exit(main())
 
 @pytest.mark.parametrize("command", ["--version", "doctor"])
 def test_the_version_is_printed_without_an_installation(command: str) -> None:
-    done = subprocess.run([sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"autosched {VERSION}")
+    completed = subprocess.run(
+        [sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith(f"autosched {VERSION}")
 
 
 def test_the_version_imports_no_command() -> None:
@@ -74,8 +76,8 @@ def test_a_verification_imports_no_unused_modules() -> None:
     problem = ["copy", "--rows", "4096", "--columns", "4096", "--sample", "1"]
     loaded = f"set({unused}) & set(sys.modules)"
     code = f"import sys, autosched.cli as c; c.main(['verify', *{problem}]); sys.exit(repr({loaded}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stderr.endswith("set()\n"), done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert completed.stderr.endswith("set()\n"), completed.stderr
 
 
 @pytest.mark.parametrize(("argument", "expected"), [("", "False True"), ("['devices']", "True False")])
@@ -86,8 +88,8 @@ def test_only_command_processes_disable_garbage_collection(argument: str, expect
         "import atexit, gc, sys, autosched.cli as c; "
         f"atexit.register(lambda: print({state}, file=sys.stderr)); c.main({argument})"
     )
-    done = subprocess.run([sys.executable, "-c", code, "devices"], capture_output=True, text=True, timeout=120)
-    assert done.stderr.splitlines()[0] == expected
+    completed = subprocess.run([sys.executable, "-c", code, "devices"], capture_output=True, text=True, timeout=120)
+    assert completed.stderr.splitlines()[0] == expected
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -143,11 +145,11 @@ def test_a_reader_that_closes_the_pipe_causes_no_message(tmp_path: Path, argumen
     reader, writer = os.pipe()
     os.close(reader)
     buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # so that output is written at exit
-    done = subprocess.run(
+    completed = subprocess.run(
         [*RUN, *arguments], cwd=tmp_path, env=buffered, stdout=writer, stderr=subprocess.PIPE, timeout=120
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (completed.returncode, completed.stderr) == (1, b"")
 
 
 @needs_nvrtc
@@ -285,9 +287,9 @@ def test_ctrl_c_leaves_no_lock_held() -> None:
 
     Then the pool's threads would wait for the lock, and the shutdown of the pool for these threads.
     """
-    done = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
-    released, stopped = done.stdout.splitlines()
-    assert "KeyboardInterrupt" in released and stopped == "stopped", done.stderr
+    completed = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
+    released, stopped = completed.stdout.splitlines()
+    assert "KeyboardInterrupt" in released and stopped == "stopped", completed.stderr
 
 
 def handler() -> object:
@@ -349,11 +351,11 @@ def test_ctrl_c_ends_each_phase_with_its_status(code: str, status: int, message:
         f"interrupts.PATIENCE = {0.1 if 'sleep' in code else 60}\n"
         "interrupts.take()\n"
     )
-    done = subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, message)
+    completed = subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, timeout=60)
+    assert (completed.returncode, (completed.stdout + completed.stderr).strip()) == (status, message)
 
 
 def test_no_slow_module_is_imported_before_ctrl_c_is_handled() -> None:
     code = "import sys, autosched.cli; print(sorted({'numpy', 'rich', 'typer', 'sqlalchemy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (completed.stdout, completed.stderr) == ("[]\n", "")

@@ -66,8 +66,10 @@ def test_a_script_without_triton_imports_no_autosched_module(tmp_path: Path) -> 
 
 def test_the_sitecustomize_of_the_environment_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('here')\n")
-    done = serve(tmp_path, sys.executable, "-c", "print('done')", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}")
-    assert done.stdout.splitlines()[-2:] == ["here", "done"]
+    completed = serve(
+        tmp_path, sys.executable, "-c", "print('done')", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}"
+    )
+    assert completed.stdout.splitlines()[-2:] == ["here", "done"]
 
 
 def test_an_environment_without_autosched_is_reported_once(tmp_path: Path) -> None:
@@ -75,8 +77,12 @@ def test_an_environment_without_autosched_is_reported_once(tmp_path: Path) -> No
     for module in ("__init__", "runtime/__init__", "runtime/autotuner"):
         (tmp_path / "triton" / f"{module}.py").write_text("")
     code = "import sys; sys.modules['autosched'] = None; import triton.runtime.autotuner"
-    done = serve(tmp_path, sys.executable, "-c", code, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}")
-    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "cannot import autosched" in done.stderr
+    completed = serve(tmp_path, sys.executable, "-c", code, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    assert (
+        completed.returncode == 0
+        and completed.stderr.count("\n") == 1
+        and "cannot import autosched" in completed.stderr
+    )
 
 
 @pytest.mark.parametrize(

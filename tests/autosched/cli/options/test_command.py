@@ -64,5 +64,5 @@ def test_a_quick_verification_needs_no_pydantic_and_no_database() -> None:
         "assert main('verify copy --rows 8 --columns 8 --sample 1 --device a100 --json'.split()) == 0\n"
         "print(sorted({'pydantic', 'sqlalchemy', 'measurements.trials.trial'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.splitlines()[-1] == "[]"

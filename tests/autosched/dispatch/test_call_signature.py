@@ -145,8 +145,9 @@ class TestMatmul:
 
     def test_block_scales_that_do_not_fit(self) -> None:
         a, b, scales = of((20, 48), "uint8"), facts(np.zeros((24, 48), "uint8").T), of((20, 6), "uint8")
-        usual: dict[str, Any] = {"block_scale_a": scales, "block_scale_b": of((24, 6), "uint8"), "block_format": "nvf4"}
-        assert planned(a, b, **usual).problem == planned(a, b, **{**usual, "block_format": "nvfp4"}).problem
+        scale_b = of((24, 6), "uint8")
+        scaled: dict[str, Any] = {"block_scale_a": scales, "block_scale_b": scale_b, "block_format": "nvf4"}
+        assert planned(a, b, **scaled).problem == planned(a, b, **{**scaled, "block_format": "nvfp4"}).problem
         for changed, message in (
             ({"block_scale_b": None}, r"block_scale_b .* nvf4 .* \(1, 24, 6\)"),
             ({"block_scale_b": scales}, r"144 .* \(1, 24, 6\).* not \(20, 6\) of uint8"),
@@ -154,12 +155,12 @@ class TestMatmul:
             ({"block_format": ""}, "a has type uint8, which no kernel supports"),
         ):
             with pytest.raises(ValueError, match=message):
-                planned(a, b, **usual | changed)
+                planned(a, b, **scaled | changed)
         with pytest.raises(
             ValueError, match="a of nvf4 must be of type uint8 or float4_e2m1fn_x2, not float16: view it as"
         ):
-            planned(of((20, 48)), b, **usual)
-        halves = {name: array for name, array in usual.items() if name != "block_format"}
+            planned(of((20, 48)), b, **scaled)
+        halves = {name: array for name, array in scaled.items() if name != "block_format"}
         with pytest.raises(ValueError, match="block_scale_a and block_scale_b need block_format"):
             planned(of((20, 48)), of((48, 24)), **halves)
 

@@ -308,11 +308,13 @@ class TestKernel:
     def test_a_users_kernel(self, tmp_path: Path, cupy: FakeCupy) -> None:
         """The call takes arguments in the order of the entry function, including the array c and a scalar."""
         problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
-        its = template(problem.operator)
-        schedule = its.space(problem, H200).sample(1, 2)[0]
-        compiled = its.kernel(problem, schedule, H200)
+        kernel_template = template(problem.operator)
+        schedule = kernel_template.space(problem, H200).sample(1, 2)[0]
+        compiled = kernel_template.kernel(problem, schedule, H200)
         trial = make_trial(1e-6, digest=compiled.digest)
-        trial = dataclasses.replace(trial, problem_key=problem.key(), schedule=schedule, template_version=its.version)
+        trial = dataclasses.replace(
+            trial, problem_key=problem.key(), schedule=schedule, template_version=kernel_template.version
+        )
         kernel = written(tmp_path, trial).kernel(problem)
         assert (kernel.provenance.kind, kernel.provenance.schedule) == ("exact", schedule)
         a, b, c = (cupy.zeros(1000, "f4") for _ in range(3))

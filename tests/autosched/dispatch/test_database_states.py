@@ -262,15 +262,15 @@ def test_unusable_databases_are_rejected_unchanged(
 ) -> None:
     """By default each command is run with a tenth of the states, and each state with a tenth of the commands."""
     one, position = COMMANDS[command], list(COMMANDS).index(command)
-    for number, (state, its) in enumerate(STATES.items()):
-        if (one.makes and not its.makers) or ((number + position) % 10 and not nightly):
+    for number, (state, description) in enumerate(STATES.items()):
+        if (one.makes and not description.makers) or ((number + position) % 10 and not nightly):
             continue
-        where = its.prepare() or "x.db"
+        where = description.prepare() or "x.db"
         capsys.readouterr()
         before = seen(here)
         assert one.ask(where) == 2, state
         message = one_line(capsys)
-        assert its.message in message and "secret" not in message, (state, message)
+        assert description.message in message and "secret" not in message, (state, message)
         assert seen(here) == before, state
         if (here / "x.db").is_dir():
             (here / "x.db").rmdir()

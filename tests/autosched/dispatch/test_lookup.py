@@ -55,16 +55,16 @@ def default() -> DefaultChoice:
 def make_trial(
     problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object
 ) -> Trial:
-    its = template(schedule.template)
+    kernel_template = template(schedule.template)
     row = next((row for row in (H200, H100, A100) if row.name == on), H200)
     trial = Trial(
         problem_key=problem.key(),
         schedule=schedule,
         device=on,
         fingerprint=json.dumps({"device": on, "sm": row.arch, "sm_count": str(row.sm_count), "cuda": "13000"}),
-        template_version=its.version,
+        template_version=kernel_template.version,
         space_version="s",
-        kernel_digest=its.kernel(problem, schedule, row).digest,
+        kernel_digest=kernel_template.kernel(problem, schedule, row).digest,
         measurement=Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([seconds] * 3)),
         toolchain="nvrtc 13.0.88",
         driver="580.65",

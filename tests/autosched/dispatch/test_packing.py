@@ -61,11 +61,13 @@ class TestPaddedLines:
         return FakeCupy()
 
     def kernel(self, cupy: FakeCupy, problem: Matmul, folder: Path) -> CubinKernel:
-        gpu, its = device("rtx5090"), template("tma_matmul_padded")
-        (schedule,) = its.space(problem, gpu).sample(1, seed=1)
+        gpu, kernel_template = device("rtx5090"), template("tma_matmul_padded")
+        (schedule,) = kernel_template.space(problem, gpu).sample(1, seed=1)
         (folder / "f.cubin").write_bytes(b"program")
         source = KernelProvenance(Kind.EXACT, problem.key(), gpu.name, "best.db", schedule)
-        return load_kernel(cupy, problem, its.kernel(problem, schedule, gpu), str(folder / "f.cubin"), source)
+        return load_kernel(
+            cupy, problem, kernel_template.kernel(problem, schedule, gpu), str(folder / "f.cubin"), source
+        )
 
     @pytest.mark.parametrize(("problem", "entries"), [(BOTH, 2), (ONLY_B, 1)])
     def test_calls_skip_the_copy_of_packed_weights(

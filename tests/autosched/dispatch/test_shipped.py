@@ -172,8 +172,8 @@ class TestBroken:
     ) -> None:
         provenance = look_up(store, RECORDED, H100, shipped=broken).provenance
         assert (provenance.kind, provenance.distance) == (Kind.NEAREST, 1.0)
-        (why,) = provenance.refused
-        assert "h100" in why and "\n" not in provenance.warning
+        (reason,) = provenance.refused
+        assert "h100" in reason and "\n" not in provenance.warning
 
     def test_a_recording_without_a_header_is_skipped(
         self, tmp_path: Path, store: Store, chosen_by_the_recording: None

@@ -135,9 +135,9 @@ def test_the_machine_code_waits_before_it_touches_memory(problem: Problem, name:
     (plain,) = kernels(problem, 1, 2, row)
     opcodes = {}
     for kind, kernel in (("plain", plain), ("dependent", made_dependent(plain, row))):
-        done = compile_source(kernel.source, kernel.entry, row.arch, kernel.headers)
-        assert done.cubin is not None, done.log
-        opcodes[kind] = [i.opcode.partition(".")[0] for i in disassemble(done.cubin, done.entry)]
+        compiled = compile_source(kernel.source, kernel.entry, row.arch, kernel.headers)
+        assert compiled.cubin is not None, compiled.log
+        opcodes[kind] = [i.opcode.partition(".")[0] for i in disassemble(compiled.cubin, compiled.entry)]
     wait, launch = "ACQBULK", "PREEXIT"
     assert not {wait, launch} & set(opcodes["plain"])
     code = opcodes["dependent"]

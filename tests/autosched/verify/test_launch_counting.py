@@ -139,7 +139,7 @@ $next:
 """
     array = Operand("in", "inout", SCALAR_DTYPES["u8"], (64 * 512,))
     launch = Launch(entry="copies", arguments=(array,), grid=(1, 1, 1), block=(32, 1, 1))
-    done = emulate_ptx(text, launch, {"in": np.zeros(64 * 512, np.uint8)}, check=False, count=True)
-    assert done.status == "ok", done.reason
-    warps, chain = done.chains
+    emulation = emulate_ptx(text, launch, {"in": np.zeros(64 * 512, np.uint8)}, check=False, count=True)
+    assert emulation.status == "ok", emulation.reason
+    warps, chain = emulation.chains
     assert warps == 1 and cycles <= chain / 64 < 1.2 * cycles + 15

@@ -137,8 +137,8 @@ def test_a_program_is_judged_by_its_launches_then_by_its_output() -> None:
     assert verdict_of_program([launched(), launched()]).ok
     assert verdict_of_program([launched(), launched(RACE)], wrong).status == "findings"
     assert verdict_of_program([launched(), launched(status="timeout")], wrong).status == "timeout"
-    judged = verdict_of_program([launched(), launched()], wrong)
-    assert (judged.status, judged.reason, judged.worst) == ("wrong_result", "the output differs", 3.0)
+    verdict = verdict_of_program([launched(), launched()], wrong)
+    assert (verdict.status, verdict.reason, verdict.worst) == ("wrong_result", "the output differs", 3.0)
     assert verdict_of_program([], wrong).status == "unsupported"
 
 

@@ -196,8 +196,8 @@ def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m
     units = {block // cluster_m for block in blocks}
     assert {0, 1, 132 // cluster_m - 1} <= units and len(blocks) < 132 / 2
     assert any({unit, unit + 1} <= units for unit in range(1, 131))
-    done = verify_blocks(problem, kernel, 0)
-    assert done.status == "ok" and done.reason == "", done.reason
+    verdict = verify_blocks(problem, kernel, 0)
+    assert verdict.status == "ok" and verdict.reason == "", verdict.reason
     for right, wrong in (
         ()
         if cluster_m > 1

@@ -97,8 +97,8 @@ def check_sound(problem: Problem, gpu: str, schedules: int, seed: int) -> None:
     on = device(gpu)
     templates = templates_for(problem, on)
     for schedule in templates.space(problem, on).sample(schedules, seed=seed):
-        done = verify_one(templates.of(schedule), problem, schedule, on, seed=seed, depth="full")
-        assert done.ok, f"{problem} on {gpu}, seed {seed}: {done.reason}\n{schedule}"
+        verdict = verify_one(templates.of(schedule), problem, schedule, on, seed=seed, depth="full")
+        assert verdict.ok, f"{problem} on {gpu}, seed {seed}: {verdict.reason}\n{schedule}"
 
 
 @pytest.mark.parametrize(("problem", "gpu", "seed"), FEW, ids=lambda x: str(getattr(x, "operator", x)))

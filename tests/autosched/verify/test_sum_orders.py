@@ -104,9 +104,9 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
         order = sum_order(template, problem, schedule, where)
         assert order is not None
         kernel = template.kernel(problem, schedule, where)
-        done = LaunchUnderTest(kernel, inputs).run(Order("random", i))
-        assert done.status == "ok", done.reason
-        text = b"".join(np.ascontiguousarray(done.outputs[name]).tobytes() for name in sorted(done.outputs))
+        emulation = LaunchUnderTest(kernel, inputs).run(Order("random", i))
+        assert emulation.status == "ok", emulation.reason
+        text = b"".join(np.ascontiguousarray(emulation.outputs[name]).tobytes() for name in sorted(emulation.outputs))
         schedules[order] += 1
         bits[order].add(zlib.crc32(text))
     for order, distinct in bits.items():

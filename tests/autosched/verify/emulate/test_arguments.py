@@ -69,34 +69,36 @@ def test_a_pointer_in_a_struct_has_bounds() -> None:
 
 
 def test_arrays_of_pointers() -> None:
-    done = emulate("table_of", np.zeros(32, "f4"), [INDEX, None, INDEX + 1], np.int64(3))
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0], 2 * INDEX + 101)
-    np.testing.assert_array_equal(done.arrays[1][2], INDEX + 1)
+    emulation = emulate("table_of", np.zeros(32, "f4"), [INDEX, None, INDEX + 1], np.int64(3))
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0], 2 * INDEX + 101)
+    np.testing.assert_array_equal(emulation.arrays[1][2], INDEX + 1)
 
 
 def test_views_share_the_memory_of_their_array() -> None:
     base = np.arange(40, dtype="f4")
-    done = emulate("shift", base[8:], base)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0], base[:32])
-    np.testing.assert_array_equal(done.arrays[1], [*range(8), *range(32)])
+    emulation = emulate("shift", base[8:], base)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0], base[:32])
+    np.testing.assert_array_equal(emulation.arrays[1], [*range(8), *range(32)])
     alone = emulate("shift", np.zeros(32, "f4"), base[16:])
     assert {f.kind for f in alone.findings} == {"out_of_bounds_global"}  # the kernel may access only the view
 
 
 def test_aliases_at_offsets() -> None:
-    done = emulate("shift", np.arange(40, dtype="f4"), np.zeros(0, "f4"), aliases={1: (0, 32)})
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0][:32], np.arange(8, 40))
+    emulation = emulate("shift", np.arange(40, dtype="f4"), np.zeros(0, "f4"), aliases={1: (0, 32)})
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0][:32], np.arange(8, 40))
 
 
 def test_symbols_are_set_and_read() -> None:
     taps = np.float32([1, 2, 3, 4])
-    done = emulate("symbols", np.zeros(32, "f4"), symbols={"taps": taps, "counter": None, "table": np.float32([0, 9])})
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0], taps[np.arange(32) & 3] + 5 + 9)
-    assert done.symbols["counter"].tolist() == [32]
+    emulation = emulate(
+        "symbols", np.zeros(32, "f4"), symbols={"taps": taps, "counter": None, "table": np.float32([0, 9])}
+    )
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0], taps[np.arange(32) & 3] + 5 + 9)
+    assert emulation.symbols["counter"].tolist() == [32]
 
 
 def test_an_unset_constant_is_reported() -> None:
@@ -111,9 +113,9 @@ def test_an_unset_variable_is_reported() -> None:
 
 
 def test_numbers_are_converted_as_c_would() -> None:
-    done = emulate("numbers", np.zeros(1, "f4"), np.float64(0.5), np.int64(2), np.float32(1), None)
-    assert done.ok, done.reason
-    assert done.arrays[0].tolist() == [3.5]
+    emulation = emulate("numbers", np.zeros(1, "f4"), np.float64(0.5), np.int64(2), np.float32(1), None)
+    assert emulation.ok, emulation.reason
+    assert emulation.arrays[0].tolist() == [3.5]
 
 
 @pytest.mark.parametrize(
@@ -173,9 +175,9 @@ def textures(kernel: str, *arguments: Any) -> EmulatedLaunch:
 
 
 def fetched(kernel: str, texture: Texture, *arguments: Any) -> Any:
-    done = textures(kernel, np.zeros(32, "f4"), texture, *arguments)
-    assert done.ok, done.reason
-    return done.arrays[0]
+    emulation = textures(kernel, np.zeros(32, "f4"), texture, *arguments)
+    assert emulation.ok, emulation.reason
+    return emulation.arrays[0]
 
 
 def test_linear_memory_is_zero_outside() -> None:
@@ -212,17 +214,17 @@ def test_more_dimensions_layers_and_channels() -> None:
     np.testing.assert_array_equal(fetched("fetch3", Texture(space, filter="linear")), (space[0, 1] + space[1, 1]) / 2)
     np.testing.assert_array_equal(fetched("layers", Texture(space, layered=True)), space[2, 0])
     four = np.arange(128, dtype="u1").reshape(1, 32, 4)
-    done = textures("colors", np.zeros((32, 4), "f4"), Texture(four, channels=4, normalized_read=True))
-    np.testing.assert_allclose(done.arrays[0], four[0] / 255.0, rtol=1e-6)
+    emulation = textures("colors", np.zeros((32, 4), "f4"), Texture(four, channels=4, normalized_read=True))
+    np.testing.assert_allclose(emulation.arrays[0], four[0] / 255.0, rtol=1e-6)
     signed = np.arange(-16, 16, dtype="i2")
     np.testing.assert_array_equal(textures("integers", np.zeros(32, "i4"), Texture(signed)).arrays[0], signed)
 
 
 def test_surfaces_are_read_and_written() -> None:
     source = np.arange(64, dtype="f4").reshape(2, 32)
-    done = textures("copy", Surface(np.zeros((2, 32), "f4")), Surface(source), 1)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0], source[::-1, [*range(1, 32), 31]])
+    emulation = textures("copy", Surface(np.zeros((2, 32), "f4")), Surface(source), 1)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0], source[::-1, [*range(1, 32), 31]])
 
 
 def test_misused_textures_and_surfaces_are_found() -> None:
@@ -258,11 +260,11 @@ extern "C" __global__ void load(const __grid_constant__ Map map, float* out) {
 
 def test_tensor_maps() -> None:
     array = np.arange(6 * 24, dtype="f4").reshape(6, 24)
-    done = autosched.emulate(
+    emulation = autosched.emulate(
         TMA, kernel="load", arguments=(TensorMapOf(array, box=(4, 8)), np.zeros(32, "f4")), grid=1, block=32
     )
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[1].reshape(4, 8), array[1:5, 8:16])
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[1].reshape(4, 8), array[1:5, 8:16])
     with pytest.raises(ValueError, match="multiple of 16 bytes"):
         autosched.emulate(
             TMA, kernel="load", arguments=(TensorMapOf(array, box=(4, 7)), np.zeros(32, "f4")), grid=1, block=32

@@ -87,9 +87,9 @@ def run(name: str, old: str = "", new: str = "", order: Order = ASCENDING) -> Em
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_flags_order_the_threads_of_a_block(name: str) -> None:
-    done = run(name)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[0], KERNELS[name][2])
+    emulation = run(name)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[0], KERNELS[name][2])
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_accesses_not_ordered_by_a_flag_are_a_race(name: str, old: str, new: str
 @pytest.mark.parametrize("name", KERNELS)
 def test_flags_order_threads_in_every_schedule(name: str) -> None:
     for seed in (1, 2, 3):
-        done = run(name, order=Order("ascending", seed))
+        emulation = run(name, order=Order("ascending", seed))
         if name != "ticket":  # which warp of ticket is the last depends on the order
-            assert done.ok, done.reason
+            assert emulation.ok, emulation.reason
 
 
 def test_a_missing_wait_is_found_in_other_orders() -> None:
@@ -132,8 +132,10 @@ def test_a_missing_wait_is_found_in_other_orders() -> None:
 def test_each_launch_must_write_the_outputs(launches: int) -> None:
     plain = 'extern "C" __global__ void kernel(float* o, const float* x) { o[threadIdx.x] = 2.0f * x[threadIdx.x]; }'
     x = np.arange(32, dtype=np.float32)
-    done = autosched.emulate(plain, arguments=(np.empty_like(x), x), grid=1, block=32, outputs=(0,), launches=launches)
-    assert done.ok and (done.arrays[0] == 2 * x).all(), done.reason
+    emulation = autosched.emulate(
+        plain, arguments=(np.empty_like(x), x), grid=1, block=32, outputs=(0,), launches=launches
+    )
+    assert emulation.ok and (emulation.arrays[0] == 2 * x).all(), emulation.reason
     ticket = """
     extern "C" __global__ void kernel(float* o, unsigned* ticket) {
       if (threadIdx.x == 0 && atomicAdd(ticket, 1) == gridDim.x - 1) o[0] = 1.0f;
@@ -141,9 +143,9 @@ def test_each_launch_must_write_the_outputs(launches: int) -> None:
     counted = "__device__ unsigned count = 0;" + ticket.replace("atomicAdd(ticket", "atomicAdd(&count")
     for source in (ticket, counted):
         arguments = np.empty(1, np.float32), np.zeros(1, np.uint32)
-        done = autosched.emulate(source, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches)
-        assert done.ok is (launches == 1)
-        assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
+        emulation = autosched.emulate(source, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches)
+        assert emulation.ok is (launches == 1)
+        assert {str(f.kind) for f in emulation.findings} == (set() if launches == 1 else {"unwritten_output"})
         wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # wraps to zero
         assert autosched.emulate(wraps, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches).ok
 

@@ -25,8 +25,8 @@ def one(kernel: ForeignKernel) -> ForeignKernel:
 def test_right_kernels_are_clean_in_every_order(name: str) -> None:
     kernel = one(NAMED[name])
     for order in kernel.orders:
-        done, ok = kernel.run(kernel.source, order)
-        assert ok, (order, done.reason)
+        emulation, ok = kernel.run(kernel.source, order)
+        assert ok, (order, emulation.reason)
 
 
 @pytest.mark.nightly
@@ -41,8 +41,8 @@ def test_each_fault_is_seen_in_some_order(name: str, fault: tuple[str, str, str]
             kernel.run(source, Order())
         return
     for order in kernel.orders:
-        done, ok = kernel.run(source, order)
-        assert done.status not in ("compile_error", "unsupported"), done.reason
+        emulation, ok = kernel.run(source, order)
+        assert emulation.status not in ("compile_error", "unsupported"), emulation.reason
         if not ok:
             return
     pytest.fail("right and clean in every order")
@@ -53,29 +53,29 @@ def test_an_aba_fault_of_compare_and_swap_is_found_with_interleaved_blocks() -> 
     stale = kernel.broken(kernel.faults[0])
     order = Order("interleaved", 2)
     assert kernel.run(kernel.source, order)[1] and kernel.run(stale, Order())[1]
-    done, ok = kernel.run(stale, order)
-    assert done.ok and not ok, "no accesses race: only the result is wrong"
+    emulation, ok = kernel.run(stale, order)
+    assert emulation.ok and not ok, "no accesses race: only the result is wrong"
 
 
 @pytest.mark.parametrize("fault", NAMED[LAST_BLOCK.name].faults[:4], ids=lambda f: f[0])
 def test_scopes_and_fences_of_the_last_block_are_checked(fault: tuple[str, str, str]) -> None:
     kernel = NAMED[LAST_BLOCK.name]
     assert kernel.run(kernel.source, Order())[1]
-    done, ok = kernel.run(kernel.broken(fault), Order())
-    assert not ok and {str(f.kind) for f in done.findings} == {"global_race"}
+    emulation, ok = kernel.run(kernel.broken(fault), Order())
+    assert not ok and {str(f.kind) for f in emulation.findings} == {"global_race"}
 
 
 @pytest.mark.parametrize("fault", HALVES.faults[:3], ids=lambda f: f[0])
 def test_synchronizing_half_of_a_warp_does_not_order_the_other_half(fault: tuple[str, str, str]) -> None:
     assert HALVES.run(HALVES.source, Order())[1]
-    done, ok = HALVES.run(HALVES.broken(fault), Order())
-    assert not ok and {str(f.kind) for f in done.findings} == {"shared_race"}
+    emulation, ok = HALVES.run(HALVES.broken(fault), Order())
+    assert not ok and {str(f.kind) for f in emulation.findings} == {"shared_race"}
 
 
 def test_writes_to_memory_read_as_read_only_are_reported() -> None:
     assert ALIASED.run(ALIASED.source, Order())[1]
-    done, _ = ALIASED.run(ALIASED.broken(ALIASED.faults[1]), Order())
-    assert {str(f.kind) for f in done.findings} == {"read_only_load_of_written"}
+    emulation, _ = ALIASED.run(ALIASED.broken(ALIASED.faults[1]), Order())
+    assert {str(f.kind) for f in emulation.findings} == {"read_only_load_of_written"}
 
 
 @pytest.mark.parametrize("aliases", [{1: 1}, {0: 1}, {1: 7}])

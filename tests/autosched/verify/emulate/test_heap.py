@@ -40,9 +40,9 @@ def test_lists_and_scratch_memory() -> None:
       free(nullptr);
       o[blockIdx.x * blockDim.x + threadIdx.x] = malloc(9 << 20) == nullptr ? sum : -1;
     }"""
-    done = run(source, 2)
-    assert done.ok, done.reason
-    assert Counter(np.asarray(done.arrays[0]).tolist()) == {4 * 1 + 3 * 2 + 2 * 3 + 1 * 4: 2 * N}
+    emulation = run(source, 2)
+    assert emulation.ok, emulation.reason
+    assert Counter(np.asarray(emulation.arrays[0]).tolist()) == {4 * 1 + 3 * 2 + 2 * 3 + 1 * 4: 2 * N}
 
 
 def test_heap_memory_persists_across_launches() -> None:
@@ -52,8 +52,10 @@ def test_heap_memory_persists_across_launches() -> None:
       if (kept == nullptr) *(kept = (int*)malloc(4)) = n;
       o[0] = *kept;
     }"""
-    done = autosched.emulate(source, arguments=(np.zeros(1, np.int32), 5), grid=1, block=1, outputs=(0,), launches=3)
-    assert done.ok and done.arrays[0] == [5], done.reason
+    emulation = autosched.emulate(
+        source, arguments=(np.zeros(1, np.int32), 5), grid=1, block=1, outputs=(0,), launches=3
+    )
+    assert emulation.ok and emulation.arrays[0] == [5], emulation.reason
 
 
 BODY = """

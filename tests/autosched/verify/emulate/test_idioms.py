@@ -33,15 +33,15 @@ def run(text: str, idiom: Idiom) -> EmulatedLaunch:
 
 @pytest.mark.parametrize("name", representative(IDIOMS, "lastblock", "cpasync", "named_barrier_pc"))
 def test_idioms_are_right_and_clean(name: str) -> None:
-    done = run(source(name), IDIOMS[name])
-    assert done.ok, done.reason
-    assert IDIOMS[name].is_right(done.arrays)
+    emulation = run(source(name), IDIOMS[name])
+    assert emulation.ok, emulation.reason
+    assert IDIOMS[name].is_right(emulation.arrays)
 
 
 def check(name: str, fault: tuple[str, str, str]) -> None:
-    done = run(planted(name, fault), IDIOMS[name])
-    assert done.status in ("ok", "findings", "timeout"), done.reason
-    assert not done.ok or not IDIOMS[name].is_right(done.arrays)
+    emulation = run(planted(name, fault), IDIOMS[name])
+    assert emulation.status in ("ok", "findings", "timeout"), emulation.reason
+    assert not emulation.ok or not IDIOMS[name].is_right(emulation.arrays)
 
 
 @pytest.mark.parametrize(("name", "fault"), NOW, ids=[f"{name}: {fault[0]}" for name, fault in NOW])

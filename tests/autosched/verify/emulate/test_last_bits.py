@@ -36,8 +36,8 @@ def test_sums_that_differ_in_the_last_bits_are_a_note(pair: tuple[float, float],
     values = np.repeat(np.arange(32, dtype=np.float32) + 0.25, 2)
     values[0:2], values[40:42] = LAST_BITS, pair
     out = np.zeros(64, np.float32)
-    done = autosched.emulate(SOURCE, kernel="pairs", arguments=[out, values], grid=1, block=64)
-    races = [f for f in done.findings if f.kind == "shared_race"]
+    emulation = autosched.emulate(SOURCE, kernel="pairs", arguments=[out, values], grid=1, block=64)
+    races = [f for f in emulation.findings if f.kind == "shared_race"]
     assert {f.is_fault for f in races} == ({True, False} if fault else {False})
     assert any("only differ in the last bits" in f.message for f in races if not f.is_fault)
 
@@ -68,8 +68,10 @@ INTEGERS = HALVES.replace("__hadd(", "(").replace("NUMBER", "unsigned short").re
 
 def races_of(source: str, values: np.ndarray) -> set[bool]:
     """Emulate a kernel that writes each pair of ``values`` to one position. Return {True} if the races are faults."""
-    done = autosched.emulate(source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64)
-    return {f.is_fault for f in done.findings if f.kind == "shared_race"}
+    emulation = autosched.emulate(
+        source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64
+    )
+    return {f.is_fault for f in emulation.findings if f.kind == "shared_race"}
 
 
 def in_pairs(bits: int, other: int, zero: int, dtype: type) -> np.ndarray:

@@ -36,9 +36,9 @@ RANKS = """extern "C" __global__ void ranks(unsigned* out) {
 
 def test_the_cluster_of_a_launch() -> None:
     out = np.zeros(8 * 32, np.uint32)
-    done = emulated(RANKS, out, grid=8, block=32, cluster=4, outputs=(0,))
-    assert done.ok, done.reason
-    assert done.arrays[0][::32].tolist() == [40, 41, 42, 43] * 2
+    emulation = emulated(RANKS, out, grid=8, block=32, cluster=4, outputs=(0,))
+    assert emulation.ok, emulation.reason
+    assert emulation.arrays[0][::32].tolist() == [40, 41, 42, 43] * 2
     assert emulated(RANKS, out, grid=8, block=32, outputs=(0,)).arrays[0][::32].tolist() == [10] * 8
     with pytest.raises(ValueError, match="multiple of the cluster"):
         emulated(RANKS, out, grid=8, block=32, cluster=3)
@@ -56,9 +56,9 @@ def test_a_kernel_with_clusters_is_compiled_for_a_supporting_gpu() -> None:
       asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(out[blockIdx.x]));
     }"""
     for source in (ranks, by_asm):
-        done = autosched.emulate(source, (np.zeros(4, np.uint32),), grid=4, block=1, cluster=2, outputs=(0,))
-        assert done.ok, done.reason
-        assert done.arrays[0].tolist() == [0, 1, 0, 1]
+        emulation = autosched.emulate(source, (np.zeros(4, np.uint32),), grid=4, block=1, cluster=2, outputs=(0,))
+        assert emulation.ok, emulation.reason
+        assert emulation.arrays[0].tolist() == [0, 1, 0, 1]
 
 
 # Cooperation ---------------------------------------------------------------------------------------------------------
@@ -79,11 +79,11 @@ extern "C" __global__ void meet(int* a, int* o) {
 @needs_cuda_headers
 def test_a_barrier_of_the_grid_needs_a_cooperative_launch() -> None:
     arrays = np.zeros(4 * 64, np.int32), np.zeros(4 * 64, np.int32)
-    done = emulated(MEET, *arrays, grid=4, cooperative=True)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[1], np.arange(4 * 64)[::-1])
-    done = emulated(MEET, *arrays, grid=4)
-    assert kinds(done) == {"trap"} and "not cooperative" in done.reason
+    emulation = emulated(MEET, *arrays, grid=4, cooperative=True)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[1], np.arange(4 * 64)[::-1])
+    emulation = emulated(MEET, *arrays, grid=4)
+    assert kinds(emulation) == {"trap"} and "not cooperative" in emulation.reason
 
 
 @needs_cuda_headers
@@ -150,15 +150,15 @@ def chained(body: str, dependent: object) -> autosched.EmulatedLaunch:
 
 @pytest.mark.parametrize("body", SOUND.values(), ids=SOUND)
 def test_chained_launches_wait_for_earlier_results(body: str) -> None:
-    done = chained(body, (0, 2))
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[2], 3 * np.arange(128))
+    emulation = chained(body, (0, 2))
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[2], 3 * np.arange(128))
 
 
 @pytest.mark.parametrize("body", FAULTY.values(), ids=FAULTY)
 def test_launches_that_do_not_wait(body: str) -> None:
-    done = chained(body, (0, 2))
-    assert kinds(done) == {"global_race"} and "griddepcontrol" in done.reason
+    emulation = chained(body, (0, 2))
+    assert kinds(emulation) == {"global_race"} and "griddepcontrol" in emulation.reason
     assert chained(body, False).ok, "in an ordinary launch there is nothing to wait for"
 
 
@@ -198,11 +198,11 @@ LOAD_LOCAL = 'asm volatile("ld.local.f32 %0, [%1];" : "=f"(v) : "r"(a));'
     ids=["converted", "shared", "local", "generic", "global"],
 )
 def test_generic_addresses_cut_to_32_bits(access: str, kind: FindingKind | None) -> None:
-    done = emulated(CUT.replace("ACCESS", access), np.zeros(128, np.float32), outputs=(0,))
-    assert kinds(done) == ({str(kind)} if kind else set()), done.reason
+    emulation = emulated(CUT.replace("ACCESS", access), np.zeros(128, np.float32), outputs=(0,))
+    assert kinds(emulation) == ({str(kind)} if kind else set()), emulation.reason
 
 
 def test_a_cut_address_in_a_cluster() -> None:
     source = CUT.replace("ACCESS", "unsigned a = (unsigned)(size_t)&s[threadIdx.x]; " + LOAD)
-    done = emulated(source, np.zeros(128, np.float32), outputs=(0,), cluster=2)
-    assert kinds(done) == {"out_of_bounds_shared"}
+    emulation = emulated(source, np.zeros(128, np.float32), outputs=(0,), cluster=2)
+    assert kinds(emulation) == {"out_of_bounds_shared"}

@@ -101,9 +101,9 @@ extern "C" __global__ void k(int* o, int* p, int* q, const int* x) {
 
 
 def run(source: str, *arguments: Any, grid: int = 1, outputs: tuple[int, ...] = (0,)) -> Any:
-    done = autosched.emulate(source, kernel="k", arguments=arguments, grid=grid, block=128, outputs=outputs)
-    assert done.ok, done.reason
-    return done.arrays
+    emulation = autosched.emulate(source, kernel="k", arguments=arguments, grid=grid, block=128, outputs=outputs)
+    assert emulation.ok, emulation.reason
+    return emulation.arrays
 
 
 def test_sorts_of_a_block() -> None:

@@ -21,13 +21,13 @@ __global__ void increment(float* y) { y[threadIdx.x] += 1; }
 def test_options_are_one_value_that_keywords_override() -> None:
     array = np.zeros(32, np.float32)
     options = EmulatedLaunchOptions(kernel="increment", grid=1, block=32, order=Order("descending"), launches=3)
-    done = emulate(SOURCE, [array], options)
-    assert done.ok and (done.arrays[0] == 3).all() and done.orders == (Order("descending"),)
+    emulation = emulate(SOURCE, [array], options)
+    assert emulation.ok and (emulation.arrays[0] == 3).all() and emulation.orders == (Order("descending"),)
     keywords = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    np.testing.assert_array_equal(emulate(SOURCE, [array], **keywords).arrays[0], done.arrays[0])
+    np.testing.assert_array_equal(emulate(SOURCE, [array], **keywords).arrays[0], emulation.arrays[0])
     other = emulate(SOURCE, [array], options, kernel="index", outputs=(0,))
     np.testing.assert_array_equal(other.arrays[0], np.arange(32))
-    assert other.orders == done.orders
+    assert other.orders == emulation.orders
 
 
 @pytest.mark.parametrize(

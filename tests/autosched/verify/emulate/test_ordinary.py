@@ -15,9 +15,9 @@ N = 96
 
 
 def run(source: str, *arguments: object, grid: int = 1, block: int = N, shared: int = 0, **more: object) -> list:
-    done = autosched.emulate(source, arguments=arguments, grid=grid, block=block, shared_bytes=shared, **more)
-    assert done.ok, done.reason
-    return list(done.arrays)
+    emulation = autosched.emulate(source, arguments=arguments, grid=grid, block=block, shared_bytes=shared, **more)
+    assert emulation.ok, emulation.reason
+    return list(emulation.arrays)
 
 
 def test_division_of_64_bits_and_bit_tricks() -> None:
@@ -321,11 +321,11 @@ def test_vectors_of_halves(operation: str, form: str, elements: int) -> None:
 
 def test_a_misaligned_vector_access_is_reported() -> None:
     source = atomic("red.global.add.v2.f32", 2, "f32", "f", False).replace("sums + i", "sums + 1 + i")
-    done = autosched.emulate(
+    emulation = autosched.emulate(
         source, arguments=(np.zeros(32, np.float32), np.zeros((N, 2), np.float32), np.zeros((N, 2), np.float32)),
         grid=1, block=N,
     )  # fmt: skip
-    assert [str(f.kind) for f in done.findings] == ["misaligned_access"]
+    assert [str(f.kind) for f in emulation.findings] == ["misaligned_access"]
 
 
 TEXTURES = r"""
@@ -347,8 +347,8 @@ extern "C" __global__ void stored(float* out, cudaSurfaceObject_t to) {
 @pytest.mark.parametrize(("kernel", "line"), [("fetched", 3), ("sampled", 6), ("read", 9), ("stored", 12)])
 def test_an_invalid_texture_handle_is_reported_at_its_line(kernel: str, line: int) -> None:
     arguments = (np.zeros(32, np.float32), np.uint64(1))
-    done = autosched.emulate(TEXTURES, kernel=kernel, arguments=arguments, grid=1, block=32, outputs=(0,))
-    assert done.status == "findings" and done.findings[0].line == line, done.reason
+    emulation = autosched.emulate(TEXTURES, kernel=kernel, arguments=arguments, grid=1, block=32, outputs=(0,))
+    assert emulation.status == "findings" and emulation.findings[0].line == line, emulation.reason
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])
@@ -433,8 +433,8 @@ def test_warps_may_write_one_value_together() -> None:
 def test_other_values_and_missing_barriers_are_races(old: str, new: str) -> None:
     assert old in SAME_VALUE
     arguments = (np.zeros(1, np.int32), np.sign(np.arange(N, dtype=np.int32)))
-    done = autosched.emulate(SAME_VALUE.replace(old, new), arguments=arguments, grid=1, block=N)
-    assert "shared_race" in {str(f.kind) for f in done.findings}, done.reason
+    emulation = autosched.emulate(SAME_VALUE.replace(old, new), arguments=arguments, grid=1, block=N)
+    assert "shared_race" in {str(f.kind) for f in emulation.findings}, emulation.reason
 
 
 PEEKS = """
@@ -451,8 +451,8 @@ def test_unused_uninitialised_shared_reads_are_no_fault() -> None:
     x = RNG.integers(0, 99, N).astype(np.int32)
     o, _, _ = run(PEEKS, np.zeros(N, np.int32), x, N, outputs=(0,))
     np.testing.assert_array_equal(o, [*x[1:], -1])
-    done = autosched.emulate(PEEKS, arguments=(np.zeros(N, np.int32), x, N + 1), grid=1, block=N)
-    assert [(str(f.kind), f.line) for f in done.findings] == [("uninitialized_shared_read", 6)]
+    emulation = autosched.emulate(PEEKS, arguments=(np.zeros(N, np.int32), x, N + 1), grid=1, block=N)
+    assert [(str(f.kind), f.line) for f in emulation.findings] == [("uninitialized_shared_read", 6)]
 
 
 def test_threads_may_own_parts_of_one_element() -> None:
@@ -460,8 +460,8 @@ def test_threads_may_own_parts_of_one_element() -> None:
     extern "C" __global__ void kernel(unsigned char* o, int n) { if (threadIdx.x < n) o[threadIdx.x] = threadIdx.x; }"""
     o, _ = run(source, np.zeros(N // 4, np.int32), N, outputs=(0,))
     np.testing.assert_array_equal(o.view(np.uint8), np.arange(N))
-    done = autosched.emulate(source, arguments=(np.zeros(N // 4, np.int32), N - 1), grid=1, block=N, outputs=(0,))
-    assert "1 of 24 elements" in done.reason, done.reason
+    emulation = autosched.emulate(source, arguments=(np.zeros(N // 4, np.int32), N - 1), grid=1, block=N, outputs=(0,))
+    assert "1 of 24 elements" in emulation.reason, emulation.reason
 
 
 def test_absolute_differences_of_bytes() -> None:

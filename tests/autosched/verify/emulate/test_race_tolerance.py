@@ -54,5 +54,5 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_different_numbers_of_16_bits_race(case: str) -> None:
     source, arguments, grid = CASES[case]
-    done = autosched.emulate(source, arguments=arguments, grid=grid, block=32)
-    assert not done.ok and "global_race" in {str(finding.kind) for finding in done.findings}
+    emulation = autosched.emulate(source, arguments=arguments, grid=grid, block=32)
+    assert not emulation.ok and "global_race" in {str(finding.kind) for finding in emulation.findings}

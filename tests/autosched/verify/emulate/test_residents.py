@@ -77,24 +77,24 @@ extern "C" __global__ void kernel(const float* a, float* w, float* o) {
 
 def grid_sync(source: str, order: Order, grid: int = 6) -> tuple[EmulatedLaunch, np.ndarray]:
     a = np.arange(grid * 64, dtype=np.float32)
-    done = launched(source, a, np.zeros_like(a), np.zeros_like(a), grid=grid, order=order, cooperative=True)
-    return done, (np.roll(a, -3) + 3)[::-1]
+    emulation = launched(source, a, np.zeros_like(a), np.zeros_like(a), grid=grid, order=order, cooperative=True)
+    return emulation, (np.roll(a, -3) + 3)[::-1]
 
 
 @needs_cuda_headers
 @pytest.mark.parametrize("order", EACH_NIGHT_BUT_LAST, ids=str)
 def test_all_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid(order: Order) -> None:
-    done, expected = grid_sync(GRID_SYNC.replace("SYNC", "grid.sync();"), order)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[2], expected)
+    emulation, expected = grid_sync(GRID_SYNC.replace("SYNC", "grid.sync();"), order)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[2], expected)
 
 
 @needs_cuda_headers
 @pytest.mark.nightly
 @pytest.mark.parametrize("order", [FORWARD, Order("interleaved")], ids=str)
 def test_a_missing_barrier_of_the_grid_is_a_race(order: Order) -> None:
-    done, _ = grid_sync(GRID_SYNC.replace("SYNC", "__syncthreads();"), order)
-    assert FindingKind.GLOBAL_RACE in kinds(done)
+    emulation, _ = grid_sync(GRID_SYNC.replace("SYNC", "__syncthreads();"), order)
+    assert FindingKind.GLOBAL_RACE in kinds(emulation)
 
 
 # Single-pass scan with decoupled look-back (Merrill and Garland, 2016) ------------------------------------------------
@@ -145,16 +145,16 @@ def look_back(
     source = LOOK_BACK.replace("READ", read).replace("PUBLISH", publish).replace("ACQUIRE", acquire)
     blocks = 12
     a = np.random.default_rng(1).integers(0, 1000, blocks * 64).astype(np.uint32)
-    done = launched(source, a, words(blocks), words(2 * blocks), words(a.size), grid=blocks, order=order)
-    if done.ok:
-        np.testing.assert_array_equal(done.arrays[3], np.cumsum(a))
-    return done
+    emulation = launched(source, a, words(blocks), words(2 * blocks), words(a.size), grid=blocks, order=order)
+    if emulation.ok:
+        np.testing.assert_array_equal(emulation.arrays[3], np.cumsum(a))
+    return emulation
 
 
 @pytest.mark.parametrize("order", BOTH, ids=str)
 def test_a_look_back_scan_is_right_in_every_order(order: Order) -> None:
-    done = look_back(order)
-    assert done.ok, done.reason
+    emulation = look_back(order)
+    assert emulation.ok, emulation.reason
 
 
 @pytest.mark.parametrize("order", [FORWARD, BACKWARD, Order("interleaved", 1)], ids=str)
@@ -183,16 +183,16 @@ extern "C" __global__ void kernel(unsigned* lock, unsigned* o) {
 def test_a_ticket_lock_guards_a_counter(order: Order, grid: int, block: int) -> None:
     """With 34 threads, both lanes of one warp and different warps wait for each other."""
     source = TICKET_LOCK.replace("RELEASE", "__threadfence();")
-    done = launched(source, words(2), words(1), grid=grid, block=block, order=order, output=False)
-    assert done.ok, done.reason
-    assert done.arrays[1][0] == grid * block
+    emulation = launched(source, words(2), words(1), grid=grid, block=block, order=order, output=False)
+    assert emulation.ok, emulation.reason
+    assert emulation.arrays[1][0] == grid * block
 
 
 @pytest.mark.parametrize("order", BOTH, ids=str)
 def test_a_ticket_lock_that_is_released_without_a_fence_is_a_race(order: Order) -> None:
     open_ = TICKET_LOCK.replace("RELEASE", "")
-    done = launched(open_, words(2), words(1), grid=3, block=34, order=order, output=False)
-    assert FindingKind.GLOBAL_RACE in kinds(done)
+    emulation = launched(open_, words(2), words(1), grid=3, block=34, order=order, output=False)
+    assert FindingKind.GLOBAL_RACE in kinds(emulation)
 
 
 def test_interleaved_blocks_lose_non_atomic_updates() -> None:
@@ -205,8 +205,8 @@ def test_interleaved_blocks_lose_non_atomic_updates() -> None:
     turns = launched(plain, words(1), grid=8, block=1, order=Order("interleaved"), output=False)
     assert one_by_one.arrays[0][0] == 8 and turns.arrays[0][0] < 8
     assert kinds(one_by_one) == kinds(turns) == {FindingKind.GLOBAL_RACE}
-    done = launched(atomic, words(1), grid=8, block=1, order=Order("interleaved"), output=False)
-    assert done.ok and done.arrays[0][0] == 8
+    emulation = launched(atomic, words(1), grid=8, block=1, order=Order("interleaved"), output=False)
+    assert emulation.ok and emulation.arrays[0][0] == 8
 
 
 # Waiting for a later block, and waiting for ever
@@ -249,9 +249,9 @@ def handshake(body: str, *, grid: int = 2, order: Order = FORWARD) -> EmulatedLa
 
 @pytest.mark.parametrize("order", BOTH, ids=str)
 def test_a_block_may_wait_for_a_later_one(order: Order) -> None:
-    done = handshake(WAITS_FOR_THE_NEXT, order=order)
-    assert done.ok, done.reason
-    assert set(done.arrays[1].tolist()) == {7}
+    emulation = handshake(WAITS_FOR_THE_NEXT, order=order)
+    assert emulation.ok, emulation.reason
+    assert set(emulation.arrays[1].tolist()) == {7}
 
 
 def test_waiting_without_acquiring_is_a_race() -> None:
@@ -261,31 +261,31 @@ def test_waiting_without_acquiring_is_a_race() -> None:
 
 @pytest.mark.parametrize("order", BOTH, ids=str)
 def test_two_blocks_that_wait_for_each_other_are_a_deadlock(order: Order) -> None:
-    done = handshake(IN_THE_WRONG_ORDER, order=order)
-    assert done.status == "findings" and kinds(done) == {FindingKind.DEADLOCK}
-    assert "of flags, which has 16 bytes" in done.findings[0].message
+    emulation = handshake(IN_THE_WRONG_ORDER, order=order)
+    assert emulation.status == "findings" and kinds(emulation) == {FindingKind.DEADLOCK}
+    assert "of flags, which has 16 bytes" in emulation.findings[0].message
     source = HANDSHAKE.replace("BODY", IN_THE_WRONG_ORDER)
-    lines = {done.findings[0].line, *(int(c.rsplit(":", 1)[1]) for c in done.findings[0].callers)}
+    lines = {emulation.findings[0].line, *(int(c.rsplit(":", 1)[1]) for c in emulation.findings[0].callers)}
     assert line_of(source, "// here") in lines
 
 
 def test_waiting_for_a_block_that_is_not_resident_is_a_deadlock() -> None:
     last = "if (b == 8) flags[3] = 7, store(&flags[1], 1); else while (load(&flags[1]) == 0) ;"
     assert handshake(last, grid=9, order=Order(resident=9)).ok
-    done = handshake(last, grid=9, order=Order(resident=8))
-    assert kinds(done) == {FindingKind.DEADLOCK}
-    assert "1 blocks cannot start" in done.findings[0].message
+    emulation = handshake(last, grid=9, order=Order(resident=8))
+    assert kinds(emulation) == {FindingKind.DEADLOCK}
+    assert "1 blocks cannot start" in emulation.findings[0].message
 
 
 def test_a_thread_that_waits_for_its_own_block_in_vain_is_a_deadlock() -> None:
-    done = handshake("while (load(&flags[2]) == 0) ;", grid=1)
-    assert kinds(done) == {FindingKind.DEADLOCK}
+    emulation = handshake("while (load(&flags[2]) == 0) ;", grid=1)
+    assert kinds(emulation) == {FindingKind.DEADLOCK}
 
 
 def test_a_wait_with_a_time_limit_is_no_deadlock() -> None:
     body = "long long t = clock64(); while (load(&flags[1]) == 0 && clock64() - t < 1000000) ; flags[3] = 1;"
-    done = handshake(body, grid=1)
-    assert done.ok, done.reason
+    emulation = handshake(body, grid=1)
+    assert emulation.ok, emulation.reason
 
 
 CUDA_BARRIER = """
@@ -305,5 +305,5 @@ extern "C" __global__ void kernel(unsigned* o) {
 @pytest.mark.nightly
 def test_a_cuda_barrier_that_expects_too_many_is_never_reached() -> None:
     assert launched(CUDA_BARRIER.replace("EXPECTED", "64"), words(64), grid=1).ok
-    done = launched(CUDA_BARRIER.replace("EXPECTED", "65"), words(64), grid=1)
-    assert kinds(done) == {FindingKind.BARRIER_NOT_REACHED}, done.reason
+    emulation = launched(CUDA_BARRIER.replace("EXPECTED", "65"), words(64), grid=1)
+    assert kinds(emulation) == {FindingKind.BARRIER_NOT_REACHED}, emulation.reason

@@ -26,14 +26,14 @@ COUNT = 1 << 30
 
 def test_a_loop_over_host_addresses_ends_early() -> None:
     out = np.zeros(1, np.int32)
-    done = autosched.emulate(SOURCE, [np.uint64(0x7F0012345670), COUNT, out], grid=1, block=1, time_limit=60)
-    assert done.status == "findings"
-    assert {"out_of_bounds_global", "trap"} <= {str(f.kind) for f in done.findings}
+    emulation = autosched.emulate(SOURCE, [np.uint64(0x7F0012345670), COUNT, out], grid=1, block=1, time_limit=60)
+    assert emulation.status == "findings"
+    assert {"out_of_bounds_global", "trap"} <= {str(f.kind) for f in emulation.findings}
 
 
 @pytest.mark.parametrize("count", [1, 1000])
 def test_a_loop_over_device_memory_runs_to_its_end(count: int) -> None:
     nodes, out = np.zeros(2, np.int64), np.zeros(1, np.int32)
     nodes[1] = 3
-    done = autosched.emulate(SOURCE, [nodes.view(np.uint8), count, out], grid=1, block=1, time_limit=60)
-    assert done.ok and done.arrays[2][0] == 3 * count
+    emulation = autosched.emulate(SOURCE, [nodes.view(np.uint8), count, out], grid=1, block=1, time_limit=60)
+    assert emulation.ok and emulation.arrays[2][0] == 3 * count

@@ -88,6 +88,8 @@ LAUNCHES = {
 
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_a_launch(name: str, golden: Golden) -> None:
-    done = autosched.emulate(**LAUNCHES[name])
-    refused = "refused" if done.status in ("findings", "compile_error", "crashed") else "uncertain"
-    golden(name, "accepted" if done.ok else refused, done.findings, [] if done.ok else [done.status])
+    emulation = autosched.emulate(**LAUNCHES[name])
+    refused = "refused" if emulation.status in ("findings", "compile_error", "crashed") else "uncertain"
+    golden(
+        name, "accepted" if emulation.ok else refused, emulation.findings, [] if emulation.ok else [emulation.status]
+    )

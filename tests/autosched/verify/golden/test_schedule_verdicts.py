@@ -252,5 +252,5 @@ def test_a_database_of_a_users_kernel(compiled: Any, golden: Golden, tmp_path: P
 def compare_check(golden: Golden, name: str, path: Path, emulate: bool) -> None:
     (finding,) = check_database(path, CheckOptions(static=StaticOptions(emulate=emulate)), static=True).findings
     verdict = "refused" if finding.verdict.fails else "accepted" if finding.verdict.judged else "uncertain"
-    why = "wrong_result" if finding.verdict == "wrong" else str(finding.verdict)
-    golden(name, verdict, why=[] if verdict == "accepted" else [why])
+    reason = "wrong_result" if finding.verdict == "wrong" else str(finding.verdict)
+    golden(name, verdict, why=[] if verdict == "accepted" else [reason])

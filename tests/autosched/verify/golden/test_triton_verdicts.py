@@ -48,15 +48,18 @@ LAUNCHES = {
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_a_launch(name, golden) -> None:
     launch, settings = LAUNCHES[name]
-    why = []
+    reasons = []
     with emulated("h100", plan=settings, fake_cuda=False, check=False) as session:
         try:
             launch()
         except LaunchFailed:
-            why.append("launch_failed")
-    why += [f"differs:{array}" for trial in session.launches for array in trial.differing]
+            reasons.append("launch_failed")
+    reasons += [f"differs:{array}" for trial in session.launches for array in trial.differing]
     golden(
-        name, "uncertain" if "launch_failed" in why else "accepted" if session.ok else "refused", session.findings, why
+        name,
+        "uncertain" if "launch_failed" in reasons else "accepted" if session.ok else "refused",
+        session.findings,
+        reasons,
     )
 
 
@@ -174,12 +177,12 @@ def test_a_submission(name, golden, tmp_path, monkeypatch) -> None:
         read = read_task(task, {}, work)
     verdict = judge_submission(path, read, H100, plan=THOROUGH if full else QUICK)
     lines = {reason.partition("submission.py:")[2].partition(":")[0] for reason in verdict.reasons}
-    why = [
+    reasons = [
         WORDS.get(str(verdict.status), str(verdict.status)),
         *map(str, verdict.cheats),
         *(f"line {n}" for n in lines if n.isdigit()),
     ]
-    golden(name, verdict.verdict.outcome, why=why)
+    golden(name, verdict.verdict.outcome, why=reasons)
 
 
 class TestHelion:

@@ -65,7 +65,7 @@ def test_kernels_of_each_front_end_are_verified(
     program, file = PROGRAMS / f"{kind}_add.py", tmp_path / name
     recognised = front_end_of(program)
     assert recognised is not None and recognised.name == front_end
-    done = forked_python.run(
+    completed = forked_python.run(
         [sys.executable, str(program), str(file)],
         capture_output=True,
         text=True,
@@ -73,7 +73,7 @@ def test_kernels_of_each_front_end_are_verified(
         env=environment(),
         cwd=tmp_path,  # CuTe writes PTX to the working folder
     )
-    assert done.returncode == 0 and file.exists(), done.stdout + done.stderr
+    assert completed.returncode == 0 and file.exists(), completed.stdout + completed.stderr
     expected = tmp_path / "expected.npy"
     np.save(expected, np.arange(100, dtype=np.float32) + 2)
     command = ["verify", str(file), "--grid", grid, "--block", block]
@@ -104,29 +104,29 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
     rng = np.random.default_rng(5)
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
-    done = emulate(
+    emulation = emulate(
         file.read_text(),
         # All flags of the multiplication's parameter are 0: the kernel sets negation and accumulation itself.
         arguments=[bytes(32), TensorMapOf(a, (128, 64), "128B"), TensorMapOf(b, (256, 64), "128B"),
                    np.zeros((m, n), np.float16)],
         grid=(m // 128, n // 256, 1), block=128, shared_bytes=227 * 1024, outputs=[3],
     )  # fmt: skip
-    assert done.status in ("ok", "findings"), done.reason
-    product = done.arrays[3]
+    assert emulation.status in ("ok", "findings"), emulation.reason
+    product = emulation.arrays[3]
     assert product is not None
     np.testing.assert_array_equal(product, a.astype(np.float32) @ b.astype(np.float32).T)
-    return done
+    return emulation
 
 
 @needs_compiler
 def test_a_matmul_of_cute_on_tensor_memory_is_right(tmp_path: Path) -> None:
     if not installed("nvidia_cutlass_dsl"):
         pytest.skip("nvidia_cutlass_dsl is not installed")
-    done = product(256, 512, 320, tmp_path)
+    emulation = product(256, 512, 320, tmp_path)
     assert "tcgen05.mma" in (tmp_path / "gemm.ptx").read_text()
-    assert done.ok, done.reason
+    assert emulation.ok, emulation.reason
     # CuTe's pipelines omit tcgen05 fences, which is reported as a note, not as a fault.
-    assert {str(note.kind) for note in done.notes} <= {"missing_tcgen05_fence"}
+    assert {str(note.kind) for note in emulation.notes} <= {"missing_tcgen05_fence"}
 
 
 def environment() -> dict[str, str]:

@@ -61,10 +61,12 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     assert "tcgen05.mma" in text and "cp.async.bulk.tensor" in text
     a, b = RNG.standard_normal((m, k)).astype(np.float16), RNG.standard_normal((k, n)).astype(np.float16)
     launch = triton_kernels.launch_by_descriptors(compiled, m, n, k)
-    done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
-    assert done.ok, done.reason
-    np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
-    fences = [f for f in done.findings if f.kind == FindingKind.MISSING_PROXY_FENCE]
+    emulation = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_allclose(
+        emulation.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2
+    )
+    fences = [f for f in emulation.findings if f.kind == FindingKind.MISSING_PROXY_FENCE]
     assert fences and not any(f.is_fault for f in fences)
 
 

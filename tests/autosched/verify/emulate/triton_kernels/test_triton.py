@@ -67,9 +67,11 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     assert "wgmma.mma_async" in text and "cp.async.bulk.tensor" in text
     launch = triton_kernels.launch_by_descriptors(compiled, m, n, k)
     a, b = RNG.standard_normal((m, k)).astype(np.float16), RNG.standard_normal((k, n)).astype(np.float16)
-    done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
-    assert done.ok, done.reason
-    np.testing.assert_allclose(done.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2)
+    emulation = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_allclose(
+        emulation.outputs["c"], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-3, atol=2e-2
+    )
 
 
 def test_matmul_by_descriptors_made_on_the_device() -> None:

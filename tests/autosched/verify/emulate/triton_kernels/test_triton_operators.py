@@ -53,34 +53,34 @@ def softmax(x: Matrix) -> Matrix:
 @pytest.mark.parametrize("sm", [80, 90, 100])
 def test_softmax_in_steps(sm: int) -> None:
     x = RNG.standard_normal((3, 208), dtype=np.float32)
-    done = launch("online_softmax", {"X": x, "O": np.zeros_like(x), "n": 208}, {"BLOCK": 64}, 3, ("O",), sm)
-    assert done.ok, done.reason
-    np.testing.assert_allclose(done.arrays[1], softmax(x), rtol=1e-4)
+    emulation = launch("online_softmax", {"X": x, "O": np.zeros_like(x), "n": 208}, {"BLOCK": 64}, 3, ("O",), sm)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_allclose(emulation.arrays[1], softmax(x), rtol=1e-4)
 
 
 def test_histogram() -> None:
     x = RNG.integers(0, 64, 1024).astype(np.int32)
-    done = launch("histogram", {"X": x, "O": np.zeros(64, np.int32)}, {"BLOCK": 512, "BINS": 64}, 2)
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[1], np.bincount(x, minlength=64))
+    emulation = launch("histogram", {"X": x, "O": np.zeros(64, np.int32)}, {"BLOCK": 512, "BINS": 64}, 2)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[1], np.bincount(x, minlength=64))
 
 
 @pytest.mark.parametrize("count", [32, 256, 512])
 def test_conversion_to_e5m2(count: int) -> None:
     """sm_80 converts four numbers at a time. A thread with one or two elements leaves the other registers unwritten."""
     x = RNG.standard_normal(count).astype(np.float32)
-    done = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
-    assert done.ok, done.reason
-    np.testing.assert_array_equal(done.arrays[1], np.asarray(SCALAR_DTYPES["e5m2"].store(x)).view(np.uint8))
+    emulation = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
+    assert emulation.ok, emulation.reason
+    np.testing.assert_array_equal(emulation.arrays[1], np.asarray(SCALAR_DTYPES["e5m2"].store(x)).view(np.uint8))
 
 
 @pytest.mark.nightly
 def test_sort_scan_and_flip() -> None:
     x = RNG.integers(-999, 999, (4, 256)).astype(np.int32)
     arguments = {"X": x, "SORTED": np.zeros_like(x), "SUMS": np.zeros_like(x), "BACKWARDS": np.zeros_like(x)}
-    done = launch("rows_in_order", arguments, {"ROWS": 4, "BLOCK": 256}, 1, ("SORTED", "SUMS", "BACKWARDS"))
-    assert done.ok, done.reason
-    for actual, expected in zip(done.arrays[1:], (np.sort(x, 1), np.cumsum(x, 1), x[:, ::-1]), strict=True):
+    emulation = launch("rows_in_order", arguments, {"ROWS": 4, "BLOCK": 256}, 1, ("SORTED", "SUMS", "BACKWARDS"))
+    assert emulation.ok, emulation.reason
+    for actual, expected in zip(emulation.arrays[1:], (np.sort(x, 1), np.cumsum(x, 1), x[:, ::-1]), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
@@ -106,10 +106,10 @@ def test_products(kind: Any, out: Any, precision: str, split: int, sm: int, tole
         a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((m, k), (k, n)))
     arguments = {"A": a, "B": b, "C": np.zeros((m, n), out), "M": m, "N": n, "K": k}
     constants = {"BM": 64, "BN": 32, "BK": 32, "PRECISION": precision, "SPLIT": split}
-    done = launch("product", arguments, constants, (2, 2, split), ("C",) if split == 1 else (), sm)
-    assert done.ok, done.reason
+    emulation = launch("product", arguments, constants, (2, 2, split), ("C",) if split == 1 else (), sm)
+    assert emulation.ok, emulation.reason
     expected = a.astype(np.float64) @ b.astype(np.float64)
-    np.testing.assert_allclose(done.arrays[2], expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(emulation.arrays[2], expected, rtol=tolerance, atol=tolerance)
 
 
 def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
@@ -125,24 +125,26 @@ def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
         "T": t,
         "scale": 0.2,
     }
-    done = launch("attention", arguments, {"BM": 64, "BN": 32, "D": d, "FAULT": fault}, (2, heads), ("O", "L"), sm)
+    emulation = launch("attention", arguments, {"BM": 64, "BN": 32, "D": d, "FAULT": fault}, (2, heads), ("O", "L"), sm)
     scores = np.einsum("hmd,hnd->hmn", q.astype(np.float64), k.astype(np.float64)) * 0.2
     expected = softmax(np.where(np.tril(np.ones((t, t), bool)), scores, -1e9)) @ v.astype(np.float64)
-    return done, done.arrays[3] is not None and np.allclose(done.arrays[3], expected, rtol=1e-2, atol=1e-2)
+    return emulation, emulation.arrays[3] is not None and np.allclose(
+        emulation.arrays[3], expected, rtol=1e-2, atol=1e-2
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("sm", [80, 90])
 def test_attention(sm: int) -> None:
-    done, is_right = attention(sm=sm)
-    assert done.ok and is_right, done.reason
+    emulation, is_right = attention(sm=sm)
+    assert emulation.ok and is_right, emulation.reason
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["sees the next", "maximum of the tile", "sums not rescaled", "rows beyond the end"])
 def test_faults_of_attention(fault: str) -> None:
-    done, is_right = attention(fault)
-    assert not (done.ok and is_right)
+    emulation, is_right = attention(fault)
+    assert not (emulation.ok and is_right)
 
 
 @pytest.mark.nightly
@@ -162,14 +164,14 @@ def test_gradients_of_attention(fault: str, sm: int) -> None:
         **gradients, "T": t, "scale": scale,
     }  # fmt: skip
     constants = {"BM": 32, "BN": 32, "D": d, "FAULT": fault}
-    done = launch("attention_backward", arguments, constants, (2, heads), ("DK", "DV"), sm)
+    emulation = launch("attention_backward", arguments, constants, (2, heads), ("DK", "DV"), sm)
     if fault:
-        assert "global_race" in {str(f.kind) for f in done.findings}
+        assert "global_race" in {str(f.kind) for f in emulation.findings}
         return
-    assert done.ok, done.reason
+    assert emulation.ok, emulation.reason
     swapped = np.swapaxes(ds, 1, 2), np.swapaxes(p, 1, 2)
     for actual, expected in zip(
-        done.arrays[6:9], (ds @ f["k"], swapped[0] @ f["q"], swapped[1] @ f["do"]), strict=True
+        emulation.arrays[6:9], (ds @ f["k"], swapped[0] @ f["q"], swapped[1] @ f["do"]), strict=True
     ):
         np.testing.assert_allclose(actual, expected, rtol=2e-2, atol=2e-2)
 
@@ -179,12 +181,12 @@ def test_gradients_under_a_lock(fault: str) -> None:
     rows, n = 6, 200
     x, dy = RNG.standard_normal((2, rows, n)).astype(np.float32)
     arguments = {"DW": np.zeros((2, n), np.float32), "DY": dy, "X": x, "LOCK": np.zeros(2, np.int32), "N": n}
-    done = launch("weight_gradient", arguments, {"GROUPS": 2, "BLOCK": 256, "FAULT": fault}, rows, ())
+    emulation = launch("weight_gradient", arguments, {"GROUPS": 2, "BLOCK": 256, "FAULT": fault}, rows, ())
     if fault:
-        assert "global_race" in {str(f.kind) for f in done.findings}, done.reason
+        assert "global_race" in {str(f.kind) for f in emulation.findings}, emulation.reason
         return
-    assert done.ok, done.reason
-    np.testing.assert_allclose(done.arrays[0], (x * dy).reshape(3, 2, n).sum(0), atol=1e-4)
+    assert emulation.ok, emulation.reason
+    np.testing.assert_allclose(emulation.arrays[0], (x * dy).reshape(3, 2, n).sum(0), atol=1e-4)
 
 
 @pytest.mark.nightly
@@ -201,7 +203,7 @@ def test_groups_of_several_sizes() -> None:
         "K": k,
         "G": 3,
     }
-    done = launch("grouped_matmul", arguments, {"BM": 32, "BN": 32, "BK": 32}, 3, ("C",))
-    assert done.ok, done.reason
+    emulation = launch("grouped_matmul", arguments, {"BM": 32, "BN": 32, "BK": 32}, 3, ("C",))
+    assert emulation.ok, emulation.reason
     groups = [a[s : s + m].astype(np.float64) @ b[g] for g, (s, m) in enumerate(zip(first, sizes, strict=True))]
-    np.testing.assert_allclose(done.arrays[2], np.concatenate(groups), rtol=1e-2, atol=3e-2)
+    np.testing.assert_allclose(emulation.arrays[2], np.concatenate(groups), rtol=1e-2, atol=3e-2)

@@ -111,7 +111,9 @@ def test_idle_threads_sleep_immediately_but_not_in_children(chosen: str | None, 
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
     if chosen is not None:
         environment["OPENBLAS_THREAD_TIMEOUT"] = chosen
-    done = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, check=True, env=environment)
-    lines = done.stdout.splitlines()
+    completed = subprocess.run(
+        [sys.executable, "-c", COMMAND], capture_output=True, text=True, check=True, env=environment
+    )
+    lines = completed.stdout.splitlines()
     assert [line for line in lines if line.startswith("numpy ")] == [f"numpy {cycles}"]
     assert lines[-1] == "True"

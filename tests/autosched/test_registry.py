@@ -40,5 +40,5 @@ def test_an_integration_is_imported_when_it_is_looked_up() -> None:
         "import sys, autosched.cli.app, autosched.suites.logged_calls, autosched.regression.pytest_plugin\n"
         "print(sorted(name for name in sys.modules if name.startswith('autosched.integrations')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

@@ -81,15 +81,15 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
             store.append(replace(make_trial(schedule, _TIMED, problem, name), fingerprint="{}"))
     # A separate process, so that its registrations do not affect other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
-    done = forked_python.run(
+    completed = forked_python.run(
         [*command, "--ptx", *(f"--kernel={file}" for file in (kernel, HERE / "smooth.toml", HERE / "sum_twice.toml"))],
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
     )
-    assert done.returncode == 0, done.stderr
-    return Export(folder / "kernels", database, vector_add, smooth, sum_twice, done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    return Export(folder / "kernels", database, vector_add, smooth, sum_twice, completed.stdout)
 
 
 def compiled(to: Path, source: Path, *options: str) -> Path:
@@ -105,8 +105,8 @@ def compiled(to: Path, source: Path, *options: str) -> Path:
         str(to),
         "-ldl",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     return to
 
 

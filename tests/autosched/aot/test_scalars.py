@@ -58,13 +58,13 @@ def test_launches_pass_other_scalars(tmp_path: Path) -> None:
         store.append(replace(make_trial(schedule, timed, p, "a100"), fingerprint="{}"))
     folder = tmp_path / "kernels"
     command = [sys.executable, "-m", "autosched", "export", "--db", str(tmp_path / "best.db"), "--cubin", str(folder)]
-    done = forked_python.run(
+    completed = forked_python.run(
         [*command, "--program", str(path)], capture_output=True, text=True, check=False, timeout=250
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     compiled(tmp_path / "libcuda.so.1", HERE / "fake_driver.cpp", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
     library = compiled(tmp_path / "kernels.so", folder / "autosched_kernels.cpp", "-shared", "-fPIC")
-    text = done.stdout.partition(" on a100")[0]
+    text = completed.stdout.partition(" on a100")[0]
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(library), text],
         capture_output=True, text=True, check=False, timeout=60, env={"LD_LIBRARY_PATH": str(tmp_path)},

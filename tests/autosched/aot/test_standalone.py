@@ -42,14 +42,14 @@ def called(
         array = inputs[o.name] if o.name in inputs else np.full(o.shape, 7, o.dtype.storage)
         files.append(folder / o.name)
         files[-1].write_bytes(np.ascontiguousarray(array).tobytes())
-    done = emulated(device, str(caller), str(growth), text, str(folder), *map(str, files))
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = emulated(device, str(caller), str(growth), text, str(folder), *map(str, files))
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     outputs = {
         o.name: np.frombuffer((folder / str(n)).read_bytes(), o.dtype.storage).reshape(o.shape)
         for n, o in enumerate(operands)
         if o.role == "output"
     }
-    return done.stdout.strip(), inputs, outputs
+    return completed.stdout.strip(), inputs, outputs
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_
     Path(files[1]).write_bytes(bytes(4 * 5))
     jobs.append(f"sum_twice groups=5 n=333:{','.join(files)}")
     command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), *jobs)
-    done = emulated("a100", *command, options=("--driver",))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == ["nearest"] * 3
+    completed = emulated("a100", *command, options=("--driver",))
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stdout.split() == ["nearest"] * 3
     for folder, inputs in cases:
         result = np.fromfile(folder / "out", np.float32)
         assert check(other, inputs, {"out": result}).ok
@@ -131,17 +131,17 @@ def test_a_file_with_machine_code_only_is_reported(export: Export, tmp_path: Pat
     (tmp_path / "x").write_bytes(bytes(SOFTMAX.operands()[0].bytes))
     job = f"{softmax[0].text}:{tmp_path / 'x'},{tmp_path / 'x'}"
     command = (sys.executable, "-IB", "-c", SCRIPT, str(tmp_path / "kernels"), job)
-    done = emulated("h200", *command, options=("--driver",))
-    assert done.returncode == 2
-    assert "has only machine code" in done.stderr
+    completed = emulated("h200", *command, options=("--driver",))
+    assert completed.returncode == 2
+    assert "has only machine code" in completed.stderr
 
 
 def test_a_program_starts_without_a_driver(export: Export, caller: Path) -> None:
     dynamic = subprocess.run(["readelf", "-d", str(caller)], capture_output=True, text=True, check=True).stdout
     assert "libcuda" not in dynamic
     if ctypes.util.find_library("cuda") is None:
-        done = subprocess.run([str(caller), "1", "softmax", "."], capture_output=True, text=True, check=False)
-        assert (done.returncode, "libcuda.so.1" in done.stdout) == (1, True)
+        completed = subprocess.run([str(caller), "1", "softmax", "."], capture_output=True, text=True, check=False)
+        assert (completed.returncode, "libcuda.so.1" in completed.stdout) == (1, True)
 
 
 SCRIPT = """
@@ -182,9 +182,9 @@ def test_a_python_program_launches_exported_kernels_with_one_file(export: Export
         text = export.text(problem)
         job = f"{text}:{','.join(str(folder / o.name) for o in problem.operands())}"
         command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), job, job)
-        done = emulated(device, *command, options=("--driver",))
-        assert done.returncode == 0, done.stdout + done.stderr
-        comparisons.append(done.stdout.split())
+        completed = emulated(device, *command, options=("--driver",))
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        comparisons.append(completed.stdout.split())
         out = problem.operands()[-1]
         result = np.fromfile(folder / out.name, out.dtype.storage).reshape(out.shape)
         assert check(problem, inputs, {out.name: result}).ok
@@ -233,9 +233,9 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     )
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     command = [sys.executable, "-I", "-c", FAKE, str(library)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    lines = completed.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines[:-1]] == ["3", "3", "4", "4", "4", "5", "5", "6", "6", "7", "8"]
     assert lines[0].endswith('n is missing in "matmul m=5"')
     assert lines[2].endswith("it has no m")
@@ -275,9 +275,9 @@ def test_export_rejects_several_kinds_of_folders(
 def test_the_example_runs(export: Export, tmp_path: Path) -> None:
     source = ROOT / "examples" / "standalone" / "main.cpp"
     program = compiled(tmp_path / "example", source, f"-I{export.folder}")
-    done = emulated("h200", str(program))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "kernel: softmax rows=64 columns=512 dtype=f32, verification: none" in done.stdout
+    completed = emulated("h200", str(program))
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "kernel: softmax rows=64 columns=512 dtype=f32, verification: none" in completed.stdout
     elsewhere = emulated("a100", str(program))
     assert (elsewhere.returncode, elsewhere.stderr.count("it is for sm_90a")) == (1, 1)
     assert "status 4" in elsewhere.stderr

@@ -121,8 +121,8 @@ def test_repeated_calls_on_the_same_memory_match_the_reference(finish: str) -> N
     kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
     assert kernel.launches == (2 if finish == "second_launch" else 1)
     for calls in (2, 3):
-        done = emulate(kernel, inputs, calls=calls)
-        assert done.ok and check(problem, inputs, done.outputs).ok, done.reason
+        emulation = emulate(kernel, inputs, calls=calls)
+        assert emulation.ok and check(problem, inputs, emulation.outputs).ok, emulation.reason
 
 
 @pytest.mark.parametrize(

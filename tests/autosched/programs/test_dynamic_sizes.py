@@ -79,8 +79,8 @@ def run_at_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed
         inputs = p.random_inputs(seed)
         run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
         assert run.status == "ok", (run.reason, each, schedule)
-        judged = check(p, inputs, run.outputs)
-        assert judged.ok, (judged.reason, each, schedule)
+        result = check(p, inputs, run.outputs)
+        assert result.ok, (result.reason, each, schedule)
 
 
 def by_wgmma(program: Program, sizes: dict[str, int], filled_by: str) -> Schedule:

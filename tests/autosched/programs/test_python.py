@@ -27,12 +27,12 @@ def arrays(m: int = 70, n: int = 40, k: int = 32) -> list[np.ndarray]:
 def test_a_program_is_emulated_on_arrays(where: str) -> None:
     """The default device is an H200."""
     program, arguments = load_program(PROGRAM), arrays()
-    done = autosched.emulate(program, arguments=arguments, device=where)
-    assert done.ok, done.reason
+    emulation = autosched.emulate(program, arguments=arguments, device=where)
+    assert emulation.ok, emulation.reason
     a, b, bias = (x.astype("f8") for x in arguments[:3])
-    np.testing.assert_allclose(done.arrays[-1], np.maximum(a @ b + bias, 0), rtol=2e-3, atol=2e-2)
+    np.testing.assert_allclose(emulation.arrays[-1], np.maximum(a @ b + bias, 0), rtol=2e-3, atol=2e-2)
     assert not arguments[-1].any(), "arguments are not changed"
-    assert len(done.orders) == 2
+    assert len(emulation.orders) == 2
 
 
 def test_a_schedule_is_emulated() -> None:
@@ -45,13 +45,13 @@ def test_a_schedule_is_emulated() -> None:
 
 def test_mismatched_arguments_are_rejected_in_one_line() -> None:
     program, (a, b, bias, out) = load_program(PROGRAM), arrays()
-    for arguments, why in (
+    for arguments, message in (
         ([a, b, bias], "a, b, bias, out, not 3 arguments"),
         ([a, b[:-1], bias, out], "b has k = 31"),
         ([a.astype("f4"), b, bias, out], "elements of 2 bytes"),
         ([a, b, 1.0, out], "bias must be an array, not float"),
     ):
-        with pytest.raises(ValueError, match=why):
+        with pytest.raises(ValueError, match=message):
             autosched.emulate(program, arguments=arguments)
     with pytest.raises(ValueError, match="arrays determine"):
         autosched.emulate(program, arguments=[a, b, bias, out], grid=1)
@@ -66,8 +66,8 @@ def test_tune_takes_programs_and_sizes(tmp_path: Path) -> None:
     assert result.best is not None
     best = autosched.Database(path).best(program, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
     assert best is not None and best.schedule == result.best.schedule
-    for sizes, why in (({"m": 70, "n": 40}, "k"), ({"m": 70, "n": 40, "k": 32, "q": 1}, "q")):
-        with pytest.raises(ValueError, match=why):
+    for sizes, message in (({"m": 70, "n": 40}, "k"), ({"m": 70, "n": 40, "k": 32, "q": 1}, "q")):
+        with pytest.raises(ValueError, match=message):
             autosched.tune(program, **options, **sizes)
     with pytest.raises(TypeError, match="unexpected keyword argument 'trails'"):
         autosched.tune(Matmul(m=8, n=8, k=8), trails=1)

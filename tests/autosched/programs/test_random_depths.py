@@ -42,12 +42,12 @@ def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> 
         return
     kernels = [own.kernel(p, schedule, gpu) for schedule in schedules]
     inputs = p.random_inputs(seed)
-    done = emulate(kernels[0], inputs, time_limit=60.0, order=Order("random", seed=seed))
+    emulation = emulate(kernels[0], inputs, time_limit=60.0, order=Order("random", seed=seed))
     case = f"seed {seed}, {where}, {p.sizes}, {schedules[0]}"
-    assert done.status == "ok", (done.reason, case)
-    assert not done.notes, (done.notes, case)
-    judged = check(p, inputs, done.outputs)
-    assert judged.ok, (judged.reason, case)
+    assert emulation.status == "ok", (emulation.reason, case)
+    assert not emulation.notes, (emulation.notes, case)
+    result = check(p, inputs, emulation.outputs)
+    assert result.ok, (result.reason, case)
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -93,7 +93,11 @@ def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
     """Return a schedule that multiplies with ``unit`` (wgmma or tcgen05), or None if the program has none."""
     space = template(p.program).space(p, BOXED[unit])
     intrinsics = next(q for q in space.parameters if q.name == "intrinsic").values
-    candidates = (random_start(space, seed, {"intrinsic": way}) for way in intrinsics if str(way).startswith(unit))
+    candidates = (
+        random_start(space, seed, {"intrinsic": intrinsic})
+        for intrinsic in intrinsics
+        if str(intrinsic).startswith(unit)
+    )
     return next((schedule for schedule in candidates if schedule is not None), None)
 
 
@@ -152,8 +156,8 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         assert run.status == "ok", (run.reason, case)
         if any(np.isinf(bounds).any() for bounds in tolerance.values()):
             continue  # sums of states over the iterations amplify rounding errors
-        judged = check_outputs(p, inputs, run.outputs, reference=reference, tolerance=tolerance)
-        assert judged.ok, (judged.reason, case)
+        result = check_outputs(p, inputs, run.outputs, reference=reference, tolerance=tolerance)
+        assert result.ok, (result.reason, case)
 
 
 # The default run has 180 programs, and 20 in ``test_joins``. The nightly run has over 10,000, also in random thread

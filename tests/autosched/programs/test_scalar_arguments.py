@@ -88,8 +88,8 @@ def test_one_source_serves_all_values(where: str) -> None:
         inputs = p.random_inputs(4)
         run = emulate(kernel, inputs, time_limit=60.0)
         assert run.status == "ok", run.reason
-        judged = check(p, inputs, run.outputs)
-        assert judged.ok, (judged.reason, values)
+        result = check(p, inputs, run.outputs)
+        assert result.ok, (result.reason, values)
 
 
 def test_a_kernel_keeps_whole_numbers_within_their_range() -> None:

@@ -35,8 +35,8 @@ def test_mxf8(where: str) -> None:
         inputs = p.random_inputs(1)
         run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason
-        judged = check(p, inputs, run.outputs)
-        assert judged.ok, (judged.reason, schedule)
+        result = check(p, inputs, run.outputs)
+        assert result.ok, (result.reason, schedule)
 
 
 @pytest.mark.parametrize(("program", "blocks"), [(MXF4, 10), (NVF4, 20)], ids=["mxf4", "nvf4"])
@@ -51,8 +51,8 @@ def test_four_bits(program: Program, blocks: int) -> None:
         inputs = p.random_inputs(1)
         run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason
-        judged = check(p, inputs, run.outputs)
-        assert judged.ok, (judged.reason, schedule)
+        result = check(p, inputs, run.outputs)
+        assert result.ok, (result.reason, schedule)
     verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 5)[0])
     assert verdict.ok, verdict.reason
 

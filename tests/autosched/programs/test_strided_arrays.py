@@ -95,8 +95,8 @@ def run_at_strides(program: Program, where: str, sizes: dict[str, int], schedule
         inputs = p.random_inputs(seed)
         run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
         assert run.status == "ok", (run.reason, p)
-        judged = check(p, inputs, run.outputs)
-        assert judged.ok, (judged.reason, p)
+        result = check(p, inputs, run.outputs)
+        assert result.ok, (result.reason, p)
         ran += p != usual
     assert ran
 
@@ -131,8 +131,8 @@ def test_stores_between_rows_are_reported() -> None:
     assert check(p, inputs, outputs).ok
     outputs["out"] = outputs["out"].copy()
     outputs["out"][3, 30] += 1
-    judged = check(p, inputs, outputs)
-    assert not judged.ok and "out[3, 30]" in judged.reason
+    result = check(p, inputs, outputs)
+    assert not result.ok and "out[3, 30]" in result.reason
     outputs["out"][3, 30] = inputs["out"][3, 30]
     outputs["out"][3, 29] += 1
     assert "out[3, 29]" in check(p, inputs, outputs).reason

@@ -85,12 +85,12 @@ def test_every_entry_is_a_test(
     path = database(good, worse, stranger)
     (project / "test_own.py").write_text("def test_own(): pass\n")
     static = ("--autosched-db", str(path), "--autosched-static", "--autosched-no-emulate")
-    done = run(*static, "--junitxml", "out.xml", "-rfs")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 2 passed, 1 skipped" in done.stdout
-    assert "k=128 a=f16 b=f16 acc=f32 out=f16 on h200 is slower" in done.stdout
-    assert "registers: 8 were recorded, now" in done.stdout and "Traceback" not in done.stdout
-    assert "autosched: 1 same, 1 slower, 1 cannot compare" in done.stdout
+    completed = run(*static, "--junitxml", "out.xml", "-rfs")
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "1 failed, 2 passed, 1 skipped" in completed.stdout
+    assert "k=128 a=f16 b=f16 acc=f32 out=f16 on h200 is slower" in completed.stdout
+    assert "registers: 8 were recorded, now" in completed.stdout and "Traceback" not in completed.stdout
+    assert "autosched: 1 same, 1 slower, 1 cannot compare" in completed.stdout
     cases = {
         case.attrib["name"]: {p.attrib["name"]: p.attrib["value"] for p in case.iter("property")}
         for case in ET.parse(project / "out.xml").iter("testcase")
@@ -106,9 +106,9 @@ def test_a_database_without_entries_or_of_another_kind_is_rejected(
     (project / "test_own.py").write_text("def test_own(): pass\n")
     (project / "text.db").write_text("no database")
     for path, message in ((str(database()), "no working schedule"), ("text.db", "text.db")):
-        done = run("--autosched-db", path, "--autosched-static")
-        assert done.returncode == pytest.ExitCode.USAGE_ERROR
-        assert message in done.stderr and "Traceback" not in done.stderr
+        completed = run("--autosched-db", path, "--autosched-static")
+        assert completed.returncode == pytest.ExitCode.USAGE_ERROR
+        assert message in completed.stderr and "Traceback" not in completed.stderr
 
 
 def test_projects_without_the_plugin_import_none_of_its_modules(project: Path) -> None:
@@ -122,10 +122,10 @@ def test_projects_without_the_plugin_import_none_of_its_modules(project: Path) -
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("PYTEST_ADDOPTS", None)
     command = [sys.executable, "-m", "pytest", *ADDED]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
-    assert done.returncode == 0, done.stdout
+    assert completed.returncode == 0, completed.stdout
 
 
 @needs_nvrtc
@@ -147,9 +147,9 @@ def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
         "def test_another(tuned_kernel):\n"
         "    tuned_kernel(autosched.Transpose(rows=96, columns=48))\n"
     )
-    done = run()
-    assert "1 failed, 1 passed" in done.stdout, done.stdout
-    assert "96" in done.stdout or "tune" in done.stdout
+    completed = run()
+    assert "1 failed, 1 passed" in completed.stdout, completed.stdout
+    assert "96" in completed.stdout or "tune" in completed.stdout
 
 
 def test_calls_that_do_not_fit_are_rejected(schedules: list[Schedule]) -> None:

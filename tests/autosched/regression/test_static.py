@@ -263,11 +263,11 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     source.write_text(right.replace("load(a + i) + load(b + i)", "load(a + i) - load(b + i)"))
     capsys.readouterr()
     assert main(command) == 1
-    shown = capsys.readouterr()
-    (entry,) = json.loads(shown.out)["entries"]
+    captured = capsys.readouterr()
+    (entry,) = json.loads(captured.out)["entries"]
     assert entry["verdict"] == "wrong" and "emulated:" in entry["reasons"][0]
     line = 1 + next(i for i, text in enumerate(right.splitlines()) if f" {kernel.file.entry}(" in text)
-    (annotation,) = (text for text in shown.err.splitlines() if text.startswith("::error "))
+    (annotation,) = (text for text in captured.err.splitlines() if text.startswith("::error "))
     assert f"file=kernel/{source.name},line={line},title=" in annotation
 
 

@@ -174,8 +174,10 @@ class TestCommand:
         log.write_text("kept\n")
         with log.open("a") as file:
             command = [sys.executable, "-m", "autosched", "replay", "cache.json", "--to-t4", "/dev/stdout"]
-            done = forked_python.run(command, cwd=tmp_path, stdout=file, stderr=subprocess.PIPE, text=True, timeout=120)
-        assert done.returncode == 2 and 'invalid output "/dev/stdout"' in done.stderr
+            completed = forked_python.run(
+                command, cwd=tmp_path, stdout=file, stderr=subprocess.PIPE, text=True, timeout=120
+            )
+        assert completed.returncode == 2 and 'invalid output "/dev/stdout"' in completed.stderr
         assert log.read_text() == "kept\n"
 
     def test_writes_t4_that_it_reads(self, run: Run) -> None:

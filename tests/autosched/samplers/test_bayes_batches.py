@@ -46,12 +46,12 @@ def module(schedule: Schedule) -> tuple[object, ...]:
 
 
 def searched(sampler: BayesSampler, batches: int) -> list[list[Schedule]]:
-    asked_batches = []
+    proposed_batches = []
     for _ in range(batches):
-        asked_batches.append(sampler.ask(8))
-        for schedule in asked_batches[-1]:
+        proposed_batches.append(sampler.ask(8))
+        for schedule in proposed_batches[-1]:
             sampler.tell(schedule, ok(seconds(schedule)))
-    return asked_batches
+    return proposed_batches
 
 
 def test_every_other_proposal_is_of_a_compiled_module_with_a_fast_schedule() -> None:

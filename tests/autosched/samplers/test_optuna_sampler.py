@@ -55,9 +55,9 @@ def best_of(sampler: optuna.samplers.BaseSampler, trials: int = 30) -> float:
 
 
 def test_the_sampler_finds_better_values_than_random() -> None:
-    ours = [best_of(StudySampler(seed=seed)) for seed in range(2)]
+    best_values = [best_of(StudySampler(seed=seed)) for seed in range(2)]
     random = [best_of(optuna.samplers.RandomSampler(seed=seed)) for seed in range(2)]
-    assert sum(ours) < sum(random) - 0.3 and max(ours) < 1.6
+    assert sum(best_values) < sum(random) - 0.3 and max(best_values) < 1.6
 
 
 def test_the_same_seed_gives_the_same_trials() -> None:

@@ -66,7 +66,7 @@ class TestTpe:
             optuna_sampler.tell(schedule, ok(seconds(schedule)))
         optuna_sampler.ask(1)
         of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
-        done = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
-        assert len(done) == 12
-        assert all(set(t.params) == of[t.params["template"]] for t in done)
-        assert {t.params["template"] for t in done} == {"toy", "flat"}
+        complete = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
+        assert len(complete) == 12
+        assert all(set(t.params) == of[t.params["template"]] for t in complete)
+        assert {t.params["template"] for t in complete} == {"toy", "flat"}

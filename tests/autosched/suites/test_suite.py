@@ -82,9 +82,9 @@ class Tunes:
     def __call__(self, problem: Problem, *, trials: int, progress: Any = None, **options: Any) -> TuneResult:
         self.options.append(options)
         self.chunks.append((problem, trials))
-        done = sum(1 for tuned, _ in self.chunks if tuned == problem)
+        num_tuned = sum(1 for tuned, _ in self.chunks if tuned == problem)
         times = self.bests[problem]
-        seconds = times[min(done, len(times)) - 1]
+        seconds = times[min(num_tuned, len(times)) - 1]
         one = observations(problem, rows=1)
         (trial,) = make_trials(one)
         best = None if math.isinf(seconds) else make_trials(_timed(one, seconds))[0]

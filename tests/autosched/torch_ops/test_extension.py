@@ -90,13 +90,13 @@ def test_an_unregistered_operator_runs_in_python(monkeypatch: pytest.MonkeyPatch
         def register(self, *_: Any) -> None:
             raise host_path.HostLaunchTableUnavailable("too many")
 
-    done: list[tuple[str, str]] = []
+    events: list[tuple[str, str]] = []
 
     class Library:
         def impl(self, name: str, function: Any, key: str) -> None:
-            done.append((name, key))
+            events.append((name, key))
 
     for table in (Refusing(), "no driver"):
         monkeypatch.setattr(host_path, "launch_table", lambda table=table: table)
         host_path.implement(Library(), "f", "(Tensor x) -> Tensor", len, len)
-    assert done == [("f", "CUDA")] * 2
+    assert events == [("f", "CUDA")] * 2

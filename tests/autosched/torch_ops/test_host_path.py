@@ -560,9 +560,9 @@ class TestEmulated:
                 for o in problem.operands()
             }
             stored = {o.name: arrays[o.name].view(o.dtype.storage).reshape(o.shape) for o in problem.operands()}
-            done = emulate(generated, {name: array for name, array in stored.items() if name != "out"})
-            assert done.ok, done.reason
-            stored["out"][...] = done.outputs["out"]
+            emulation = emulate(generated, {name: array for name, array in stored.items() if name != "out"})
+            assert emulation.ok, emulation.reason
+            stored["out"][...] = emulation.outputs["out"]
 
         driver.on_launch = run
 

@@ -48,6 +48,6 @@ def test_kernels_are_called(tmp_path: Path) -> None:
     stand_in = compiled_stand_in(tmp_path)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-W", "ignore", str(PROGRAM), str(tmp_path / "best.db"), str(stand_in)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("matmul [128") and "softmax [8" in done.stdout
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("matmul [128") and "softmax [8" in completed.stdout

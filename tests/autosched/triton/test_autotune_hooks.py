@@ -93,32 +93,30 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
         "    on = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
         "    return {'grid': grid, 'o': torch.empty(n, device=on), 'x': torch.randn(n, device=on), 'N': n}\n"
     )
-    path, heard = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
+    path, log = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
     twice, arguments = load(f"{path}:twice", "--triton"), load(f"{path}:arguments", "--args")
     earlier = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton.knobs.autotuning, "listener", lambda **event: earlier.append(event["key"]))
         for sizes in ((96,), (96, 160)):  # two programs, each with its own kernel to tune
             twice.cache.clear()
-            with emulated("h100"), recording(heard):
+            with emulated("h100"), recording(log):
                 for n in sizes:
                     call = arguments(n)
                     twice[call.pop("grid")](**call)
     assert [key[0] for key in earlier] == [96, 96, 160], "an existing listener is also called"
-    lines = [json.loads(line) for line in heard.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert all(len(line["milliseconds"]) == 2 and line["best"]["BLOCK"] in (32, 64) for line in lines)
-    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], (
-        "launches that two programs tuned come first"
-    )
+    assert read(log, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], "launches that two programs tuned come first"
 
     db = str(tmp_path / "best.db")
-    command = ["tune", "--triton", f"{path}:twice", "--args", f"{path}:arguments", "--from", str(heard), "--db", db]
+    command = ["tune", "--triton", f"{path}:twice", "--args", f"{path}:arguments", "--from", str(log), "--db", db]
     capsys.readouterr()
     assert run([*command, "--device", "h100", "--trials", "2", "--workers", "0", "--no-verify"]) == 0
     assert "twice: n = 96" in capsys.readouterr().out
     with Store.open(db) as store:
         assert sorted(int(store.problem(s).scalars["N"]) for s in store.problems("triton:twice")) == [96, 160]
     for wrong in ("", "{", '{"key": 1}', '{"function": "other", "key": [1]}'):
-        heard.write_text(wrong)
+        log.write_text(wrong)
         assert run([*command, "--device", "h100"]) == 2
         assert capsys.readouterr().err.count("\n") == 1

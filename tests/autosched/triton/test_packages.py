@@ -31,9 +31,9 @@ def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels:
     program = str(PROGRAMS / f"{name}.py")
     # In a separate process, because imports of the package look for a GPU and warn.
     command = [sys.executable, "-m", "autosched", "verify", program, "--device", device, "--json"]
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert len({launch["kernel"] for launch in json.loads(done.stdout)["launches"]}) >= kernels
+    completed = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout[-2000:] + completed.stderr[-2000:]
+    assert len({launch["kernel"] for launch in json.loads(completed.stdout)["launches"]}) >= kernels
 
 
 def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
     program = [sys.executable, str(PROGRAMS / "persisted.py")]
     command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
     starts = [forked_python.run(command, torch=True, capture_output=True, text=True, check=False) for _ in range(2)]
-    assert all(done.returncode == 0 for done in starts), starts[-1].stderr[-2000:]
-    first, second = (json.loads(done.stdout.splitlines()[-1]) for done in starts)
+    assert all(completed.returncode == 0 for completed in starts), starts[-1].stderr[-2000:]
+    first, second = (json.loads(completed.stdout.splitlines()[-1]) for completed in starts)
     assert len(first["choices"]) >= 3 and first["timed"] > 0 and second["timed"] == 0
     assert second["choices"] == first["choices"]
 
@@ -60,9 +60,9 @@ def test_batch_invariance_of_kernels_of_packages(function: str, package: str) ->
     program = str(PROGRAMS / "batches.py")
     command = [sys.executable, "-m", "autosched", "verify", f"{program}:{function}", "--device", "h100", "--json"]
     command += ["--full", "--batch-invariant", "--size", "rows=1..16"]
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr[-2000:]
+    completed = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
+    assert completed.returncode in (0, 1), completed.stderr[-2000:]
     every = [sys.executable, "-m", "autosched", "verify", program, "--device", "h100", "--", function]
     compared = forked_python.run(every, torch=True, capture_output=True, text=True, check=False).stdout.splitlines()
     report = next(json.loads(line) for line in compared if line.startswith("{"))
-    assert json.loads(done.stdout)["batch_invariant"] is report["exhaustive"]
+    assert json.loads(completed.stdout)["batch_invariant"] is report["exhaustive"]

@@ -136,21 +136,21 @@ def test_the_plug_in(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", str(path)]
     command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the fork server has imported plugins
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 Triton launches emulated for h100" in done.stdout
-    assert "warning" not in done.stdout
+    completed = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "1 Triton launches emulated for h100" in completed.stdout
+    assert "warning" not in completed.stdout
 
 
 def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     path.write_text(path.read_text() + '    import warnings; warnings.warn("of the program")\n')
     command = [sys.executable, "-m", "autosched", "verify", str(path), "--device", "h100"]
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "UserWarning: of the program" in done.stderr
-    assert "TRITON_DEFAULT_FP_FUSION" not in done.stdout + done.stderr
-    assert "leaked" not in done.stderr  # Triton's extension would report leaked objects at exit
+    completed = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "UserWarning: of the program" in completed.stderr
+    assert "TRITON_DEFAULT_FP_FUSION" not in completed.stdout + completed.stderr
+    assert "leaked" not in completed.stderr  # Triton's extension would report leaked objects at exit
 
 
 AROUND = """
@@ -196,15 +196,15 @@ def test_the_plugin_fails_tests_with_findings(tmp_path: Path) -> None:
     (tmp_path / "test_module.py").write_text("import torch, twice\ntwice.twice(torch.rand(200, device='cuda'))\n")
     plain = ["-p", "no:cacheprovider", "--autosched-triton", "h100", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", "-q", *plain, str(tmp_path)]
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "2 failed, 1 passed" in done.stdout and "3 errors" in done.stdout
-    assert "_ test_within _" in done.stdout
-    assert "ERROR at setup of test_with_a_fixture" in done.stdout and "another reason" in done.stdout
-    assert "ERROR collecting test_module.py" in done.stdout
-    assert done.stdout.count("twice.py:11: out_of_bounds_global") >= 4
-    assert "ValueError: in a fixture" in done.stdout
-    assert "pytest_emulation.py" not in done.stdout
+    completed = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "2 failed, 1 passed" in completed.stdout and "3 errors" in completed.stdout
+    assert "_ test_within _" in completed.stdout
+    assert "ERROR at setup of test_with_a_fixture" in completed.stdout and "another reason" in completed.stdout
+    assert "ERROR collecting test_module.py" in completed.stdout
+    assert completed.stdout.count("twice.py:11: out_of_bounds_global") >= 4
+    assert "ValueError: in a fixture" in completed.stdout
+    assert "pytest_emulation.py" not in completed.stdout
 
 
 CONFTEST = """
@@ -221,11 +221,15 @@ def plugged(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_plug_in_starts_before_any_conftest(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_kernel.py").write_text("import torch\ndef test_there():\n    assert torch.cuda.is_available()\n")
-    done = plugged(tmp_path)
-    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    completed = plugged(tmp_path)
+    assert completed.returncode == 0 and "1 passed" in completed.stdout, completed.stdout + completed.stderr
     (tmp_path / "conftest.py").write_text('collect_ignore = ["test_kernel.py"]\n')
-    done = plugged(tmp_path)
-    assert done.returncode == 5 and "1 (test_kernel.py)" in done.stdout and "no test was collected" in done.stdout
+    completed = plugged(tmp_path)
+    assert (
+        completed.returncode == 5
+        and "1 (test_kernel.py)" in completed.stdout
+        and "no test was collected" in completed.stdout
+    )
 
 
 LENIENT = """
@@ -247,7 +251,7 @@ def test_memory_that_was_never_written():
 
 def test_undefined_memory_and_autotuning_on_demand(tmp_path: Path) -> None:
     (tmp_path / "test_lenient.py").write_text(LENIENT)
-    done = plugged(tmp_path, "--autosched-first-config")
-    assert done.returncode == 1 and "uninitialized_global_read" in done.stdout, done.stdout
-    done = plugged(tmp_path, "--autosched-first-config", "--autosched-allow-undefined")
-    assert done.returncode == 0 and "1 Triton launches" in done.stdout, done.stdout
+    completed = plugged(tmp_path, "--autosched-first-config")
+    assert completed.returncode == 1 and "uninitialized_global_read" in completed.stdout, completed.stdout
+    completed = plugged(tmp_path, "--autosched-first-config", "--autosched-allow-undefined")
+    assert completed.returncode == 0 and "1 Triton launches" in completed.stdout, completed.stdout

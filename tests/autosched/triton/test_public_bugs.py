@@ -61,9 +61,9 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
     races = [f for f in racing.findings if f.is_fault and f.kind is FindingKind.GLOBAL_RACE]
     assert races and {f.line for f in races} & shared, racing.findings
     if barrier > stored:
-        done = emulate_ptx(compiled_kernel.ptx, compiled_kernel.launch, inputs, memory=memory)
-        assert not {f.line for f in done.findings if f.is_fault} & shared, done.findings
-        by_group = torch.from_numpy(done.outputs["sums"].view("f4").reshape(group, n))
+        emulation = emulate_ptx(compiled_kernel.ptx, compiled_kernel.launch, inputs, memory=memory)
+        assert not {f.line for f in emulation.findings if f.is_fault} & shared, emulation.findings
+        by_group = torch.from_numpy(emulation.outputs["sums"].view("f4").reshape(group, n))
         torch.testing.assert_close(by_group, x.view(rows // group, group, n).sum(0))
 
 

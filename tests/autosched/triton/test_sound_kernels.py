@@ -146,6 +146,6 @@ def test_a_use_far_from_an_injected_wait_stays_a_fault(monkeypatch) -> None:
         return Finding(FindingKind.WGMMA_IN_FLIGHT, message, "k.py", 1, instruction=f"PTX line {line}: add.f32 a, b, c")
 
     monkeypatch.setattr(ptxas, "_injected_waits", lambda ptx, arch: (300,))
-    done = Emulation("ok", {}, findings=(use(290), use(900)), shared_sites=(), global_sites=())
-    grades = {f.instruction.split(":")[0]: f.grade for f in ptxas.with_injected_waits(done, "", 90).findings}
+    emulation = Emulation("ok", {}, findings=(use(290), use(900)), shared_sites=(), global_sites=())
+    grades = {f.instruction.split(":")[0]: f.grade for f in ptxas.with_injected_waits(emulation, "", 90).findings}
     assert grades == {"PTX line 290": "note", "PTX line 900": "fault"}

@@ -75,7 +75,7 @@ def test_kernels_generated_by_torch_compile_are_emulated(tmp_path: Path) -> None
         file.write_text(program)
     code = "import runpy, sys\nfor file in sys.argv[1:]:\n    runpy.run_path(file, run_name='__main__')\n"
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    done = forked_python.run(
+    completed = forked_python.run(
         [sys.executable, "-c", code, *map(str, files)],
         torch=True,
         capture_output=True,
@@ -84,9 +84,9 @@ def test_kernels_generated_by_torch_compile_are_emulated(tmp_path: Path) -> None
         check=False,
         env=fresh,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    *_, within, before = done.stdout.splitlines()
-    assert "graph break" in done.stdout
-    assert within.startswith("['out_of_bounds_global'] ['double', 'triton_poi_fused_sin_"), done.stdout
-    assert "_softmax_" in before and "backward" in before, done.stdout
-    assert "CPU backend" not in done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    *_, within, before = completed.stdout.splitlines()
+    assert "graph break" in completed.stdout
+    assert within.startswith("['out_of_bounds_global'] ['double', 'triton_poi_fused_sin_"), completed.stdout
+    assert "_softmax_" in before and "backward" in before, completed.stdout
+    assert "CPU backend" not in completed.stderr

@@ -221,8 +221,8 @@ class TestCommandLine:
         ],
     )
     def test_invalid_input_is_rejected_in_one_line(self, capsys, tmp_path, changed, message):
-        usual = {"--triton": f"{FILE}:scale", "--args": f"{FILE}:scale_args", "--db": str(tmp_path / "best.db")}
-        options = usual | {changed[0]: changed[1]}
+        valid_options = {"--triton": f"{FILE}:scale", "--args": f"{FILE}:scale_args", "--db": str(tmp_path / "best.db")}
+        options = valid_options | {changed[0]: changed[1]}
         status, _, err = self.run(capsys, "tune", *(part for pair in options.items() for part in pair))
         assert status == 2 and message in err and err.count("\n") == 1
         assert not (tmp_path / "best.db").exists()

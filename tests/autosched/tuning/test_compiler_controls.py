@@ -112,11 +112,11 @@ class TestSearch:
         with Store.open(db) as store, Store.open(copied) as other:
             other.extend([Trial.from_json(trial.to_json()) for trial in store.trials(problem, "h100")])
         assert best is not None
-        its = template(best.schedule.template)
+        kernel_template = template(best.schedule.template)
         with Store.open(copied) as store:
             stored = store.best(problem, "h100")
         assert stored is not None
-        kernel = its.kernel(problem, stored.schedule, device("h100"))
+        kernel = kernel_template.kernel(problem, stored.schedule, device("h100"))
         with CompilePool(workers=1) as pool:
             compiled = pool.compile(kernel, device("h100").arch)
         assert isinstance(compiled, Compiled)

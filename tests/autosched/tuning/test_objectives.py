@@ -69,17 +69,17 @@ def test_several_objectives_give_a_front_without_dominated_trials(store: Store) 
 
 
 def test_schedules_on_the_front_are_verified(store: Store) -> None:
-    judged: list[Schedule] = []
+    verified: list[Schedule] = []
 
     def verifier(schedule: Schedule) -> Outcome:
-        judged.append(schedule)
+        verified.append(schedule)
         return Outcome(schedule["x"] != 32, "ok" if schedule["x"] != 32 else "wrong_result", "32 is wrong")
 
     result = searched(store, 40, "seconds", "watts", verifier=verifier)
     assert result.front and all(row["x"] != 32 for row in result.front)
     # Schedules that differ only in the letter are equally fast, and only the first of them is verified.
-    assert {(row["x"], row["y"]) for row in result.front} <= {(s["x"], s["y"]) for s in judged}
-    assert any(s["x"] == 32 for s in judged), "the best schedule by watts was tried and rejected"
+    assert {(row["x"], row["y"]) for row in result.front} <= {(s["x"], s["y"]) for s in verified}
+    assert any(s["x"] == 32 for s in verified), "the best schedule by watts was tried and rejected"
 
 
 def test_a_second_run_continues_the_first(store: Store) -> None:

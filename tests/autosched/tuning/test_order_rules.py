@@ -70,9 +70,9 @@ def test_the_best_schedules_of_all_batches_give_a_row_the_same_bits(tmp_path: Pa
         best = tuned(problem, tmp_path / "all.db", batch_invariant=True, verify=False).best
         assert best is not None
         kernel = template(best.schedule.template).kernel(problem, best.schedule, device(GPU))
-        done = LaunchUnderTest(kernel, {"a": rows["a"][:, :m].copy(), "b": rows["b"]}).run(ASCENDING)
-        assert done.status == "ok"
-        results[m] = best.schedule, done.outputs["out"]
+        emulation = LaunchUnderTest(kernel, {"a": rows["a"][:, :m].copy(), "b": rows["b"]}).run(ASCENDING)
+        assert emulation.status == "ok"
+        results[m] = best.schedule, emulation.outputs["out"]
     assert len({schedule for schedule, _ in results.values()}) > 1
     for m, (_, out) in results.items():
         assert np.array_equal(out[:, :m], results[300][1][:, :m])

@@ -162,10 +162,10 @@ class TestStream:
 
     def test_a_runner_closed_during_the_search_is_reported(self, store: Store) -> None:
         for in_flight in (InFlightLimit(most=4), InFlightLimit(compilers=4)):
-            done = store.count()
+            num_stored = store.count()
             result = tuned(store, 30, StreamingRunner(0, ends=5), in_flight=in_flight)
             assert result.stopped == "the runner was closed" and not result.exhausted
-            assert 5 <= len(result.trials) == store.count() - done < 30  # some schedules share their kernels
+            assert 5 <= len(result.trials) == store.count() - num_stored < 30  # some schedules share their kernels
 
     def test_a_sampler_that_returns_too_few_is_called_again(self, store: Store) -> None:
         class Sparing(Watched):

@@ -273,10 +273,10 @@ class TestVerification:
     """New best schedules are verified before they are reported as best."""
 
     def test_a_wrong_kernel_is_recorded_as_wrong_and_is_not_best(self, store: Store) -> None:
-        judged: list[Schedule] = []
+        verified: list[Schedule] = []
 
         def verifier(schedule: Schedule) -> Outcome:
-            judged.append(schedule)
+            verified.append(schedule)
             return Outcome(False, "wrong_result", "17 elements differ", 300.0) if schedule["x"] == 8 else Outcome(True)
 
         result = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
@@ -289,16 +289,16 @@ class TestVerification:
         assert result.best.measurement.error == 0.5, "the best is verified, and its error is stored"
 
     def test_only_new_bests_are_judged(self, store: Store) -> None:
-        judged: list[Schedule] = []
+        verified: list[Schedule] = []
 
         def verifier(schedule: Schedule) -> Outcome:
-            judged.append(schedule)
+            verified.append(schedule)
             return Outcome(True)
 
         result = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
-        times = [seconds(s) for s in judged]
+        times = [seconds(s) for s in verified]
         assert times == sorted(times, reverse=True)
-        assert len(judged) < len(result.trials) / 2
+        assert len(verified) < len(result.trials) / 2
 
     def test_there_is_no_best_if_no_schedule_is_verified(self, store: Store) -> None:
         result = tuned(

@@ -65,9 +65,9 @@ def verified(kernel: KernelSpec) -> Verdict:
 @needs_compiler
 @needs_nvrtc
 def test_a_pipeline_is_verified_in_full() -> None:
-    done = verified(pipeline("pipe_right"))
-    assert done.ok, done.reason
-    assert len(done.runs) == 6  # among them other orders, two launches, and perturbed functions
+    verdict = verified(pipeline("pipe_right"))
+    assert verdict.ok, verdict.reason
+    assert len(verdict.runs) == 6  # among them other orders, two launches, and perturbed functions
 
 
 @needs_compiler
@@ -81,9 +81,9 @@ def test_a_pipeline_is_verified_in_full() -> None:
     ],
 )
 def test_faults_between_launches_are_found(fault: str, message: str) -> None:
-    done = verified(pipeline("pipe_wrong", fault))
-    assert not done.ok
-    assert message in done.reason
+    verdict = verified(pipeline("pipe_wrong", fault))
+    assert not verdict.ok
+    assert message in verdict.reason
 
 
 @needs_compiler
@@ -92,8 +92,8 @@ def test_an_output_that_no_launch_writes_is_found() -> None:
     kernel = pipeline(
         "pipe_unwritten", steps=[{**STEPS[0], "arguments": ["middle", "x", "n"]}, {**STEPS[1], "grid": 1}]
     )
-    done = verified(kernel)
-    assert "136 of 200 elements of out were never written" in str(done.findings)
+    verdict = verified(kernel)
+    assert "136 of 200 elements of out were never written" in str(verdict.findings)
 
 
 @needs_compiler

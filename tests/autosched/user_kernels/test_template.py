@@ -73,8 +73,8 @@ def test_a_rule_that_only_uses_sizes_limits_the_problem(write: Write) -> None:
     file = read_file(write(TOML, ('expr = "span <= width"', 'expr = "width % 4 == 0"')))
     kernel_template = template(file)
     assert kernel_template.why_not(problem_type(file).of({"width": 8}), H200) is None
-    why = kernel_template.why_not(problem_type(file).of({"width": 6}), H200)
-    assert why == "a block must not be longer than a row (width = 6)"
+    reason = kernel_template.why_not(problem_type(file).of({"width": 6}), H200)
+    assert reason == "a block must not be longer than a row (width = 6)"
     assert "width % 4 == 0" not in names(space_of(file, width=8))
 
 

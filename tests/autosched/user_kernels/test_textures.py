@@ -92,8 +92,8 @@ def test_fetches_agree_with_the_emulated_texture(name: str, fetch: str, texture:
     problem = spec.problem()
     (schedule,) = spec.template.space(problem, A100).sample(1, 0)
     check_entry(problem, [schedule], A100)
-    done = verify_one(spec.template, problem, schedule, A100)
-    assert done.ok, done.reason
+    verdict = verify_one(spec.template, problem, schedule, A100)
+    assert verdict.ok, verdict.reason
     (wrong,) = [a for a in spec.template.kernel(problem, schedule, A100).arguments if isinstance(a, LinearTexture)]
     assert argument_from_json(argument_json(wrong)) == wrong
 

@@ -59,11 +59,11 @@ def verified(spec: KernelSpec, kind: str) -> Verdict:
 @pytest.mark.parametrize("reference", [{"reference": lambda x: 3 * x}, {}], ids=["function", "itself"])
 def test_each_type_is_verified_at_its_precision(kind: str, reference: dict[str, Any]) -> None:
     computed = "(double)" if kind == "double" else "(float)"
-    done = verified(kernel("typed", computed=computed, **reference), kind)
-    assert done.ok, done.reason
+    verdict = verified(kernel("typed", computed=computed, **reference), kind)
+    assert verdict.ok, verdict.reason
     names = {"f32": "f32", "half": "f16", "double": "f64"}
-    assert done.problem.random_inputs(0)["x"].dtype == np.dtype(SCALAR_DTYPES[names[kind]].storage)
-    assert {o.dtype.name for o in done.problem.operands()} == {names[kind]}
+    assert verdict.problem.random_inputs(0)["x"].dtype == np.dtype(SCALAR_DTYPES[names[kind]].storage)
+    assert {o.dtype.name for o in verdict.problem.operands()} == {names[kind]}
 
 
 @needs_compiler

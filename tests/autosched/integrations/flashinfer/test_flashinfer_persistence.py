@@ -85,9 +85,9 @@ def start(request, tmp_path):
             request.param,
             str(tmp_path / "best.db"),
         ]
-        done = subprocess.run([*command, str(first)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        last = done.stdout.splitlines()[-1]
+        completed = subprocess.run([*command, str(first)], capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr
+        last = completed.stdout.splitlines()[-1]
         if last.startswith("cannot import"):
             pytest.skip(last)
         return json.loads(last)
@@ -118,10 +118,10 @@ def test_serve_keeps_the_choices_of_the_whole_package(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
     outputs = []
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"choices"')]
-        assert len(lines) == 4, done.stderr[-2000:]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr[-2000:]
+        lines = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith('{"choices"')]
+        assert len(lines) == 4, completed.stderr[-2000:]
         outputs.append(lines)
     first, second = outputs
     assert sum(line["timed"] for line in first) >= 9 and not any(line["timed"] for line in second)

@@ -50,7 +50,7 @@ def test_wrong_results_are_rejected_with_a_reason() -> None:
     correct, other, odd = config(32), config(4), config(3)
     assert verify(correct) is correct
     assert verify(other) is None
-    ((refused, why),) = verify.refused
-    assert refused == other and why
+    ((refused, reason),) = verify.refused
+    assert refused == other and reason
     assert verify(odd) is None, "a block size of 3 is not a power of two"
     assert len(verify.refused) == 2

@@ -172,9 +172,11 @@ def test_inductor_compiles_the_choice(inductor, recorded: bool, tmp_path: Path) 
         inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
     command = [sys.executable, "-c", PROGRAM, str(database) if recorded else ""]
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    done = forked_python.run(command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=fresh)
-    assert done.returncode == 0, done.stdout + done.stderr
-    report, launched = done.stdout.strip().splitlines()
+    completed = forked_python.run(
+        command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=fresh
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    report, launched = completed.stdout.strip().splitlines()
     assert report.startswith("mm m=64 n=32 k=96 f16: ")
     assert ("16x32x32, 2 stages, 2 warps (recorded" in report) is recorded
     assert launched.startswith("['triton_tem_fused_mm_0'") and launched.endswith(" 0")

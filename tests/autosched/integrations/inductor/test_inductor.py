@@ -41,11 +41,11 @@ def _stderr_of(program: str, cache: Path) -> str:
     """Return the stderr of a process that runs ``program``. ``cache`` is Inductor's cache of earlier choices."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
-    done = forked_python.run(
+    completed = forked_python.run(
         command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=environment
     )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    assert completed.returncode == 0, completed.stderr
+    return completed.stderr
 
 
 @pytest.mark.nightly

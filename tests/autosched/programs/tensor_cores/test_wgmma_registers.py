@@ -74,8 +74,8 @@ def test_registers_of_random_programs_are_held() -> None:
         p = problem(random_loops(seed) if seed % 2 else random_program(seed), **sizes)
         space = template(p.program).space(p, H100)
         intrinsics = next(q.values for q in space.parameters if q.name == "intrinsic")
-        for way in (way for way in intrinsics if str(way).startswith("wgmma")):
-            schedule = random_start(space, seed, {"intrinsic": way})
+        for intrinsic in (intrinsic for intrinsic in intrinsics if str(intrinsic).startswith("wgmma")):
+            schedule = random_start(space, seed, {"intrinsic": intrinsic})
             if schedule is not None:
                 source = template(p.program).kernel(p, schedule, H100).source
                 assert not list(unheld(source)), (seed, schedule)

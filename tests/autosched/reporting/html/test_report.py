@@ -103,11 +103,11 @@ def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
 
 def test_advice_ends_once_an_entry_is_complete(tmp_path: Path) -> None:
     (schedule,) = schedules(1)
-    its = template("transpose")
+    transpose = template("transpose")
     trial = dataclasses.replace(
         make_trial(schedule, timed(3e-9), PROBLEM),
-        kernel_digest=its.kernel(PROBLEM, schedule, H200).digest,
-        template_version=its.version,
+        kernel_digest=transpose.kernel(PROBLEM, schedule, H200).digest,
+        template_version=transpose.version,
     )
     slow = dataclasses.replace(trial, measurement=timed(3e-6), device="h100")
     unchecked = dataclasses.replace(trial, measurement=dataclasses.replace(timed(3e-9), error=None), device="a100")

@@ -49,6 +49,6 @@ def test_processes_of_a_job_array_share_one_server() -> None:
         reports = [json.loads(task.communicate(timeout=280)[0]) for task in tasks]
         assert [task.returncode for task in tasks] == [0, 0, 0]
         best = [sys.executable, "-m", "autosched", "best", *PROBLEM, "--device", "a100", "--db", db, "--json"]
-        done = subprocess.run(best, capture_output=True, text=True, check=True, timeout=60)
-        best_seconds = json.loads(done.stdout)["best"][0]["timing"]["median"]
+        completed = subprocess.run(best, capture_output=True, text=True, check=True, timeout=60)
+        best_seconds = json.loads(completed.stdout)["best"][0]["timing"]["median"]
     assert best_seconds == min(one["best"]["timing"]["median"] for one in reports)

@@ -76,9 +76,9 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
             "order_b": str(rng.choice(("row", "col"))) if name in ("bf16", "f16") else "col",
         }
         problem = Matmul(m, 8 * n, 16 * k, a=name, **chosen)  # type: ignore[arg-type]
-        of = template("tcgen05_matmul_transposed" if few else "tcgen05_matmul")
-        (schedule,) = of.space(problem, B200).sample(1, seed=seed)
-        verdict = verify_one(of, problem, schedule, B200, depth="quick")
+        kernel_template = template("tcgen05_matmul_transposed" if few else "tcgen05_matmul")
+        (schedule,) = kernel_template.space(problem, B200).sample(1, seed=seed)
+        verdict = verify_one(kernel_template, problem, schedule, B200, depth="quick")
         assert verdict.ok, (problem, schedule, verdict.reason)
 
 

@@ -41,12 +41,12 @@ def verified(
     program: Program, where: str, sizes: dict[str, int], seed: int, width: int = 1, changed: Change | None = None
 ) -> str:
     p, row = problem(program, **sizes), device(where)
-    own = template(program)
-    assert own.why_not(p, row) is None
+    kernel_template = template(program)
+    assert kernel_template.why_not(p, row) is None
     inputs = p.random_inputs(seed)
     expected, bounds = p.expected(inputs)
-    schedule = next(s for s in own.space(p, row).valid.sample(40, seed) if s.integer("width_1") >= width)
-    kernel = own.kernel(p, schedule, row)
+    schedule = next(s for s in kernel_template.space(p, row).valid.sample(40, seed) if s.integer("width_1") >= width)
+    kernel = kernel_template.kernel(p, schedule, row)
     kernel = changed(kernel) if changed else kernel
     (out,) = (o for o in p.operands() if o.role == "inout")
     for order in (ASCENDING, Order("random", seed=seed)):

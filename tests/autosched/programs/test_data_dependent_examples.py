@@ -108,10 +108,10 @@ def test_the_interpreter_matches_numpy(name: str) -> None:
 @pytest.mark.parametrize(("name", "gpu"), spread(itertools.product(SIZES, ("a100", "h100", "t4", "b200")), 6))
 def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
     p, target = example_problem(name), device(gpu)
-    own = template(p.program)
-    assert own.why_not(p, target) is None
-    for schedule in own.space(p, target).sample(3 if nightly else 1, 1):
-        assert outcome(p, own.kernel(p, schedule, target)) == "ok", schedule
+    kernel_template = template(p.program)
+    assert kernel_template.why_not(p, target) is None
+    for schedule in kernel_template.space(p, target).sample(3 if nightly else 1, 1):
+        assert outcome(p, kernel_template.kernel(p, schedule, target)) == "ok", schedule
 
 
 OTHERS = ("argmax", "cumulative_sum", "dropout", "int4_matmul", "quantize_rows", "sliding_window")
@@ -126,8 +126,8 @@ def test_examples_are_short(name: str) -> None:
 @pytest.mark.parametrize("name", representative(SIZES, "decode_small_pages", "variable_length"))
 def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
     p, a100 = example_problem(name), device("a100")
-    own, scalars = template(p.program), scalar_inputs(p.usual_trace())
-    kernel = own.kernel(p, own.space(p, a100).sample(1, 4)[0], a100)
+    kernel_template, scalars = template(p.program), scalar_inputs(p.usual_trace())
+    kernel = kernel_template.kernel(p, kernel_template.space(p, a100).sample(1, 4)[0], a100)
     tried = set[tuple[str, str]]()
     for stress in p.stress_inputs(1):
         array, _, case = stress.cases[0].partition(": ")
@@ -143,6 +143,6 @@ def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
 def test_tokens_that_threads_gather_to_boxes_of_wgmma() -> None:
     made_of = load_program(str(EXAMPLES / "moe_matmul.py"))
     p, h100 = problem(made_of, t=50, k=200, n=264, e=4, rows=140, tiles=3), device("h100")
-    own = template(made_of)
-    schedule = next(s for s in own.space(p, h100).sample(1000, 1) if "wgmma" in s.text("intrinsic"))
-    assert outcome(p, own.kernel(p, schedule, h100)) == "ok"
+    kernel_template = template(made_of)
+    schedule = next(s for s in kernel_template.space(p, h100).sample(1000, 1) if "wgmma" in s.text("intrinsic"))
+    assert outcome(p, kernel_template.kernel(p, schedule, h100)) == "ok"

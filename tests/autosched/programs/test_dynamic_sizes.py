@@ -107,9 +107,9 @@ def test_rows(where: str) -> None:
 def test_vector_widths_divide_the_dynamic_length(where: str) -> None:
     """Accesses are as wide as the length allows: kernels differ between multiples of 16, multiples of 8, and others."""
     check_sizes(added, where, [{"m": m} for m in (2048, 16, 512, 8, 520, 1, 511, 513)], 2)
-    own, gpu = template(added), device(where)
-    (schedule,) = own.space(problem(added, m=2048), gpu).sample(1, 2)
-    sources = [own.kernel(problem(added, m=m), schedule, gpu).source for m in (2048, 511)]
+    kernel_template, gpu = template(added), device(where)
+    (schedule,) = kernel_template.space(problem(added, m=2048), gpu).sample(1, 2)
+    sources = [kernel_template.kernel(problem(added, m=m), schedule, gpu).source for m in (2048, 511)]
     assert schedule.integer("width_1") == 1 or sources[0] != sources[1]
 
 
@@ -252,8 +252,8 @@ def test_rows_of_any_length(where: str) -> None:
 def test_a_verification_runs_lines_of_other_lengths() -> None:
     """The verification runs lengths that are multiples of a vector, but not of a loop step."""
     p, gpu = problem(product_of_any_depth, **DEPTHS[0]), device("a100")
-    own = template(product_of_any_depth)
-    verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 1)[0])
+    kernel_template = template(product_of_any_depth)
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(kernel_template.space(p, gpu).sample(1, 1)[0])
     assert verdict.ok, verdict.reason
     assert {"k=24", "k=48"} <= {run.name for run in verdict.runs}
 
@@ -293,9 +293,9 @@ def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
     p = problem(rows_of_table, m=5, r=12, n=32)
     ids = np.array([0, 4, 5, 39, -1, 3, 2, 1, 0, 7, 4, 4], dtype=np.int32)
     inputs = {**p.random_inputs(1), "ids": ids}
-    gpu, own = device("a100"), template(rows_of_table)
-    (schedule,) = own.space(problem(rows_of_table, m=40, r=12, n=32), gpu).sample(1, 4)
-    run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0)
+    gpu, kernel_template = device("a100"), template(rows_of_table)
+    (schedule,) = kernel_template.space(problem(rows_of_table, m=40, r=12, n=32), gpu).sample(1, 4)
+    run = emulate(kernel_template.kernel(p, schedule, gpu), inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
     expected = np.where(((ids >= 0) & (ids < 5))[:, None], inputs["x"][np.clip(ids, 0, 4)], 0.0)
     assert np.array_equal(run.outputs["out"], expected)
@@ -337,9 +337,9 @@ def test_a_tile_is_not_as_long_as_a_dynamic_size() -> None:
 
 def test_a_verification_runs_the_kernel_at_other_sizes() -> None:
     p, gpu = problem(scaled_rows, m=64, n=40), device("a100")
-    own = template(scaled_rows)
-    (schedule,) = own.space(p, gpu).sample(1, 1)
-    verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
+    kernel_template = template(scaled_rows)
+    (schedule,) = kernel_template.space(p, gpu).sample(1, 1)
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason
     tile = schedule.integer("bm")
     names = {run.name for run in verdict.runs}

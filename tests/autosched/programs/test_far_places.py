@@ -32,10 +32,12 @@ def test_distances_that_an_int_does_not_hold() -> None:
 def test_lines_far_apart(store: str) -> None:
     """A full verification accesses distant rows and distant columns."""
     program = load_program(PROGRAM)
-    p, own = problem(program, m=80, n=72, k=32), template(program)
+    p, kernel_template = problem(program, m=80, n=72, k=32), template(program)
     schedule = next(
-        s for s in own.space(p, A100).sample(60, 0) if s.values["store_1"] == store and s.values["split_k"] == 1
+        s
+        for s in kernel_template.space(p, A100).sample(60, 0)
+        if s.values["store_1"] == store and s.values["split_k"] == 1
     )
-    verdict = verify_one(own, p, schedule, A100, depth="full")
+    verdict = verify_one(kernel_template, p, schedule, A100, depth="full")
     assert verdict.status == "ok", verdict.reason
     assert {"far m", "far n"} <= {run["name"] for run in verdict.stored()["runs"]}

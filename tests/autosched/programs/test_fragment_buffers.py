@@ -43,9 +43,9 @@ def gemm(**changes: int | str) -> Values:
 
 
 def check(p: ProgramProblem, schedule: Schedule, order: Order) -> None:
-    own = template(p.program)
-    assert own.space(p, A100).valid.explain(schedule) == []
-    kernel, inputs = own.kernel(p, schedule, A100), p.random_inputs(1)
+    kernel_template = template(p.program)
+    assert kernel_template.space(p, A100).valid.explain(schedule) == []
+    kernel, inputs = kernel_template.kernel(p, schedule, A100), p.random_inputs(1)
     assert "tile::fragment_pipeline<" in kernel.source
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     assert run.status == "ok", run.reason
@@ -124,9 +124,9 @@ def test_larger_loops_have_no_fragment_buffers() -> None:
 
 def test_older_schedules_have_one_fragment_buffer() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
-    own, values = template(p.program), gemm(fragment_buffers=1)
+    kernel_template, values = template(p.program), gemm(fragment_buffers=1)
     del values["fragment_buffers"]
-    first, second = (own.kernel(p, filled(p, v, A100), A100) for v in (values, gemm(fragment_buffers=1)))
+    first, second = (kernel_template.kernel(p, filled(p, v, A100), A100) for v in (values, gemm(fragment_buffers=1)))
     assert first.source == second.source and "fragment_pipeline" not in first.source
 
 
@@ -150,13 +150,13 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
     for bn, stages, wide in sizes if nightly else sizes[:1]:
         copies = operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", wide, 16, 8)
         common: Values = {"stages": stages, "fragment_buffers": 2, **copies}
-        own = gemm(bm=128, bn=bn, subgroups_n=4, **common)
+        program_values = gemm(bm=128, bn=bn, subgroups_n=4, **common)
         template_values: Values = {
             "tile_m": 128, "tile_n": bn, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "subgroups_m": 2,
             "subgroups_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "unroll": 2, "epilogue": "registers",
             "min_blocks": 1, "raster": "row", "split_k": 1, "stream_k": 0, "batch_mapping": "outer", **common,
         }  # fmt: skip
-        program_counts = iteration_of(template(p.program).kernel(p, filled(p, own, A100), A100))
+        program_counts = iteration_of(template(p.program).kernel(p, filled(p, program_values, A100), A100))
         template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", template_values), A100))
         assert program_counts[0] == template_s[0]  # tensor instructions
         assert program_counts[1] <= template_s[1] and program_counts[2] <= 1.02 * template_s[2], (

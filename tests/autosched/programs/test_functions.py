@@ -103,8 +103,8 @@ def rows_in_a_circle(p: Builder, x: Array, ids: Array, w: Array, out: Array) -> 
 
 def test_copies_compute_the_same_remainders() -> None:
     p, where = problem(rows_in_a_circle, m=50, k=64, r=32, n=32), device("a100")
-    own = template(rows_in_a_circle)
-    kernel = own.kernel(p, own.space(p, where).sample(1, 1)[0], where)
+    kernel_template = template(rows_in_a_circle)
+    kernel = kernel_template.kernel(p, kernel_template.space(p, where).sample(1, 1)[0], where)
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0)
     assert run.status == "ok", run.reason

@@ -40,13 +40,13 @@ PROGRAMS = {
 @pytest.mark.parametrize("path", PROGRAMS)
 def test_golden(path: str, request: pytest.FixtureRequest) -> None:
     program = load_program(str(EXAMPLES / path))
-    p, own, file = problem(program, **PROGRAMS[path]), template(program), GOLDEN / f"{program.name}.txt"
+    p, kernel_template, file = problem(program, **PROGRAMS[path]), template(program), GOLDEN / f"{program.name}.txt"
     update = bool(request.config.getoption("--update-golden"))
     if file.exists():
         schedule = Schedule.from_json(program.name, json.loads(file.read_text("utf-8").splitlines()[0]))
     else:
         assert update, f"there is no {file}: run with --update-golden"
-        schedule = random_schedule(own.space(p, A100), 1)
+        schedule = random_schedule(kernel_template.space(p, A100), 1)
     plan = [
         f"{v.location}: {v.operation} {v.shape}: {v.spread}: {v.distribution}"
         for v in describe.values(p, schedule.values)
@@ -59,7 +59,7 @@ def test_golden(path: str, request: pytest.FixtureRequest) -> None:
             json.dumps(dict(schedule.items)),
             text(program.trace(p.sizes, {n: schedule.integer(n) for n in program.domains(p.sizes)})),
             *plan,
-            own.kernel(p, schedule, A100).source,
+            kernel_template.kernel(p, schedule, A100).source,
         ]
     )
     if update:

@@ -23,9 +23,9 @@ def check_joins(seed: int, lowered: int) -> None:
     """Lower some schedules of a random program, and run one of them."""
     rng, program, (rows, columns) = random.Random(-seed), random_joins(seed), shape_of(seed)
     sizes, gpu = {"m": 2 * rows, "n": 2 * columns, "fixed": 64}, rng.choice(DEVICES)
-    p, own = problem(program, **sizes), template(program)
-    for schedule in own.space(p, device(gpu)).sample(lowered, seed):
-        own.kernel(p, schedule, device(gpu))
+    p, kernel_template = problem(program, **sizes), template(program)
+    for schedule in kernel_template.space(p, device(gpu)).sample(lowered, seed):
+        kernel_template.kernel(p, schedule, device(gpu))
     numbers = np.random.default_rng(seed).integers(-4, 5, (2 * rows, 2 * columns)).astype(np.int32)
     outputs(program, gpu, {**p.random_inputs(seed), "a": numbers}, seed, **sizes)
 

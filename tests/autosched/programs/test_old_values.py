@@ -111,8 +111,8 @@ def test_a_value_that_all_orders_give_is_not_rejected() -> None:
 
     def body(p: Builder, x: Array, total: Array, most: Array) -> None:
         (i,) = p.blocks(x.shape, (64,))
-        own = p.reduction("add", p.load(p.window(x, (0, i), (1, 64))), 1)
-        after = p.atomic_add(own, p.window(total, (0, 0), (1, 1))) + own
+        block_sum = p.reduction("add", p.load(p.window(x, (0, i), (1, 64))), 1)
+        after = p.atomic_add(block_sum, p.window(total, (0, 0), (1, 1))) + block_sum
         p.atomic_rmw("maxs", after, p.window(most, (0, 0), (1, 1)))
 
     tile_program = program(x=Input("n", "i32"), total=InOut("one", "i32"), most=InOut("two", "i32"))(body)

@@ -250,12 +250,12 @@ def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
     """Each instruction multiplies operands from shared memory and from registers."""
     program = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
     p, on = problem(program, m=70, n=72, k=96), device(where)
-    own = template(program)
-    assert own.why_not(p, on) is None
-    space, inputs = own.space(p, on), p.random_inputs(1)
+    kernel_template = template(program)
+    assert kernel_template.why_not(p, on) is None
+    space, inputs = kernel_template.space(p, on), p.random_inputs(1)
     ranks = next(s.ranks for s in space.strata if s.value == way)
     (schedule,) = space.schedules(space.unrank([ranks[len(ranks) // 3]]))
-    run = emulate(own.kernel(p, schedule, on), inputs, time_limit=60.0)
+    run = emulate(kernel_template.kernel(p, schedule, on), inputs, time_limit=60.0)
     assert run.status == "ok", (run.reason, schedule)
     expected, bounds = p.expected(inputs)
     (out,) = (o for o in p.operands() if o.role == "output")
@@ -285,10 +285,10 @@ def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None
     inputs = p.random_inputs(seed)
     expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    own = template(p.program)
-    assert own.why_not(p, A100) is None
-    (schedule,) = own.space(p, A100).valid.sample(1, seed)
-    run = emulate(own.kernel(p, schedule, A100), inputs, time_limit=60.0)
+    kernel_template = template(p.program)
+    assert kernel_template.why_not(p, A100) is None
+    (schedule,) = kernel_template.space(p, A100).valid.sample(1, seed)
+    run = emulate(kernel_template.kernel(p, schedule, A100), inputs, time_limit=60.0)
     assert run.status == "ok", (run.reason, schedule)
     for array, values in expected.items():
         error = np.abs(types[array].load(run.outputs[array]) - values)
@@ -328,24 +328,24 @@ def test_the_proxy_keeps_remainders() -> None:
 def test_emulated_problems_are_smaller_and_have_the_same_schedules(path: str, where: str) -> None:
     file, _, name = path.partition(":")
     program = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))
-    p, own = problem(program, **LARGE[path]), template(program)
-    for schedule in own.space(p, device(where)).sample(10, 0):
-        small = emulated_problem(own, p, schedule)
+    p, kernel_template = problem(program, **LARGE[path]), template(program)
+    for schedule in kernel_template.space(p, device(where)).sample(10, 0):
+        small = emulated_problem(kernel_template, p, schedule)
         assert small.flops < max(EMULATED_FLOPS, p.flops / 8) and small.min_bytes < max(EMULATED_BYTES, p.min_bytes / 8)
-        own.config(small, schedule, device(where))
+        kernel_template.config(small, schedule, device(where))
 
 
 def test_emulated_split_k_problems_have_the_same_schedule() -> None:
     program = example("matmul_softmax")
-    p, own = problem(program, m=4096, n=1024, k=4096), template(program)
-    schedules = [s for s in own.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]
+    p, kernel_template = problem(program, m=4096, n=1024, k=4096), template(program)
+    schedules = [s for s in kernel_template.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]
     assert len({s.integer("split_k") for s in schedules}) > 3
     for schedule in schedules:
-        small = emulated_problem(own, p, schedule)
+        small = emulated_problem(kernel_template, p, schedule)
         assert isinstance(small, ProgramProblem)
         iterations, splits = -(-small.k // schedule.integer("bk")), schedule.integer("split_k")
         assert iterations == splits * (schedule.integer("stages") + 1) - 1 or small.k == p.k
-        own.config(small, schedule, A100)
+        kernel_template.config(small, schedule, A100)
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,9 +414,9 @@ def test_the_main_loop_is_as_short_as_the_templates() -> None:
         },
     )  # fmt: skip
     p = problem(program, m=size, n=size, k=size)
-    own = filled(p, {**tiles, **common, **end}, A100)
+    program_schedule = filled(p, {**tiles, **common, **end}, A100)
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
-    registers, instructions, kinds = counted(template(program).kernel(p, own, A100))
+    registers, instructions, kinds = counted(template(program).kernel(p, program_schedule, A100))
     their_registers, their_instructions, their_kinds = counted(MATMUL.kernel(hand, template_schedule, A100))
     for kind in ("tensor", "shared", "load"):
         assert kinds.get(kind, 0) == their_kinds.get(kind, 0), (kinds, their_kinds)
@@ -434,8 +434,8 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
         "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
         "raster": "row", "intrinsic": "mma_m16n8k16_f16",
     }  # fmt: skip
-    for name, own in (("q", layout), ("k", f"transpose+{layout}"), ("v", layout)):
-        copy = {"layout": own, "copy": "cp.async", "vector": 8, "copy_columns": d // 8}
+    for name, tile_layout in (("q", layout), ("k", f"transpose+{layout}"), ("v", layout)):
+        copy = {"layout": tile_layout, "copy": "cp.async", "vector": 8, "copy_columns": d // 8}
         values |= {f"{key}_{name}": value for key, value in copy.items()}
     return template(program).kernel(p, filled(p, values, A100), A100)
 
@@ -497,9 +497,9 @@ def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
     program = listing("matvec", name)
     p = problem(program, m=4, n=6656, k=16384)
     some: Values = {"unroll": 1, "min_blocks": 4, "sum_1": "after_loop", "exchange": "pad(4,1)", "raster": "column"}
-    own = filled(p, some, A100)
+    program_schedule = filled(p, some, A100)
     (registers, instructions, _), (their_registers, their_instructions, _) = (
-        counted(template(program).kernel(p, own, A100)),
+        counted(template(program).kernel(p, program_schedule, A100)),
         counted(hand),
     )
     assert instructions <= their_instructions + 2
@@ -509,12 +509,13 @@ def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
 @pytest.mark.parametrize("columns", representative([4000, 4096], "4000"))
 def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templates(columns: int) -> None:
     """Compare the number of all instructions, with 8 warps per row and 4 adjacent elements per lane."""
-    own, rows = template(example("softmax_rows", "row_softmax")), Softmax(rows=4096, columns=columns, dtype="f32")
+    kernel_template = template(example("softmax_rows", "row_softmax"))
+    rows = Softmax(rows=4096, columns=columns, dtype="f32")
     values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}
     written = {"lanes_k": 32, "subgroups_k": 8, "vector_x": 4, "batch": 1, "split_k": 1, "row_staging": "registers"}
     templates = [random_start(ROW_REDUCTION.space(rows, A100), seed, written) for seed in range(3)]
     p = problem(example("softmax_rows", "row_softmax"), m=4096, n=columns)
-    ours = length(own.kernel(p, Schedule.from_json("row_softmax", values), A100))
+    ours = length(kernel_template.kernel(p, Schedule.from_json("row_softmax", values), A100))
     template_lengths = [length(ROW_REDUCTION.kernel(rows, s, A100)) for s in templates if s is not None]
     assert template_lengths and ours <= min(template_lengths)
 

@@ -24,23 +24,23 @@ def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> 
     """Lower some schedules of a program, and compare the results of the first schedule."""
     rng, program = random.Random(-seed), random_depths(seed, typed)
     k = rng.choice((rng.randint(1, 200), 80, 160))
-    p, gpu, own = (
+    p, gpu, kernel_template = (
         problem(program, m=rng.randint(1, 70), n=rng.randint(1, 70), k=k, n2=40, n3=40),
         device(where),
         template(program),
     )
-    reason = own.why_not(p, gpu)
+    reason = kernel_template.why_not(p, gpu)
     if where == "t4" and reason is not None:
         assert "sm_80" in reason
         return
     assert reason is None, reason
-    space = own.space(p, gpu)
+    space = kernel_template.space(p, gpu)
     try:
         schedules = [random_schedule(space, seed + number) for number in range(lowered)]
     except EmptySpace as error:  # FMA reads the complete operand from registers
         assert program.arguments[0][1].dtype == F32 and "registers" in str(error)
         return
-    kernels = [own.kernel(p, schedule, gpu) for schedule in schedules]
+    kernels = [kernel_template.kernel(p, schedule, gpu) for schedule in schedules]
     inputs = p.random_inputs(seed)
     emulation = emulate(kernels[0], inputs, time_limit=60.0, order=Order("random", seed=seed))
     case = f"seed {seed}, {where}, {p.sizes}, {schedules[0]}"

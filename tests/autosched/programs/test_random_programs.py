@@ -47,11 +47,11 @@ def check(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
 
 def lower(p: ProgramProblem, seed: int, schedules: int) -> None:
     """Lower random schedules of a program, without compiling them."""
-    own = template(p.program)
-    assert own.why_not(p, A100) is None
-    space = own.space(p, A100)
+    kernel_template = template(p.program)
+    assert kernel_template.why_not(p, A100) is None
+    space = kernel_template.space(p, A100)
     for number in range(schedules):
-        own.kernel(p, random_schedule(space, seed + number), A100)
+        kernel_template.kernel(p, random_schedule(space, seed + number), A100)
 
 
 def loops(seed: int) -> ProgramProblem:
@@ -83,9 +83,9 @@ def carried(seed: int) -> ProgramProblem:
 def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
     """Lower some schedules of a program, and verify the first schedule."""
     p = carried(seed)
-    own = template(p.program)
-    for schedule in own.space(p, A100).sample(schedules, seed):
-        own.kernel(p, schedule, A100)
+    kernel_template = template(p.program)
+    for schedule in kernel_template.space(p, A100).sample(schedules, seed):
+        kernel_template.kernel(p, schedule, A100)
     verify(p, seed, orders)
 
 
@@ -144,13 +144,13 @@ def check_streamed(seed: int, orders: int = 1) -> str:
 
 def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
     """Verify that a schedule (by default a random one) gives the interpreter's results within their bounds."""
-    own = template(p.program)
-    reason = own.why_not(p, where)
+    kernel_template = template(p.program)
+    reason = kernel_template.why_not(p, where)
     assert reason is None, reason
     inputs = p.random_inputs(seed)
     reference, tolerance = p.expected(inputs)
-    schedule = schedule or random_schedule(own.space(p, where), seed)
-    kernel, case = own.kernel(p, schedule, where), f"seed {seed}, {p.sizes}, {schedule}"
+    schedule = schedule or random_schedule(kernel_template.space(p, where), seed)
+    kernel, case = kernel_template.kernel(p, schedule, where), f"seed {seed}, {p.sizes}, {schedule}"
     for order in (ASCENDING, Order("random", seed=seed))[:orders]:
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
         assert run.status == "ok", (run.reason, case)

@@ -71,11 +71,11 @@ def test_results_agree_with_numpy() -> None:
 
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "h100"))
 def test_one_source_serves_all_values(where: str) -> None:
-    gpu, own = device(where), template(part_of_product)
+    gpu, kernel_template = device(where), template(part_of_product)
     usual = problem(part_of_product, m=40, n=72, k=80)
-    assert own.why_not(usual, gpu) is None
-    (schedule,) = own.space(usual, gpu).sample(1, 3)
-    source = own.kernel(usual, schedule, gpu).source
+    assert kernel_template.why_not(usual, gpu) is None
+    (schedule,) = kernel_template.space(usual, gpu).sample(1, 3)
+    source = kernel_template.kernel(usual, schedule, gpu).source
     for values in (
         {},
         {"used": 0, "rows": -4},
@@ -83,7 +83,7 @@ def test_one_source_serves_all_values(where: str) -> None:
         {"used": 1, "first": 39, "rows": 31, "alpha": 0.0},
     ):
         p = problem(part_of_product, m=40, n=72, k=80, **values)  # type: ignore[arg-type]
-        kernel = own.kernel(p, schedule, gpu)
+        kernel = kernel_template.kernel(p, schedule, gpu)
         assert kernel.source == source
         inputs = p.random_inputs(4)
         run = emulate(kernel, inputs, time_limit=60.0)
@@ -94,10 +94,10 @@ def test_one_source_serves_all_values(where: str) -> None:
 
 def test_a_kernel_keeps_whole_numbers_within_their_range() -> None:
     """Even if the launcher does not check a value's range, the kernel accesses nothing outside its arrays."""
-    gpu, own = device("a100"), template(part_of_product)
+    gpu, kernel_template = device("a100"), template(part_of_product)
     usual = problem(part_of_product, m=40, n=72, k=80)
-    (schedule,) = own.space(usual, gpu).sample(1, 3)
-    kernel = own.kernel(usual, schedule, gpu)
+    (schedule,) = kernel_template.space(usual, gpu).sample(1, 3)
+    kernel = kernel_template.kernel(usual, schedule, gpu)
     beyond = [
         ScalarArgument(a.name, a.dtype, 10**6) if isinstance(a, ScalarArgument) and a.name == "used" else a
         for a in kernel.arguments
@@ -111,9 +111,9 @@ def test_a_kernel_keeps_whole_numbers_within_their_range() -> None:
 
 def test_a_verification_tries_the_ends_of_the_ranges() -> None:
     p, gpu = problem(part_of_product, m=40, n=72, k=80), device("a100")
-    own = template(part_of_product)
-    (schedule,) = own.space(p, gpu).sample(1, 1)
-    verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
+    kernel_template = template(part_of_product)
+    (schedule,) = kernel_template.space(p, gpu).sample(1, 1)
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason
     named = " ".join(run.name for run in verdict.runs)
     assert all(f"{name}={value}" in named for name, value in (("used", 0), ("used", 80), ("rows", -4), ("first", 40)))
@@ -131,11 +131,11 @@ def test_emulate_takes_scalars_in_the_programs_order() -> None:
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 def test_the_example(where: str) -> None:
     program, gpu = load_program("examples/programs/any_rows_rmsnorm.py"), device(where)
-    p, own = problem(program, m=12, n=72), template(program)
-    (schedule,) = own.space(p, gpu).sample(1, 1)
+    p, kernel_template = problem(program, m=12, n=72), template(program)
+    (schedule,) = kernel_template.space(p, gpu).sample(1, 1)
     for other in (p, *p.at_other_sizes(schedule.values)):
         inputs = other.random_inputs(2)
-        run = emulate(own.kernel(other, schedule, gpu), inputs, time_limit=60.0)
+        run = emulate(kernel_template.kernel(other, schedule, gpu), inputs, time_limit=60.0)
         assert run.status == "ok" and check(other, inputs, run.outputs).ok, other
 
 

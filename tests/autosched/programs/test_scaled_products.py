@@ -26,14 +26,14 @@ SIZES = {"m": 70, "n": 72, "k": 160, "blocks": 5}
 
 @pytest.mark.parametrize("where", representative(["rtx5090", "b200", "h100", "l40s"], "rtx5090", "b200"))
 def test_mxf8(where: str) -> None:
-    p, gpu, own = problem(MXF8, **SIZES), device(where), template(MXF8)
-    assert own.why_not(p, gpu) is None
-    drawn = own.space(p, gpu).sample(40, 3)
+    p, gpu, kernel_template = problem(MXF8, **SIZES), device(where), template(MXF8)
+    assert kernel_template.why_not(p, gpu) is None
+    drawn = kernel_template.space(p, gpu).sample(40, 3)
     expected = "mma_m16n8k32_mxf8" if where == "rtx5090" else "mma_m16n8k32_e4m3"
     assert {s["intrinsic"] for s in drawn} == {expected}
     for schedule in {s["bk"]: s for s in drawn}.values():
         inputs = p.random_inputs(1)
-        run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
+        run = emulate(kernel_template.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason
         result = check(p, inputs, run.outputs)
         assert result.ok, (result.reason, schedule)
@@ -41,19 +41,19 @@ def test_mxf8(where: str) -> None:
 
 @pytest.mark.parametrize(("program", "blocks"), [(MXF4, 10), (NVF4, 20)], ids=["mxf4", "nvf4"])
 def test_four_bits(program: Program, blocks: int) -> None:
-    p, own = problem(program, m=70, n=72, pairs=160, blocks=blocks), template(program)
+    p, kernel_template = problem(program, m=70, n=72, pairs=160, blocks=blocks), template(program)
     gpu = device("rtx5090")
-    assert own.why_not(p, gpu) is None
+    assert kernel_template.why_not(p, gpu) is None
     for where in ("b200", "h100"):
-        assert "sm_120" in (own.why_not(p, device(where)) or "")
-    for schedule in {s["bk"]: s for s in own.space(p, gpu).sample(20, 4)}.values():
+        assert "sm_120" in (kernel_template.why_not(p, device(where)) or "")
+    for schedule in {s["bk"]: s for s in kernel_template.space(p, gpu).sample(20, 4)}.values():
         assert schedule["intrinsic"] == f"mma_m16n8k64_{program.name.removesuffix('_matmul')}"
         inputs = p.random_inputs(1)
-        run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
+        run = emulate(kernel_template.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason
         result = check(p, inputs, run.outputs)
         assert result.ok, (result.reason, schedule)
-    verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 5)[0])
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(kernel_template.space(p, gpu).sample(1, 5)[0])
     assert verdict.ok, verdict.reason
 
 
@@ -93,15 +93,15 @@ def test_results_agree_with_numpy() -> None:
 @pytest.mark.parametrize("where", ["rtx5090", "b200"])
 def test_the_least_and_the_largest_scales(where: str) -> None:
     """Scales of type ue8m0 have only an exponent: 0 is the subnormal 2^-127, and 255 is NaN."""
-    p, gpu, own = problem(MXF8, m=64, n=64, k=32, blocks=1), device(where), template(MXF8)
-    schedule = own.space(p, gpu).sample(1, 1)[0]
+    p, gpu, kernel_template = problem(MXF8, m=64, n=64, k=32, blocks=1), device(where), template(MXF8)
+    schedule = kernel_template.space(p, gpu).sample(1, 1)[0]
     inputs = {
         **p.random_inputs(1),
         "scale_a": np.full((64, 1), 0, np.uint8),
         "scale_b": np.full((64, 1), 180, np.uint8),
     }
     inputs["scale_a"][3], inputs["scale_b"][5] = 255, 255
-    run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0)
+    run = emulate(kernel_template.kernel(p, schedule, gpu), inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
     assert check(p, inputs, run.outputs).ok
     assert np.isnan(BF16.load(run.outputs["out"])[3]).all()
@@ -109,9 +109,9 @@ def test_the_least_and_the_largest_scales(where: str) -> None:
 
 def test_a_verification_draws_scales_near_one() -> None:
     p, gpu = problem(MXF8, **SIZES), device("rtx5090")
-    own = template(MXF8)
+    kernel_template = template(MXF8)
     assert set(np.unique(p.random_inputs(2)["scale_a"])) <= set(range(121, 134))
-    verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 5)[0])
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(kernel_template.space(p, gpu).sample(1, 5)[0])
     assert verdict.ok, verdict.reason
 
 

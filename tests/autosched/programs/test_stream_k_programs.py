@@ -64,12 +64,14 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
 def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, order: Order) -> None:
     """Few blocks compute nine tiles. Some tiles belong to one block, and the iterations of others are shared."""
     p = problem(load_program(str(EXAMPLES / f"{name}.py")), **sizes)
-    own = template(p.program)
+    kernel_template = template(p.program)
     if name == "gated_mlp":
-        values = dict(next(s for s in own.space(p, SMALL).valid.sample(400, 1) if s.integer("stream_k")).values)
+        values = dict(
+            next(s for s in kernel_template.space(p, SMALL).valid.sample(400, 1) if s.integer("stream_k")).values
+        )
     schedule = filled(p, values, SMALL)
-    assert own.space(p, SMALL).valid.explain(schedule) == []
-    kernel = own.kernel(p, schedule, SMALL)
+    assert kernel_template.space(p, SMALL).valid.explain(schedule) == []
+    kernel = kernel_template.kernel(p, schedule, SMALL)
     assert kernel.blocks in (2, 4) and kernel.chained
     assert outcome(p, kernel, order) == "ok"
 
@@ -125,12 +127,12 @@ def test_the_ring_is_filled_for_the_next_part_early(changes: Values, order: Orde
 )
 def test_the_ring_is_not_filled_early_without_free_stages(changes: Values) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=264)
-    own, schedules = template(p.program), [filled(p, EARLY | c, SMALL) for c in ({}, changes)]
-    early, late = (own.kernel(p, s, SMALL) for s in schedules)
+    kernel_template, schedules = template(p.program), [filled(p, EARLY | c, SMALL) for c in ({}, changes)]
+    early, late = (kernel_template.kernel(p, s, SMALL) for s in schedules)
     assert "start(next);" in early.source and "start(next);" not in late.source
-    restarts = [counts(p, own.space(p, SMALL).config(s), SMALL).restarts for s in schedules]
+    restarts = [counts(p, kernel_template.space(p, SMALL).config(s), SMALL).restarts for s in schedules]
     assert restarts[0] == 0 and restarts[1] > 0
-    unsplit = own.space(p, SMALL).config(filled(p, EARLY | {"stream_k": 0}, SMALL))
+    unsplit = kernel_template.space(p, SMALL).config(filled(p, EARLY | {"stream_k": 0}, SMALL))
     assert early.dynamic_shared_bytes == unsplit.integer("shared_bytes")
 
 
@@ -157,15 +159,15 @@ def test_planted_faults_of_early_copies_are_reported(changes: Values, line: str,
 
 def test_the_reduced_problem_has_a_partial_wave() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
-    own = template(p.program)
-    streamed = [s for s in own.space(p, A100).sample(300, 1) if s.integer("stream_k")]
+    kernel_template = template(p.program)
+    streamed = [s for s in kernel_template.space(p, A100).sample(300, 1) if s.integer("stream_k")]
     assert len(streamed) > 10
     for schedule in streamed[:10]:
-        small = own.proxy(p, schedule)  # type: ignore[misc]
+        small = kernel_template.proxy(p, schedule)  # type: ignore[misc]
         bm, bn = schedule.integer("bm"), schedule.integer("bn")
         tiles = -(-small.m // bm) * -(-small.n // bn)
         assert streams(tiles) and tiles <= 9
-        assert own.kernel(small, schedule, A100).blocks < tiles
+        assert kernel_template.kernel(small, schedule, A100).blocks < tiles
 
 
 @pytest.mark.parametrize(

@@ -79,15 +79,15 @@ def scattered_rows(p: Builder, x: Array, position: Array, rows: Array, total: Ar
 
 
 def run_at_strides(program: Program, where: str, sizes: dict[str, int], schedule: Schedule | None, seed: int) -> None:
-    own, gpu = template(program), device(where)
+    kernel_template, gpu = template(program), device(where)
     usual = problem(program, **sizes)
-    assert own.why_not(usual, gpu) is None
-    chosen = schedule or own.space(usual, gpu).sample(1, seed)[0]
+    assert kernel_template.why_not(usual, gpu) is None
+    chosen = schedule or kernel_template.space(usual, gpu).sample(1, seed)[0]
     sources: dict[tuple[int, ...], str] = {}
     ran = 0
     for p in (usual, *usual.at_other_sizes(chosen.values)):
         try:
-            kernel = own.kernel(p, chosen, gpu)
+            kernel = kernel_template.kernel(p, chosen, gpu)
         except ValueError:  # the schedule's vectors do not divide the stride
             continue
         key = tuple(divisor_of(getattr(p, name)) for name in program.dynamic)
@@ -124,8 +124,8 @@ def test_rows_at_given_positions(where: str) -> None:
 
 def test_stores_between_rows_are_reported() -> None:
     p, gpu = problem(part_of_a_result, m=40, n=30, k=32, out_stride=48), device("a100")
-    own = template(part_of_a_result)
-    kernel = own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)
+    kernel_template = template(part_of_a_result)
+    kernel = kernel_template.kernel(p, kernel_template.space(p, gpu).sample(1, 1)[0], gpu)
     inputs = p.random_inputs(1)
     outputs = dict(emulate(kernel, inputs, time_limit=60.0).outputs)
     assert check(p, inputs, outputs).ok
@@ -181,9 +181,9 @@ def test_a_view_is_written_in_place() -> None:
 )
 def test_a_verification_tries_other_strides(program: Program, sizes: dict[str, int], stride: str) -> None:
     p, gpu = problem(program, **sizes), device("a100")
-    own = template(program)
-    (schedule,) = own.space(p, gpu).sample(1, 1)
-    verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
+    kernel_template = template(program)
+    (schedule,) = kernel_template.space(p, gpu).sample(1, 1)
+    verdict = ScheduleVerifier(kernel_template, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason
     usual = f"{stride}={getattr(p, stride)}"
     assert any(usual not in run.name and stride in run.name for run in verdict.runs)
@@ -196,8 +196,8 @@ def test_sizes_and_launches_have_the_stride() -> None:
     assert (first.shape, first.columns) == ((4, 20), 16)
     with pytest.raises(ValueError, match="a_stride"):
         problem(product, m=4, n=8, k=16, a_stride=15)
-    gpu, own = device("a100"), template(product)
-    kernel = own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)
+    gpu, kernel_template = device("a100"), template(product)
+    kernel = kernel_template.kernel(p, kernel_template.space(p, gpu).sample(1, 1)[0], gpu)
     again = launch_from_json(kernel.launch_json())
     assert again.operands[0] == first
 

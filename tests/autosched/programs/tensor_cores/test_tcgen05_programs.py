@@ -289,8 +289,8 @@ def also_read(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 def test_only_computed_operands_are_stored() -> None:
     p = problem(also_read, m=64, n=64, k=64)
-    own = template(p.program)
-    schedule = random_start(own.space(p, B200), 1, {"intrinsic": "tcgen05_m64k16_f16"})
+    kernel_template = template(p.program)
+    schedule = random_start(kernel_template.space(p, B200), 1, {"intrinsic": "tcgen05_m64k16_f16"})
     assert schedule is not None
-    kernel = own.kernel(p, schedule, B200)
+    kernel = kernel_template.kernel(p, schedule, B200)
     assert kernel.source.count("tile::store_operand<") == 1 and outcome(p, kernel) == "ok"

@@ -241,8 +241,8 @@ def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.Monke
         make=problem,
         from_json=Matmul.from_json,
     )
-    own = catalogue._Catalogue()
-    monkeypatch.setattr(catalogue, "_catalogue", lambda: own)
+    new_catalogue = catalogue._Catalogue()
+    monkeypatch.setattr(catalogue, "_catalogue", lambda: new_catalogue)
     catalogue.register(other)
     status, out, _ = run("space", "outer", "--rows", "8", "--layout", "col", "--device", "a100", "--json")
     assert status == 0

@@ -106,13 +106,13 @@ class TestMatmul:
         close(computed(plan, a, b, of_rows, of_columns), wide)
 
     def test_scales_of_matrices_are_planned_or_rejected(self) -> None:
-        a, b, one = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
-        plan = planned(a, b, scale_a=one, scale_b=of((1,), "float32"))
+        a, b, scalar = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
+        plan = planned(a, b, scale_a=scalar, scale_b=of((1,), "float32"))
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
         for scales, message in (
-            ({"scale_a": one}, "only one of scale_a and scale_b"),
-            ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must be of type float32, not float16"),
-            ({"scale_a": of((4,), "float32"), "scale_b": one}, "for each of 4 rows of a and each of 5 columns of b"),
+            ({"scale_a": scalar}, "only one of scale_a and scale_b"),
+            ({"scale_a": scalar, "scale_b": of((5,), "float16")}, "scale_b must be of type float32, not float16"),
+            ({"scale_a": of((4,), "float32"), "scale_b": scalar}, "for each of 4 rows of a and each of 5 columns of b"),
             (
                 {"scale_a": of((1, 4), "float32"), "scale_b": of((1, 1), "float32")},
                 r"or \(4, 1\) and \(1, 1\) for blocks",

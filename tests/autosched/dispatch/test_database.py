@@ -66,8 +66,8 @@ def make_trial(seconds: float, on: str = "h200", which: int = 0, digest: str | N
 
 def written(path: Path, *trials: Trial) -> Database:
     with Store.open(path / "best.db") as store:
-        for one in trials:
-            store.append(one)
+        for trial in trials:
+            store.append(trial)
     return Database(path / "best.db")
 
 

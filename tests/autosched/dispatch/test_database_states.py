@@ -261,14 +261,14 @@ def test_unusable_databases_are_rejected_unchanged(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
 ) -> None:
     """By default each command is run with a tenth of the states, and each state with a tenth of the commands."""
-    one, position = COMMANDS[command], list(COMMANDS).index(command)
+    case, position = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, description) in enumerate(STATES.items()):
-        if (one.makes and not description.makers) or ((number + position) % 10 and not nightly):
+        if (case.makes and not description.makers) or ((number + position) % 10 and not nightly):
             continue
         where = description.prepare() or "x.db"
         capsys.readouterr()
         before = seen(here)
-        assert one.ask(where) == 2, state
+        assert case.ask(where) == 2, state
         message = one_line(capsys)
         assert description.message in message and "secret" not in message, (state, message)
         assert seen(here) == before, state
@@ -295,13 +295,13 @@ def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize("makes", [False, True])
 def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command: str, makes: bool) -> None:
     """Commands that create databases are also run without a database."""
-    one = COMMANDS[command]
-    if makes and not one.makes:
+    case = COMMANDS[command]
+    if makes and not case.makes:
         pytest.skip("the command creates no database")
     if not makes:
         Store.open("x.db").close()
     capsys.readouterr()
-    assert one.ask("x.db") == one.none
+    assert case.ask("x.db") == case.none
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err and len(err.strip().splitlines()) <= 1 and (err or out), (out, err)
 

@@ -90,8 +90,8 @@ def database(tmp_path: Path) -> Callable[..., Path]:
     def make(*trials: Trial, name: str = "best.db") -> Path:
         path = tmp_path / name
         with Store.open(path) as store:
-            for one in trials:
-                store.append(one)
+            for trial in trials:
+                store.append(trial)
         return path
 
     return make

@@ -28,8 +28,10 @@ def times(
     """Return times of four programs. ``drift`` slows all of them during a run, ``control_drift`` only the control."""
     rng = np.random.default_rng(seed)
     machine = seconds * (1 + drift * np.linspace(0, 1, rounds))
-    own = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
-    return Times(own(1.0), own(1 + slowdown), own(1 + again), own(2 * (1 + control_drift * np.linspace(0, 1, rounds))))
+    noisy = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
+    return Times(
+        noisy(1.0), noisy(1 + slowdown), noisy(1 + again), noisy(2 * (1 + control_drift * np.linspace(0, 1, rounds)))
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,17 @@ def result_of(name: str, schedule: Schedule) -> Measurement:
     return Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(noisy))
 
 
-def proposals(own: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
+def proposals(tested_sampler: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
     """Return checksums of proposals. Results are reported one batch late, so that some proposals are pending."""
     checksums: list[str] = []
     pending: list[Schedule] = []
     while len(checksums) < TRIALS:
-        batch = own.ask(AT_A_TIME)
+        batch = tested_sampler.ask(AT_A_TIME)
         if not batch:
             break
         checksums += [checksum(space, schedule) for schedule in batch]
         for schedule in pending:
-            own.tell(schedule, results(schedule))
+            tested_sampler.tell(schedule, results(schedule))
         pending = batch
     return checksums
 

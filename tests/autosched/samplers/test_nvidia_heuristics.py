@@ -157,8 +157,8 @@ class TestAdvice:
         assert advice.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
 
     def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:
-        own = dataclasses.replace(A100, name="mine")
-        assert advice_for(Copy(256, 256)) == advice_for(SMALL, own) == nvidia_heuristics.Advice()
+        unknown_gpu = dataclasses.replace(A100, name="mine")
+        assert advice_for(Copy(256, 256)) == advice_for(SMALL, unknown_gpu) == nvidia_heuristics.Advice()
         assert not stub.exists()
 
     def test_no_process_is_started_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ def test_no_portfolio_without_finite_estimates() -> None:
 
 def test_no_proposal_is_random_and_the_sampler_learns_from_results() -> None:
     space, estimates = _task()
-    own = sampler("bayes", space, seed=0, estimates=estimates)
-    tested_sampler = first_tried(own, space, estimates, lambda: space.sample(2, 7))
+    bayes = sampler("bayes", space, seed=0, estimates=estimates)
+    tested_sampler = first_tried(bayes, space, estimates, lambda: space.sample(2, 7))
     proposals = tested_sampler.ask(SIZE)
     assert {tested_sampler.proposer(schedule) for schedule in proposals} == {NAME}
     for schedule in proposals:
@@ -85,8 +85,8 @@ def test_remaining_schedules_are_dropped_once_enough_results_are_known() -> None
 
 def test_other_samplers_are_not_wrapped() -> None:
     space, estimates = _task()
-    for own in (sampler("random", space, seed=0), sampler("model", space, seed=0, estimates=estimates)):
-        assert first_tried(own, space, estimates, tuple) is own
+    for unwrapped in (sampler("random", space, seed=0), sampler("model", space, seed=0, estimates=estimates)):
+        assert first_tried(unwrapped, space, estimates, tuple) is unwrapped
 
 
 def test_the_models_best_are_of_several_structures() -> None:
@@ -101,9 +101,9 @@ def test_descents_begin_at_structures_that_none_would_reach() -> None:
     templates = templates_for(problem, H100)
     space, estimates = templates.space(problem, H100), AnalyticEstimates(problem, templates, H100)
     considered: list[Schedule] = []
-    own = sampler("bayes", space, seed=0, estimates=estimates)
-    own.consider = considered.extend  # type: ignore[method-assign,assignment]
-    first_tried(own, space, estimates, tuple)
+    bayes = sampler("bayes", space, seed=0, estimates=estimates)
+    bayes.consider = considered.extend  # type: ignore[method-assign,assignment]
+    first_tried(bayes, space, estimates, tuple)
     times = estimates.log_seconds(considered)
     near = {structure(s) for s, time in zip(considered, times, strict=True) if time < times.min() + math.log(1.1)}
     assert len(near) >= 8  # without the portfolio, descents from this sample end at only about 5 structures

@@ -53,17 +53,17 @@ def seconds_of(here: Table) -> Callable[[Schedule], float]:
 
 
 def test_a_similar_recording_saves_most_of_the_search() -> None:
-    here = table("a", (32, 8))
-    cold = evaluations(here, None)
-    warm = evaluations(here, TransferredTimes(here.space(), table("b", (32, 8)).measurements).estimates)
+    recorded = table("a", (32, 8))
+    cold = evaluations(recorded, None)
+    warm = evaluations(recorded, TransferredTimes(recorded.space(), table("b", (32, 8)).measurements).estimates)
     assert warm <= 2 < cold
 
 
 def test_a_misleading_prior_costs_few_evaluations() -> None:
-    here = table("a", (32, 8))
-    cold = evaluations(here, None)
+    recorded = table("a", (32, 8))
+    cold = evaluations(recorded, None)
     assert (
-        evaluations(here, TransferredTimes(here.space(), table("b", (2, 64)).measurements).estimates)
+        evaluations(recorded, TransferredTimes(recorded.space(), table("b", (2, 64)).measurements).estimates)
         <= 1.5 * cold + 5
         < 30
     )
@@ -71,8 +71,8 @@ def test_a_misleading_prior_costs_few_evaluations() -> None:
 
 def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
     """After trials without progress, three of four proposals ignore the prior."""
-    here = table("a", (32, 8))
-    space = here.space()
+    recorded = table("a", (32, 8))
+    space = recorded.space()
     estimates = TransferredTimes(space, table("b", (64, 16)).measurements).estimates
     differed = False
     for num_reported in (8, 11, 14, 18):
@@ -80,35 +80,35 @@ def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
             BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
             for patience in (6, 1000)
         )
-        ordered = random.Random(0).sample(list(here.measurements), num_reported)
-        ordered.sort(key=seconds_of(here))  # with the fastest first, later trials are no improvement
+        ordered = random.Random(0).sample(list(recorded.measurements), num_reported)
+        ordered.sort(key=seconds_of(recorded))  # with the fastest first, later trials are no improvement
         for bayes in (doubting, trusting):
             for schedule in ordered:
-                bayes.tell(schedule, here.measurements[schedule])
+                bayes.tell(schedule, recorded.measurements[schedule])
         assert doubting.ask(1) == trusting.ask(1)
         differed |= any(doubting.ask(1) != trusting.ask(1) for _ in range(3))
     assert differed
 
 
 def test_progress_restores_the_trust_in_a_guess() -> None:
-    here = table("a", (32, 8))
-    space = here.space()
+    recorded = table("a", (32, 8))
+    space = recorded.space()
     estimates = TransferredTimes(space, table("b", (64, 4)).measurements).estimates
-    ordered = random.Random(0).sample(list(here.measurements), 11)
-    ordered.sort(key=seconds_of(here), reverse=True)  # with the fastest last, every trial is an improvement
+    ordered = random.Random(0).sample(list(recorded.measurements), 11)
+    ordered.sort(key=seconds_of(recorded), reverse=True)  # with the fastest last, every trial is an improvement
     proposals = []
     for patience in (6, 1000):
         bayes = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
         for schedule in ordered:
-            bayes.tell(schedule, here.measurements[schedule])
+            bayes.tell(schedule, recorded.measurements[schedule])
         proposals.append(bayes.ask(1))
     assert proposals[0] == proposals[1]
 
 
 def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
-    here = table("a", (32, 8))
-    estimates = TransferredTimes(here.space(), table("b", (32, 8)).measurements).estimates
-    schedules = list(here.measurements)
+    recorded = table("a", (32, 8))
+    estimates = TransferredTimes(recorded.space(), table("b", (32, 8)).measurements).estimates
+    schedules = list(recorded.measurements)
     guesses = Guesses(estimates, schedules)
     seconds = np.exp(estimates.log_seconds(schedules))
     np.testing.assert_allclose(guesses.values(schedules), np.maximum(np.log(seconds.min() / seconds), LEAST))
@@ -131,10 +131,10 @@ def test_a_guess_that_does_not_fit_is_the_least_value() -> None:
 
 
 def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
-    here = table("a", (32, 8))
+    recorded = table("a", (32, 8))
     every_second = table("b", (32, 8), (4, 16, 64))
-    estimates = TransferredTimes(here.space(), every_second.measurements).estimates
-    schedules = list(here.measurements)
+    estimates = TransferredTimes(recorded.space(), every_second.measurements).estimates
+    schedules = list(recorded.measurements)
     guesses = np.exp(estimates.log_seconds(schedules))
     known = [i for i, s in enumerate(schedules) if s in every_second.measurements]
     times = [every_second.measurements[schedules[i]].timing for i in known]
@@ -148,10 +148,10 @@ def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
 
 
 def test_recordings_of_other_kernels_are_rejected() -> None:
-    here = table("a", (32, 8))
-    other = table_of("b", [Row("z", {"x": i}, next(iter(here.measurements.values()))) for i in (1, 2)])
+    recorded = table("a", (32, 8))
+    other = table_of("b", [Row("z", {"x": i}, next(iter(recorded.measurements.values()))) for i in (1, 2)])
     with pytest.raises(ValueError, match="no varying parameter"):
-        TransferredTimes(here.space(), other.measurements)
-    failed = {s: Measurement(Status.LAUNCH_ERROR, Provenance.MEASURED, "no") for s in here.measurements}
+        TransferredTimes(recorded.space(), other.measurements)
+    failed = {s: Measurement(Status.LAUNCH_ERROR, Provenance.MEASURED, "no") for s in recorded.measurements}
     with pytest.raises(ValueError, match="no times"):
-        TransferredTimes(here.space(), failed)
+        TransferredTimes(recorded.space(), failed)

@@ -50,10 +50,10 @@ def test_counts_are_added_to_the_file(tmp_path: Path) -> None:
 def test_another_file_is_not_modified(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("mine\n")
-    one = CallLog(path)
-    one.add(SOFTMAX)
+    log = CallLog(path)
+    log.add(SOFTMAX)
     with pytest.raises(CallLogError, match="not a call log written by autosched"):
-        one.write()
+        log.write()
     assert path.read_text() == "mine\n"
 
 

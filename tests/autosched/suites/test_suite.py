@@ -85,9 +85,9 @@ class Tunes:
         num_tuned = sum(1 for tuned, _ in self.chunks if tuned == problem)
         times = self.bests[problem]
         seconds = times[min(num_tuned, len(times)) - 1]
-        one = observations(problem, rows=1)
-        (trial,) = make_trials(one)
-        best = None if math.isinf(seconds) else make_trials(_timed(one, seconds))[0]
+        observed = observations(problem, rows=1)
+        (trial,) = make_trials(observed)
+        best = None if math.isinf(seconds) else make_trials(_timed(observed, seconds))[0]
         h200 = device("h200")
         return TuneResult(problem, h200, Provenance.MEASURED, best, (trial,) * trials, 0, (), 1.0)
 

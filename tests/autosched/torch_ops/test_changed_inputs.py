@@ -41,12 +41,12 @@ def test_caches_are_changed_in_place(compiled: bool) -> None:
     expected = PROBLEM.reference(inputs)
     function = torch.compile(appended, backend="aot_eager", fullgraph=True) if compiled else appended
     q, *caches = function(*arguments, **named)
-    of = {name: PROBLEM.operand(name) for name in ("out", "k", "v")}
-    stored = {name: tensor(of[name], of[name].dtype.store(expected[name])) for name in of}
+    operands = {name: PROBLEM.operand(name) for name in ("out", "k", "v")}
+    stored = {name: tensor(operands[name], operands[name].dtype.store(expected[name])) for name in operands}
     assert torch.equal(q, stored["out"] * 2)
     for name, argument, cache in zip("kv", arguments[3:], caches, strict=True):
         assert torch.equal(argument, stored[name]) and torch.equal(cache, stored[name])
-        assert not torch.equal(argument, tensor(of[name], inputs[name]))
+        assert not torch.equal(argument, tensor(operands[name], inputs[name]))
 
 
 def test_the_chosen_kernel_in_the_emulator(tmp_path: Path) -> None:

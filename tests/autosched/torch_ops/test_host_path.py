@@ -174,10 +174,10 @@ def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTa
         tensors = dict(zip(names, (t for t in call_arguments if isinstance(t, torch.Tensor)), strict=False))
         tensors["out"] = result
         assert actual == launches(kernel, driver, tensors)
-        seen["tensor maps"] |= any(len(p) == 128 for one in actual for p in one.parameters)
+        seen["tensor maps"] |= any(len(p) == 128 for launch in actual for p in launch.parameters)
         seen["workspaces"] |= kernel.by_stream
         seen["steps"] |= len(actual) > 1
-        seen["clusters"] |= any(one.cluster is not None for one in actual)
+        seen["clusters"] |= any(launch.cluster is not None for launch in actual)
     expected = {"matmul": ("tensor maps", "workspaces", "clusters"), "softmax": ("workspaces", "steps")}
     assert all(seen[feature] for feature in expected.get(case, ()))
 
@@ -427,11 +427,11 @@ class TestChanges:
         failures: list[Exception] = []
         stop = threading.Event()
 
-        def slow(one: Launched, from_table: bool) -> None:
+        def slow(launch: Launched, from_table: bool) -> None:
             if from_table:
-                launching.append(one.function)
+                launching.append(launch.function)
                 time.sleep(1e-4)  # lets other threads run
-                launching.remove(one.function)
+                launching.remove(launch.function)
 
         def call() -> None:
             x = drawn(4, 512)
@@ -456,7 +456,7 @@ class TestChanges:
                 forgotten.add(driver.handle(f"{id(old)} {softmax_problem().key()}".encode(), "f"))
                 assert not forgotten.intersection(launching)
                 called_twice(operators)
-                assert not forgotten.intersection(one.function for one in driver.from_table[launches_so_far:])
+                assert not forgotten.intersection(launch.function for launch in driver.from_table[launches_so_far:])
         finally:
             stop.set()
             for thread in threads:
@@ -489,8 +489,8 @@ class TestStreams:
             operators.matmul(a, b)
             before = len(driver.from_table)
             result = operators.matmul(a, b)
-            own = np.uint64(result.data_ptr()).tobytes()
-            return [tuple(p for p in one.parameters if p != own) for one in driver.from_table[before:]]
+            result_pointer = np.uint64(result.data_ptr()).tobytes()
+            return [tuple(p for p in launch.parameters if p != result_pointer) for launch in driver.from_table[before:]]
 
         assert functions.loaded_kernel(problem, -1) is None
         pointers = []
@@ -553,8 +553,8 @@ class TestEmulated:
         assert not generated.then and generated.launches == 1
         names = [getattr(argument, "operand", argument).name for argument in generated.arguments]
 
-        def run(one: Launched, _: bool) -> None:
-            starts = {name: int.from_bytes(p[:8], "little") for name, p in zip(names, one.parameters, strict=True)}
+        def run(launch: Launched, _: bool) -> None:
+            starts = {name: int.from_bytes(p[:8], "little") for name, p in zip(names, launch.parameters, strict=True)}
             arrays = {
                 o.name: np.ctypeslib.as_array((ctypes.c_ubyte * o.bytes).from_address(starts[o.name]))
                 for o in problem.operands()

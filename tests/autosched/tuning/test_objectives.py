@@ -63,8 +63,8 @@ def test_several_objectives_give_a_front_without_dominated_trials(store: Store) 
     assert len(points) >= 3 and points == sorted(points)
     for trial in result.trials:
         if trial.ok:
-            here = (seconds(trial.schedule), watts(trial.schedule))
-            assert not any(here != p and here[0] <= p[0] and here[1] <= p[1] for p in points)
+            costs = (seconds(trial.schedule), watts(trial.schedule))
+            assert not any(costs != p and costs[0] <= p[0] and costs[1] <= p[1] for p in points)
     assert result.best is not None and result.best.seconds == points[0][0], "the first objective decides"
 
 

@@ -64,9 +64,9 @@ def test_a_pipe_gets_plain_lines_and_an_own_observer_is_used(monkeypatch: pytest
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with shown(True) as observer:
         assert isinstance(observer, PlainLines)
-    own = object()
-    with shown(own) as observer:  # type: ignore[arg-type]
-        assert observer is own
+    own_observer = object()
+    with shown(own_observer) as observer:  # type: ignore[arg-type]
+        assert observer is own_observer
 
 
 def test_a_notebook_redraws() -> None:

@@ -112,13 +112,13 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
 def test_the_benefit_of_the_warm_start_is_reported() -> None:
     start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     times = seconds(PROBLEM, "h200", SCHEDULES)
-    one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
-    report = start.worth(make_trials(one))
+    observed = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
+    report = start.worth(make_trials(observed))
     assert report.startswith("m.json, trained on 90 measured times of copy: rank correlation with this run's times 0.9")
     within = 100 * (min(times[:5]) / min(times) - 1)
     assert f"the first five trials came within {within:.1f} % of the best" in report
-    assert start.worth(make_trials(one)[:3]) == ""
-    assert WarmStart(start.analytic).worth(make_trials(one)) == ""  # type: ignore[attr-defined]
+    assert start.worth(make_trials(observed)[:3]) == ""
+    assert WarmStart(start.analytic).worth(make_trials(observed)) == ""  # type: ignore[attr-defined]
 
 
 @needs_nvrtc

@@ -57,8 +57,8 @@ __global__ void scale(float* y, const float* x, int n) {
 }
 """
     assert verified(scale(body)).ok
-    own = body.replace("grid_size_z == 1", "grid_size_z == 7")
-    assert verified(scale(own, defines={"grid_size_z": 7})).ok
+    changed_body = body.replace("grid_size_z == 1", "grid_size_z == 7")
+    assert verified(scale(changed_body, defines={"grid_size_z": 7})).ok
 
 
 @needs_compiler

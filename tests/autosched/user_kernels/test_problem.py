@@ -40,18 +40,18 @@ def problem(file: KernelFile, **sizes: int) -> KernelProblem:
 
 
 def test_the_identity_of_a_problem(kernel_file: KernelFile, write: Write) -> None:
-    one = problem(kernel_file, width=64)
-    assert one == problem(kernel_file, width=64, height=8) != problem(kernel_file, width=65)
-    assert hash(one) == hash(problem(read_file(write()), width=64))
-    assert one.key() == f'{{"computes":"{kernel_file.computes}","height":8,"operator":"scale","width":64}}'
-    assert problem_type(kernel_file).from_json(one.to_json()) == one
+    kernel_problem = problem(kernel_file, width=64)
+    assert kernel_problem == problem(kernel_file, width=64, height=8) != problem(kernel_file, width=65)
+    assert hash(kernel_problem) == hash(problem(read_file(write()), width=64))
+    assert kernel_problem.key() == f'{{"computes":"{kernel_file.computes}","height":8,"operator":"scale","width":64}}'
+    assert problem_type(kernel_file).from_json(kernel_problem.to_json()) == kernel_problem
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(width=st.integers(1, 10**6), height=st.integers(1, 10**6))
 def test_problems_survive_json(kernel_file: KernelFile, width: int, height: int) -> None:
-    one = problem(kernel_file, width=width, height=height)
-    assert problem_type(kernel_file).from_json(one.to_json()) == one
+    kernel_problem = problem(kernel_file, width=width, height=height)
+    assert problem_type(kernel_file).from_json(kernel_problem.to_json()) == kernel_problem
 
 
 def test_a_problem_of_another_version_is_rejected(kernel_file: KernelFile, write: Write) -> None:
@@ -90,12 +90,12 @@ def test_the_options_of_the_operator_are_the_sizes(kernel_file: KernelFile) -> N
 
 
 def test_operands_and_flops(kernel_file: KernelFile) -> None:
-    one = problem(kernel_file, width=16)
-    assert [(o.name, o.role, o.dtype.name, o.shape) for o in one.operands()] == [
+    kernel_problem = problem(kernel_file, width=16)
+    assert [(o.name, o.role, o.dtype.name, o.shape) for o in kernel_problem.operands()] == [
         ("out", "output", "f32", (8, 16)),
         ("input", "input", "f32", (8, 16)),
     ]
-    assert one.flops == 128 and one.min_bytes == 1024
+    assert kernel_problem.flops == 128 and kernel_problem.min_bytes == 1024
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_inputs_are_filled_as_the_file_specifies(
 ) -> None:
     changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
     source = SOURCE.replace("const float* in", f"const {C_TYPES[dtype]}* in")
-    one = problem(read_file(write(TOML, *changes, source=source)))
-    (name, array), *other_inputs = one.random_inputs(7).items()
+    kernel_problem = problem(read_file(write(TOML, *changes, source=source)))
+    (name, array), *other_inputs = kernel_problem.random_inputs(7).items()
     assert (name, other_inputs, array.shape) == ("input", [], (8, 1000))
-    assert array.dtype == np.dtype(one.operands()[1].dtype.storage)
+    assert array.dtype == np.dtype(kernel_problem.operands()[1].dtype.storage)
     assert expected(array)
-    assert np.array_equal(array, one.random_inputs(7)["input"])
+    assert np.array_equal(array, kernel_problem.random_inputs(7)["input"])
     if fill not in ('"zeros"', "{ constant = 1.0 }"):
-        assert not np.array_equal(array, one.random_inputs(8)["input"])
+        assert not np.array_equal(array, kernel_problem.random_inputs(8)["input"])
 
 
 def test_an_input_from_a_file(write: Write, tmp_path: Path) -> None:
@@ -148,19 +148,19 @@ def test_the_current_folder_may_change(
     with (tmp_path / "reference.py").open("a") as file:
         file.write("\n\ndef ones():\n    import numpy\n    return numpy.ones((8, 1000))\n")
     monkeypatch.chdir(tmp_path)
-    one = problem(read_file(path.name))
+    kernel_problem = problem(read_file(path.name))
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    inputs = one.random_inputs(0)
-    assert np.all(inputs["input"] == 1) and np.all(one.reference(inputs)["out"] == 3)
+    inputs = kernel_problem.random_inputs(0)
+    assert np.all(inputs["input"] == 1) and np.all(kernel_problem.reference(inputs)["out"] == 3)
 
 
 def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
-    one = problem(kernel_file, width=16)
-    inputs = one.random_inputs(0)
-    expected = one.reference(inputs)
+    kernel_problem = problem(kernel_file, width=16)
+    inputs = kernel_problem.random_inputs(0)
+    expected = kernel_problem.reference(inputs)
     assert expected["out"].dtype == np.float64
     assert np.array_equal(expected["out"], 3.0 * inputs["input"].astype(np.float64))
-    tolerance = one.tolerance(inputs)["out"]
+    tolerance = kernel_problem.tolerance(inputs)["out"]
     share = 4 * 2.0**-24 + 256 * 2.0**-24
     level = np.sqrt(np.mean(np.square(expected["out"])))
     assert np.allclose(tolerance, share * (level + np.abs(expected["out"])), rtol=1e-12)
@@ -175,14 +175,14 @@ def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
     ],
 )
 def test_tolerances_of_the_file(write: Write, text: str, expected: Callable[[Any], Any]) -> None:
-    one = problem(read_file(write(TOML, ("[cost]", f"[tolerance]\n{text}\n[cost]"))))
-    inputs = one.random_inputs(0)
-    assert np.allclose(one.tolerance(inputs)["out"], expected(one.reference(inputs)["out"]))
+    kernel_problem = problem(read_file(write(TOML, ("[cost]", f"[tolerance]\n{text}\n[cost]"))))
+    inputs = kernel_problem.random_inputs(0)
+    assert np.allclose(kernel_problem.tolerance(inputs)["out"], expected(kernel_problem.reference(inputs)["out"]))
 
 
 def test_integers_must_be_equal(write: Write) -> None:
-    one = problem(read_file(write(TOML, ('dtype = "float"', 'dtype = "int"'))))
-    assert not one.tolerance(one.random_inputs(0))["out"].any()
+    kernel_problem = problem(read_file(write(TOML, ('dtype = "float"', 'dtype = "int"'))))
+    assert not kernel_problem.tolerance(kernel_problem.random_inputs(0))["out"].any()
 
 
 @pytest.mark.parametrize(("dtype", "large"), [("int64", 2**62 + 1), ("int64", -(2**63)), ("uint64", 2**64 - 1)])
@@ -216,18 +216,20 @@ def test_integers_beyond_float_precision_must_be_equal(write: Write, tmp_path: P
     ],
 )
 def test_a_failing_reference_is_reported_in_one_line(write: Write, function: str, message: str) -> None:
-    one = problem(read_file(write(TOML, ("reference.py:scale", f"reference.py:{function}"))))
+    kernel_problem = problem(read_file(write(TOML, ("reference.py:scale", f"reference.py:{function}"))))
     with pytest.raises(ValueError, match=message) as error:
-        one.reference(one.random_inputs(0))
+        kernel_problem.reference(kernel_problem.random_inputs(0))
     assert "\n" not in str(error.value)
 
 
 def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
-    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=200)
+    kernel_problem = problem(
+        read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=200
+    )
     by_python = problem(read_file(write(TOML)), width=200)
-    inputs = one.random_inputs(0)
-    assert np.allclose(one.reference(inputs)["out"], by_python.reference(inputs)["out"], rtol=1e-6)
-    assert one.tolerance(inputs)["out"].shape == (8, 200)
+    inputs = kernel_problem.random_inputs(0)
+    assert np.allclose(kernel_problem.reference(inputs)["out"], by_python.reference(inputs)["out"], rtol=1e-6)
+    assert kernel_problem.tolerance(inputs)["out"].shape == (8, 200)
 
 
 def test_an_infinity_of_a_reference_kernel_may_be_the_largest_number(write: Write) -> None:
@@ -235,11 +237,11 @@ def test_an_infinity_of_a_reference_kernel_may_be_the_largest_number(write: Writ
     of_function = problem(read_file(write(TOML)), width=200)
     inputs = {"input": np.full((8, 200), 2e38, np.float32)}  # 3 * x exceeds the largest float
     largest, infinite = (np.full((8, 200), x, np.float32) for x in (3.4028235e38, np.inf))
-    for one, accepts_largest in ((of_kernel, True), (of_function, False)):
-        assert check(one, inputs, {"out": largest}).ok == accepts_largest
-        assert check(one, inputs, {"out": infinite}).ok
-        assert not check(one, inputs, {"out": -infinite}).ok
-        assert not check(one, inputs, {"out": largest / 2}).ok
+    for kernel_problem, accepts_largest in ((of_kernel, True), (of_function, False)):
+        assert check(kernel_problem, inputs, {"out": largest}).ok == accepts_largest
+        assert check(kernel_problem, inputs, {"out": infinite}).ok
+        assert not check(kernel_problem, inputs, {"out": -infinite}).ok
+        assert not check(kernel_problem, inputs, {"out": largest / 2}).ok
 
 
 def test_a_reference_kernel_that_cannot_run_is_reported(write: Write) -> None:
@@ -257,21 +259,21 @@ def test_an_array_that_is_read_and_written(write: Write) -> None:
     toml = (TOML[:second] + TOML[third:]).replace('kind = "output"', 'kind = "inout"').replace(":scale", ":double")
     path = write(toml)
     (path.parent / "reference.py").write_text("double = lambda out, width: out * width\n")
-    one = problem(read_file(path), width=4)
-    inputs = one.random_inputs(0)
-    assert [(o.name, o.role) for o in one.operands()] == [("out", "inout")]
-    assert np.array_equal(one.reference(inputs)["out"], 4.0 * inputs["out"])
+    kernel_problem = problem(read_file(path), width=4)
+    inputs = kernel_problem.random_inputs(0)
+    assert [(o.name, o.role) for o in kernel_problem.operands()] == [("out", "inout")]
+    assert np.array_equal(kernel_problem.reference(inputs)["out"], 4.0 * inputs["out"])
 
 
 def test_a_kernel_that_is_the_reference_has_a_time_limit(write: Write) -> None:
     source = "__global__ void scale(float* out, const float* in, int width, float factor) { for (;;) __threadfence(); }"
     python = '[reference]\npython = "reference.py:scale"'
     changes = (python, "[reference]\ntime_limit = 0.1")
-    one = problem(read_file(write(TOML, changes, source=source)), width=64)
+    kernel_problem = problem(read_file(write(TOML, changes, source=source)), width=64)
     with pytest.raises(
         KernelFileError, match=r"not emulated within 0\.1 s: .* write time_limit = 1 under \[reference\]"
     ):
-        one.reference(one.random_inputs(0))
+        kernel_problem.reference(kernel_problem.random_inputs(0))
 
 
 def test_the_last_file_read_sets_the_limits_of_a_function(write: Write) -> None:

@@ -99,10 +99,10 @@ def test_schedules_with_undefined_attributes_are_illegal(write: Write) -> None:
 
 def test_clusters(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", 'cluster = ["tile"]\nshared_bytes'), ("4 * span", "0")))
-    kernel_template, one = template(file), problem_type(file).of({"width": 4096})
-    assert "clusters" in (kernel_template.why_not(one, device("a100")) or "")
-    for schedule in kernel_template.space(one, H200).sample(20, 0):
-        config = kernel_template.space(one, H200).config(schedule)
+    kernel_template, problem = template(file), problem_type(file).of({"width": 4096})
+    assert "clusters" in (kernel_template.why_not(problem, device("a100")) or "")
+    for schedule in kernel_template.space(problem, H200).sample(20, 0):
+        config = kernel_template.space(problem, H200).config(schedule)
         assert config.integer("grid_dim_x") % schedule.integer("tile") == 0
 
 
@@ -119,9 +119,9 @@ def test_a_cooperative_launch_is_no_larger_than_the_device(write: Write) -> None
 
 def test_a_dependent_launch_requires_a_supporting_device(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", "dependent = true\nshared_bytes")))
-    kernel_template, one = template(file), problem_type(file).of({"width": 4096})
-    assert "a100" in (kernel_template.why_not(one, device("a100")) or "")
-    assert kernel_template.why_not(one, H200) is None
+    kernel_template, problem = template(file), problem_type(file).of({"width": 4096})
+    assert "a100" in (kernel_template.why_not(problem, device("a100")) or "")
+    assert kernel_template.why_not(problem, H200) is None
     kernel = lower(file, {"width": 1000, "height": 8}, CONFIG)
     assert kernel.dependent and not kernel.cooperative
     plain = lower(read_file(write(TOML)), {"width": 1000, "height": 8}, CONFIG)
@@ -219,11 +219,11 @@ def test_the_version_follows_the_content(kernel_file: KernelFile, write: Write) 
 
 
 def test_counts_equal_the_costs_of_the_file(kernel_file: KernelFile, write: Write) -> None:
-    kernel_template, one = template(kernel_file), problem_type(kernel_file).of({"width": 1024})
-    schedule = kernel_template.space(one, H200).sample(1, 0)[0]
-    config = kernel_template.space(one, H200).config(schedule)
+    kernel_template, problem = template(kernel_file), problem_type(kernel_file).of({"width": 1024})
+    schedule = kernel_template.space(problem, H200).sample(1, 0)[0]
+    config = kernel_template.space(problem, H200).config(schedule)
     assert kernel_template.counts is not None
-    counts = kernel_template.counts(one, config, H200)
+    counts = kernel_template.counts(problem, config, H200)
     assert counts.blocks == config.integer("grid_dim_x") * 8
     assert counts.flops * counts.blocks == pytest.approx(1024 * 8)
     assert counts.dram_bytes == 8 * 1024 * 8
@@ -240,7 +240,7 @@ def test_metrics(kernel_file: KernelFile) -> None:
 
 def test_a_smaller_problem_for_the_emulator(kernel_file: KernelFile, write: Write) -> None:
     file = read_file(write(TOML, ("[cost]", '[proxy]\nwidth = "min(width, span + width % span)"\nheight = 1\n[cost]')))
-    kernel_template, one = template(file), problem_type(file).of({"width": 1000})
+    kernel_template, problem = template(file), problem_type(file).of({"width": 1000})
     schedule = Schedule("scale", tuple(CONFIG.items()))
     assert kernel_template.proxy is not None
-    assert kernel_template.proxy(one, schedule) == problem_type(file).of({"width": 128 + 1000 % 128, "height": 1})
+    assert kernel_template.proxy(problem, schedule) == problem_type(file).of({"width": 128 + 1000 % 128, "height": 1})

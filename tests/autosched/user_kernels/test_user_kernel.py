@@ -73,9 +73,9 @@ def test_a_functions_identity_includes_its_captured_values() -> None:
     other = many.copy()
     other[5_000] = 1.0
     assert scaled(many) == scaled(many.copy()) != scaled(other)
-    one = scaled(3).problem(n=4)
-    inputs = one.random_inputs(0)
-    assert np.allclose(one.reference(inputs)["c"], inputs["a"] + 3.0 * inputs["b"])
+    problem = scaled(3).problem(n=4)
+    inputs = problem.random_inputs(0)
+    assert np.allclose(problem.reference(inputs)["c"], inputs["a"] + 3.0 * inputs["b"])
 
 
 def test_a_kernel_is_read_from_a_file(write: Write) -> None:

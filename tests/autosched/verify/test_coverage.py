@@ -109,9 +109,9 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
         assert run.make is not None, f"{run.absent}: {schedule}"
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
-        for one in (size, *size.smaller):
+        for stress_size in (size, *size.smaller):
             with suppress(ValueError):  # the schedule is not valid for that size
-                kernels.append(kernel_template.kernel(one.problem, schedule, on))
+                kernels.append(kernel_template.kernel(stress_size.problem, schedule, on))
         large = kernel_template.kernel(LARGE, schedule, on)
         assert kernels[0].grid == large.grid or math.prod(kernels[0].grid) >= 128, schedule
 
@@ -125,9 +125,9 @@ def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> Non
         small = emulated_problem(kernel_template, LARGE, schedule)
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
-        for one in (size, *size.smaller):
+        for stress_size in (size, *size.smaller):
             with suppress(ValueError):  # the schedule is not valid for that size
-                kernels.append(kernel_template.kernel(one.problem, schedule, on))
+                kernels.append(kernel_template.kernel(stress_size.problem, schedule, on))
         assert kernels[0].grid == kernel_template.kernel(LARGE, schedule, on).grid, schedule
 
 

@@ -19,10 +19,11 @@ def evidence(seconds: tuple[float, ...], predicted: tuple[float, ...] | None = N
 
 
 def test_the_first_choice_is_the_predicted_fastest() -> None:
-    one = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
-    assert one.regret == 1.5  # 3.0 / 2.0: the predicted fastest is the first schedule, the measured fastest the second
-    assert one.correction == 2.0
-    assert dataclasses.replace(one, sustained=2.5).correction == 2.5
+    search = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
+    # The predicted fastest is the first schedule, the measured fastest the second: 3.0 / 2.0.
+    assert search.regret == 1.5
+    assert search.correction == 2.0
+    assert dataclasses.replace(search, sustained=2.5).correction == 2.5
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])

@@ -164,8 +164,8 @@ def test_space_counts_and_explains_a_user_kernel(write: Write, run: Run) -> None
     status, out, _ = run("space", "--kernel", write(), "--size", "n=77", "--json", "--sample", "1")
     document = json.loads(out)
     assert status == 0 and document["legal"] == 4 - 1, "a block of 256 is twice as long as 77"
-    (one,) = document["templates"]
-    assert one["name"] == "twice" and "block_size_x < 2 * n" in [r["name"] for r in one["rules"]]
+    (entry,) = document["templates"]
+    assert entry["name"] == "twice" and "block_size_x < 2 * n" in [r["name"] for r in entry["rules"]]
     assert document["samples"][0]["template"] == "twice"
 
 

@@ -31,10 +31,10 @@ print(json.dumps(chosen))
 
 
 def serve(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    own = {"AUTOSCHED_DB": str(folder / "default.db"), **environment}
+    variables = {"AUTOSCHED_DB": str(folder / "default.db"), **environment}
     command = [sys.executable, "-m", "autosched", "serve", *arguments]
     return forked_python.run(
-        command, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False
+        command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
 
 

@@ -266,9 +266,9 @@ def test_files_with_the_same_entry_are_merged_in_order(here: Path, capsys: pytes
     """The smaller time does not win if the schedules were never measured in alternation. No file is merged twice."""
     stored(here / "a.db", 0, 2e-6)
     stored(here / "c.db", 1, 1e-6)
-    one, other = exported(here), exported(here, "c.db", "theirs")
+    first, second = exported(here), exported(here, "c.db", "theirs")
     capsys.readouterr()
-    assert run(["import", str(one), str(one), str(other), "--db", "b.db", "--json"]) == 0
+    assert run(["import", str(first), str(first), str(second), "--db", "b.db", "--json"]) == 0
     assert [e["verdict"] for e in json.loads(capsys.readouterr().out)["entries"]] == ["new", "unclear"]
     with Store.open(here / "b.db", create=False) as store:
         (trial,) = store.trials()

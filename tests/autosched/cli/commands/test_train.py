@@ -112,10 +112,10 @@ def test_training_uses_estimated_times_only_on_request(run: Run, tmp_path: Path)
 
 
 def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
-    one = observations(PROBLEMS[0], rows=16)
-    half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
+    observed = observations(PROBLEMS[0], rows=16)
+    half = Observations(observed.problem, observed.device, observed.schedules[:4], observed.seconds[:4])
     mixed = [
-        *make_trials(one),
+        *make_trials(observed),
         *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # newest results: failures
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
@@ -133,15 +133,15 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
 
 
 def test_repeated_times_count_once(tmp_path: Path) -> None:
-    one = observations(PROBLEMS[0], rows=3)
-    faster = Observations(one.problem, one.device, one.schedules, tuple(s / 2 for s in one.seconds))
+    observed = observations(PROBLEMS[0], rows=3)
+    faster = Observations(observed.problem, observed.device, observed.schedules, tuple(s / 2 for s in observed.seconds))
     ranked = make_trials(faster, rank=1)[:1]
     (gathered,) = gather(
-        [store(tmp_path / "m.db", *make_trials(one), *make_trials(faster), *ranked)], [], "measured"
+        [store(tmp_path / "m.db", *make_trials(observed), *make_trials(faster), *ranked)], [], "measured"
     ).observations
     times = dict(zip(gathered.schedules, gathered.seconds, strict=True))
-    assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
-    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of the two times
+    assert times[observed.schedules[0]] == observed.seconds[0] / 2  # re-measured
+    assert times[observed.schedules[1]] == pytest.approx(observed.seconds[1] * 0.75)  # the median of the two times
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,11 @@ def excluded_trials(trials: Sequence[Trial]) -> Mapping[str, int]:
 
 
 def test_estimated_is_not_suggested_for_unusable_trials(run: Run, tmp_path: Path) -> None:
-    (one,) = make_trials(observations(PROBLEMS[0], rows=1))
-    estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
-    foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
-    strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
-    odd = [dataclasses.replace(one, problem_key=key) for key in ('{"n":64', "[1]", '{"operator":["copy"]}')]
+    (trial,) = make_trials(observations(PROBLEMS[0], rows=1))
+    estimate = dataclasses.replace(trial.measurement, provenance=Provenance.ESTIMATED)
+    foreign = dataclasses.replace(trial, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
+    strange = dataclasses.replace(trial, problem_key='{"n":64,"operator":"copy"}')
+    odd = [dataclasses.replace(trial, problem_key=key) for key in ('{"n":64', "[1]", '{"operator":["copy"]}')]
     assert excluded_trials(odd) == {UNKNOWN_OPERATOR: 3}
     store(tmp_path / "foreign.db", foreign, strange)
     err = run("train", "--db", "foreign.db", "--out", "m.json")[2]
@@ -239,8 +239,8 @@ def test_explain_omits_schedules_of_removed_values(run: Run, tmp_path: Path) -> 
         row[position] = 12345
     (tmp_path / "some.json").write_text(json.dumps(document))
     assert run("train", "--update", "some.json", "--explain")[0] == 0
-    for one in document["operators"][0]["observations"]:
-        for table in one["tables"]:
+    for observation in document["operators"][0]["observations"]:
+        for table in observation["tables"]:
             table["template"] = "no_such_template"
     (tmp_path / "none.json").write_text(json.dumps(document))
     status, _, err = run("train", "--update", "none.json", "--explain")

@@ -285,8 +285,8 @@ def test_the_default_database_is_the_one_that_calls_read(
 ) -> None:
     status, _, _ = run("tune", "matmul", *SMALL)
     assert status == 0
-    own = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
-    assert fake.passed["database"] == str(own) and own.parent.is_dir()
+    default_path = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
+    assert fake.passed["database"] == str(default_path) and default_path.parent.is_dir()
     fake.refuses = "the backend cuda cannot measure here: use estimate"
     assert run("tune", "matmul", *SMALL) == (2, "", f"autosched: {fake.refuses}\n")  # no other message
     fake.refuses = ""
@@ -385,12 +385,12 @@ def test_tune_reports_waiting_for_a_locked_database(
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.1)
     with Store.open("b.db") as store:
         store.append(make_trial(1e-6))
-    here = Path("b.db").resolve()
-    with closing(sqlite3.connect(here, isolation_level=None)) as holder:
+    path = Path("b.db").resolve()
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         more = ("--backend", "estimate", "--no-verify") if command == "tune" else ()
         status, out, err = run(command, "matmul", *SMALL, "--db", "b.db", "--device", "h200", *more)
     waiting, refusal = err.splitlines()
     assert (status, out) == (2, "")
-    assert waiting.startswith(f"autosched: another process has locked the database {here}: waiting ")
+    assert waiting.startswith(f"autosched: another process has locked the database {path}: waiting ")
     assert refusal.endswith("another process has locked it, try again when that process has ended")

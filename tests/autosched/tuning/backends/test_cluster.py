@@ -51,4 +51,4 @@ def test_processes_of_a_job_array_share_one_server() -> None:
         best = [sys.executable, "-m", "autosched", "best", *PROBLEM, "--device", "a100", "--db", db, "--json"]
         completed = subprocess.run(best, capture_output=True, text=True, check=True, timeout=60)
         best_seconds = json.loads(completed.stdout)["best"][0]["timing"]["median"]
-    assert best_seconds == min(one["best"]["timing"]["median"] for one in reports)
+    assert best_seconds == min(report["best"]["timing"]["median"] for report in reports)

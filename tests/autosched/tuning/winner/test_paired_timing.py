@@ -108,8 +108,10 @@ class PairedRunner:
             if down or fate is not Status.OK:
                 entrants.append(Entrant(f"{x}", Status.CRASHED if down else fate, "on demand", ()))
             else:
-                own = np.exp(self.noise * self.rng.standard_normal(rounds))
-                entrants.append(Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * own), 0.2, 1980.0))
+                noise_factors = np.exp(self.noise * self.rng.standard_normal(rounds))
+                entrants.append(
+                    Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * noise_factors), 0.2, 1980.0)
+                )
         for name, time in (("library", self.library), ("copy", self.copy)):
             if name in others or (name == "library" and library):
                 if down:

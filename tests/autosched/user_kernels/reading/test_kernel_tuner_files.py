@@ -56,9 +56,9 @@ def test_a_t1_file_is_a_kernel_file(write: Write) -> None:
         ("width", "scalar", "i32"),
         ("step", "scalar", "f32"),
     ]
-    one = problem_type(file).of({})
-    assert [o.shape for o in one.operands()] == [(4096 * 1000,), (4098 * 1000 * 2,), (16,)]
-    assert (one.random_inputs(0)["state"] == 3).all()
+    problem = problem_type(file).of({})
+    assert [o.shape for o in problem.operands()] == [(4096 * 1000,), (4098 * 1000 * 2,), (16,)]
+    assert (problem.random_inputs(0)["state"] == 3).all()
 
 
 def test_restrictions_are_evaluated_as_in_python(write: Write) -> None:
@@ -157,7 +157,7 @@ def test_constant_memory_is_filled_and_passed_on(write: Write, tmp_path: Path) -
 
 
 def test_the_global_size_is_the_grid_or_opencls_number_of_threads(write: Write) -> None:
-    own = (
+    global_size = (
         ('"GlobalSize": {"X": "4096", "Y": "4096", "Z": "1"},', '"GlobalSize": {"X": "1000 // tile_x", "Y": "7"},'),
         ('"ProblemSize": [4096, 1000],', ""),
         ("ProblemSize[0] % ", "8192 % "),
@@ -165,7 +165,7 @@ def test_the_global_size_is_the_grid_or_opencls_number_of_threads(write: Write) 
         ("(ProblemSize[0]+2*max(radius)) * ProblemSize[1]", "16"),
     )
     for kind, grid in (("CUDA", (500, 7, 1)), ("OpenCL", (16, 7, 1))):
-        file = read_t1(write(*own, ('"GlobalSizeType": "CUDA"', f'"GlobalSizeType": "{kind}"')))
+        file = read_t1(write(*global_size, ('"GlobalSizeType": "CUDA"', f'"GlobalSizeType": "{kind}"')))
         values = file.values({}, {p.name: p.default for p in file.parameters})
         assert tuple(values[f"grid_dim_{axis}"] for axis in "xyz") == grid
 

@@ -52,9 +52,9 @@ def test_options_define_the_plan_of_the_launch() -> None:
     assert len(plan.runs) == 2
     full = {run.name for run in EmulatedLaunchOptions(full=True).plan.runs}
     assert {TWICE, PERTURBED} <= full
-    own = EmulatedLaunchOptions(full=True, order=Order("random", 7)).plan.orders
-    assert own[0] == Order("random", 7) and len(own) == 5 and len(set(own)) == 5
-    assert EmulatedLaunchOptions(order=Order("random", 7)).plan.orders == own[:1]
+    orders = EmulatedLaunchOptions(full=True, order=Order("random", 7)).plan.orders
+    assert orders[0] == Order("random", 7) and len(orders) == 5 and len(set(orders)) == 5
+    assert EmulatedLaunchOptions(order=Order("random", 7)).plan.orders == orders[:1]
 
 
 def test_unknown_options_and_other_types_are_rejected() -> None:

@@ -56,20 +56,20 @@ def compared(golden: Golden, name: str, result: Any) -> None:
     golden(name, verdict, why=kinds if result.ok else {*kinds, result.status})
 
 
-def first(own: KernelTemplate, problem: Problem, **values: Any) -> Schedule:
-    samples = own.space(problem, H200).sample(400, 1)
+def first(kernel_template: KernelTemplate, problem: Problem, **values: Any) -> Schedule:
+    samples = kernel_template.space(problem, H200).sample(400, 1)
     return next(s for s in samples if all(s.values[name] == value for name, value in values.items()))
 
 
-def broken(own: KernelTemplate, header: str, old: str, new: str) -> KernelTemplate:
+def broken(kernel_template: KernelTemplate, header: str, old: str, new: str) -> KernelTemplate:
     """Return a template whose kernels have ``new`` instead of ``old`` in a header."""
-    lower = own.lower
+    lower = kernel_template.lower
 
     def faulty(problem: Problem, config: Any, row: Any) -> Any:
         lowered = lower(problem, config, row)
         return replace(lowered, headers=edited(lowered.headers, header, old, new))
 
-    return replace(own, lower=faulty)
+    return replace(kernel_template, lower=faulty)
 
 
 def test_schedules_of_templates(golden: Golden) -> None:
@@ -97,10 +97,10 @@ def test_tile_programs(golden: Golden) -> None:
     a, b = (rng.standard_normal(shape).astype("f2") for shape in ((70, 32), (32, 40)))
     arguments = [a, b, rng.standard_normal(40).astype("f4"), np.zeros((70, 40), "f2")]
     compared(golden, "program: sound on arrays", autosched.emulate(program, arguments=arguments, device="a100"))
-    own, problem = program_template(program), program_problem(program, m=70, n=40, k=32)
-    schedule = own.space(problem, H200).sample(1, 3)[0]
-    compared(golden, "program: sound", verify_one(own, problem, schedule, H200))
-    lower = own.lower
+    kernel_template, problem = program_template(program), program_problem(program, m=70, n=40, k=32)
+    schedule = kernel_template.space(problem, H200).sample(1, 3)[0]
+    compared(golden, "program: sound", verify_one(kernel_template, problem, schedule, H200))
+    lower = kernel_template.lower
 
     def without(text: str, instead: str) -> KernelTemplate:
         def lowered(problem: Problem, config: Any, row: Any) -> Any:
@@ -108,7 +108,7 @@ def test_tile_programs(golden: Golden) -> None:
             assert text in kernel.source
             return replace(kernel, source=kernel.source.replace(text, instead))
 
-        return replace(own, lower=lowered)
+        return replace(kernel_template, lower=lowered)
 
     compared(golden, "program: no barriers", verify_one(without("ptx::barrier_sync();", ""), problem, schedule, H200))
     compared(
@@ -194,8 +194,8 @@ def compiled() -> Any:
     """Return a function that compiles a schedule and makes a trial with the result."""
     with CompilePool(workers=1) as pool:
 
-        def make_trial(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:
-            kernel = own.kernel(problem, schedule, H200)
+        def make_trial(kernel_template: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:
+            kernel = kernel_template.kernel(problem, schedule, H200)
             program: Any = pool.compile(kernel, H200.arch)
             measurement = Measurement(
                 Status.OK, more.pop("provenance", Provenance.MEASURED), timing=Timing(2e-6, 2e-6, 2e-6, 9), error=0.1,
@@ -203,7 +203,7 @@ def compiled() -> Any:
             )  # fmt: skip
             trial = Trial(
                 problem_key=problem.key(), schedule=schedule, device="h200", fingerprint="{}",
-                template_version=own.version, space_version="s", kernel_digest=kernel.digest, measurement=measurement,
+                template_version=kernel_template.version, space_version="s", kernel_digest=kernel.digest, measurement=measurement,
                 toolchain=program.toolchain, driver="", autosched_version="0.1.0",
                 created=datetime(2026, 11, 22, tzinfo=UTC), sampler="random", seed=0,
             )  # fmt: skip

@@ -100,11 +100,11 @@ def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def short_masks(patch: pytest.MonkeyPatch) -> None:
     """Plant a fault: the analysis that skips masks assumes one element less in a tile."""
-    of = uniform._range
+    original = uniform._range
 
     def shortened(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
         definition = inference.definitions[argument.id] if isinstance(argument, ir.Value) else None
-        span = of(argument, inference)
+        span = original(argument, inference)
         return uniform._Range(span.low, span.high - 1) if span and isinstance(definition, ir.Coordinates) else span
 
     patch.setattr(uniform, "_range", shortened)

@@ -87,8 +87,8 @@ def test_a_single_block_pays_the_latency_of_every_step() -> None:
 
 
 def test_one_block_more_than_a_wave_costs_another_round() -> None:
-    whole = dataclasses.replace(matmul(), blocks=132 * 2, dram_bytes=1e6)
-    times = [predict(dataclasses.replace(whole, blocks=132 * 2 + more), H200) for more in (0, 1, 132)]
+    two_waves = dataclasses.replace(matmul(), blocks=132 * 2, dram_bytes=1e6)
+    times = [predict(dataclasses.replace(two_waves, blocks=132 * 2 + more), H200) for more in (0, 1, 132)]
     assert times[1] > 1.3 * times[0]
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
@@ -216,12 +216,12 @@ def test_a_batch_is_predicted_like_single_schedules() -> None:
 
 
 def test_the_parts_explain_the_whole() -> None:
-    found = analyse([matmul(stages=3)], H200)
-    assert found.occupancy.tolist() == [2]
-    assert found.waves[0] == pytest.approx(1024 / (132 * 2))
+    estimates = analyse([matmul(stages=3)], H200)
+    assert estimates.occupancy.tolist() == [2]
+    assert estimates.waves[0] == pytest.approx(1024 / (132 * 2))
     peak = 4096 * 0.63 * H200.tensor_clock_hz / H200.clock_hz  # tensor cores have a lower clock
-    assert found.math[0] == pytest.approx(2.0 * 128 * 128 * 4096 / peak)
-    assert np.all(found.seconds >= np.maximum(found.sm_seconds, found.dram_seconds))
+    assert estimates.math[0] == pytest.approx(2.0 * 128 * 128 * 4096 / peak)
+    assert np.all(estimates.seconds >= np.maximum(estimates.sm_seconds, estimates.dram_seconds))
 
 
 @pytest.mark.parametrize(
@@ -311,9 +311,9 @@ def test_blocks_that_share_an_sm_do_not_help_an_asynchronous_unit() -> None:
     work = dataclasses.replace(matmul(stages=5, unit="wgmma"), barriers_per_iteration=0)
     one = dataclasses.replace(work, shared_bytes=160 * 1024)
     two = dataclasses.replace(work, shared_bytes=96 * 1024, stages=3)
-    found = analyse([one, two], H200)
-    assert found.occupancy.tolist() == [1, 2]
-    assert found.step[1] >= 1.999 * found.step[0]
+    estimates = analyse([one, two], H200)
+    assert estimates.occupancy.tolist() == [1, 2]
+    assert estimates.step[1] >= 1.999 * estimates.step[0]
 
 
 def test_memory_answers_in_seconds_not_in_cycles() -> None:

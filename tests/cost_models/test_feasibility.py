@@ -11,21 +11,21 @@ WORKS = (X[:, 0] + X[:, 1] <= 1.25).astype(np.float64)
 
 
 def test_failing_schedules_are_separated_from_working_ones() -> None:
-    told, new = slice(0, 60), slice(60, 120)
-    columns = coordinates(X[told])
-    given = feasibility.hyperparameters(columns, WORKS[told])
-    assert given.lengths[2] > 2 * max(given.lengths[:2])  # the third parameter has no effect
-    posterior = IncrementalPosterior(coordinates(X[new]), given)
+    observed, new = slice(0, 60), slice(60, 120)
+    columns = coordinates(X[observed])
+    hyperparameters = feasibility.hyperparameters(columns, WORKS[observed])
+    assert hyperparameters.lengths[2] > 2 * max(hyperparameters.lengths[:2])  # the third parameter has no effect
+    posterior = IncrementalPosterior(coordinates(X[new]), hyperparameters)
     posterior.observe(columns)
-    found = feasibility.probability(posterior, WORKS[told])
-    assert ((found > 0.5) == (WORKS[new] == 1)).mean() > 0.9
-    assert (found >= 0).all() and (found <= 1).all()
+    probabilities = feasibility.probability(posterior, WORKS[observed])
+    assert ((probabilities > 0.5) == (WORKS[new] == 1)).mean() > 0.9
+    assert (probabilities >= 0).all() and (probabilities <= 1).all()
 
 
 def test_a_pending_trial_does_not_change_the_probability() -> None:
     columns = coordinates(X[:30])
-    given = feasibility.hyperparameters(columns, WORKS[:30])
-    alone, waiting = (IncrementalPosterior(coordinates(X[60:]), given) for _ in range(2))
+    hyperparameters = feasibility.hyperparameters(columns, WORKS[:30])
+    alone, waiting = (IncrementalPosterior(coordinates(X[60:]), hyperparameters) for _ in range(2))
     alone.observe(columns)
     waiting.observe(columns)
     waiting.observe(coordinates(X[30:31]))

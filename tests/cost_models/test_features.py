@@ -91,8 +91,8 @@ def test_no_schedules_give_a_table_without_rows() -> None:
 
 
 def test_features_differ_between_devices_and_problems() -> None:
-    here, there = features(TEMPLATES, PROBLEM, [GOOD], H200), features(TEMPLATES, PROBLEM, [GOOD], device("h100"))
-    different = {n for n, a, b in zip(here.names, here.values[0], there.values[0], strict=True) if a != b}
+    here, on_h100 = features(TEMPLATES, PROBLEM, [GOOD], H200), features(TEMPLATES, PROBLEM, [GOOD], device("h100"))
+    different = {n for n, a, b in zip(here.names, here.values[0], on_h100.values[0], strict=True) if a != b}
     assert {"device.l2_bytes", "device.dram_bandwidth", "model.seconds"} <= different
     assert not any(name.startswith(("schedule.", "problem.")) for name in different)
 
@@ -114,8 +114,8 @@ def test_tables_of_two_problems_join() -> None:
 
 def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_rejected() -> None:
     table = features(TEMPLATES, PROBLEM, [GOOD], H200)
-    kept = tuple(n for n in table.names if n != "schedule.matmul.raster=grouped_8")
-    assert align(table, kept).shape == (1, len(kept))
+    remaining_names = tuple(n for n in table.names if n != "schedule.matmul.raster=grouped_8")
+    assert align(table, remaining_names).shape == (1, len(remaining_names))
     lost = tuple(n for n in table.names if n != "work.blocks")
     with pytest.raises(FeatureMismatch, match=r"work\.blocks") as error:
         align(table, lost)

@@ -26,8 +26,8 @@ def rows(n: int, seed: int = 0) -> FloatArray:
 
 
 def values(X: FloatArray) -> FloatArray:
-    found: FloatArray = 2 - (X[:, 0] - 0.4) ** 2 * 3 + 0.3 * (X[:, 2] == 1) + 0.2 * np.nan_to_num(X[:, 3], nan=-1)
-    return found
+    objective: FloatArray = 2 - (X[:, 0] - 0.4) ** 2 * 3 + 0.3 * (X[:, 2] == 1) + 0.2 * np.nan_to_num(X[:, 3], nan=-1)
+    return objective
 
 
 class TestContract:
@@ -43,8 +43,8 @@ class TestContract:
         posterior = GaussianProcess().fit(X, values(X))
         far = X.copy()
         far[:, 2] = 2
-        there, elsewhere = posterior.predict(X).deviation, posterior.predict(far).deviation
-        assert (there >= 0).all() and there.mean() < elsewhere.mean()
+        at_observed, elsewhere = posterior.predict(X).deviation, posterior.predict(far).deviation
+        assert (at_observed >= 0).all() and at_observed.mean() < elsewhere.mean()
 
     def test_the_same_rows_give_the_same_posterior(self) -> None:
         X, new = rows(25), rows(10, seed=2)
@@ -80,15 +80,15 @@ def test_gradient_of_the_likelihood(offset: float) -> None:
 def test_parameters_that_matter_get_shorter_lengths() -> None:
     X = np.random.default_rng(0).integers(0, 5, (60, 3)) / 4
     y = np.sin(4 * X[:, 1])
-    found = hyperparameters(coordinates(X), (y - y.mean()) / y.std())
-    assert 2 * found.lengths[1] < min(found.lengths[0], found.lengths[2])
+    fitted = hyperparameters(coordinates(X), (y - y.mean()) / y.std())
+    assert 2 * fitted.lengths[1] < min(fitted.lengths[0], fitted.lengths[2])
 
 
 def test_distances_of_ordinals_categories_and_missing_values() -> None:
-    given = Hyperparameters((1.0,), 1.0, 1e-3)
+    parameters = Hyperparameters((1.0,), 1.0, 1e-3)
 
     def between(a: float, b: float) -> float:
-        return float(covariance(coordinates([[a]]), coordinates([[b]]), given)[0, 0])
+        return float(covariance(coordinates([[a]]), coordinates([[b]]), parameters)[0, 0])
 
     assert between(0.5, 0.5) == between(np.nan, np.nan) == 1
     assert between(0.0, 1.0) == between(1.0, 3.0) == between(np.nan, 0.2) < between(0.2, 0.4) < 1
@@ -97,12 +97,16 @@ def test_distances_of_ordinals_categories_and_missing_values() -> None:
 def test_a_grid_looks_up_the_same_covariances() -> None:
     X, new = rows(40), rows(500, seed=3)
     many = np.random.default_rng(0).random((500, 5))  # all values are distinct
-    given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
-    columns, places = coordinates(X), coordinates(new)
-    np.testing.assert_allclose(Grid(places).covariance(columns, given), covariance(columns, places, given), rtol=1e-5)
-    given = Hyperparameters((0.5, 0.8, 1.0, 0.7, 2.0), 1.2, 0.01)
-    columns, places = coordinates(many[:40]), coordinates(many)
-    np.testing.assert_allclose(Grid(places).covariance(columns, given), covariance(columns, places, given), rtol=1e-5)
+    parameters = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
+    columns, new_columns = coordinates(X), coordinates(new)
+    np.testing.assert_allclose(
+        Grid(new_columns).covariance(columns, parameters), covariance(columns, new_columns, parameters), rtol=1e-5
+    )
+    parameters = Hyperparameters((0.5, 0.8, 1.0, 0.7, 2.0), 1.2, 0.01)
+    columns, new_columns = coordinates(many[:40]), coordinates(many)
+    np.testing.assert_allclose(
+        Grid(new_columns).covariance(columns, parameters), covariance(columns, new_columns, parameters), rtol=1e-5
+    )
 
 
 class TestGrowing:
@@ -115,9 +119,9 @@ class TestGrowing:
         for part in (slice(0, 1), slice(1, 2), slice(2, 20), slice(20, 40)):
             grown.observe(coordinates(X[part]))
         predicted = grown.predict(y / y.std())
-        whole = GaussianProcess(given=self.given).fit(X, y / y.std()).predict(new)
-        assert predicted.mean == pytest.approx(whole.mean, abs=1e-3)
-        assert predicted.deviation == pytest.approx(whole.deviation, abs=1e-3)
+        full = GaussianProcess(given=self.given).fit(X, y / y.std()).predict(new)
+        assert predicted.mean == pytest.approx(full.mean, abs=1e-3)
+        assert predicted.deviation == pytest.approx(full.deviation, abs=1e-3)
 
     def test_pending_points_reduce_the_variance_as_observations_do(self) -> None:
         new = coordinates(rows(30, seed=3))
@@ -147,15 +151,15 @@ class TestGrowing:
     def test_points_can_be_replaced(self) -> None:
         X, old, new = rows(20), rows(30, seed=3), rows(5, seed=4)
         y = values(X) - values(X).mean()
-        grown, whole = (
+        grown, full = (
             IncrementalPosterior(coordinates(old), self.given),
             IncrementalPosterior(coordinates(new), self.given),
         )
         grown.observe(coordinates(X))
-        whole.observe(coordinates(X))
+        full.observe(coordinates(X))
         grown.replace(np.array([3, 1, 7, 20, 29]), coordinates(new))
-        assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).mean, abs=1e-3)
-        assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
+        assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(full.predict(y).mean, abs=1e-3)
+        assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(full.predict(y).deviation, abs=1e-3)
 
     def test_with_an_offset_the_distant_mean_differs_from_that_of_the_values(self) -> None:
         """A cluster of observations counts for the constant mean only as much as a single distant observation."""
@@ -164,16 +168,16 @@ class TestGrowing:
         X[20:, 0] = np.arange(1, 11)  # every category of the first column once
         y = np.where(np.arange(30) < 20, 1.0, -2.0)
         far = np.array([[20.0, 0.0, 0.0, 0.0]])
-        given = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)
+        parameters = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)
         means, deviations = [], []
         for offset in (0.0, 100.0):
-            grown = IncrementalPosterior(coordinates(far), replace(given, offset=offset))
+            grown = IncrementalPosterior(coordinates(far), replace(parameters, offset=offset))
             grown.observe(coordinates(X))
             predicted = grown.predict(y)
             means.append(float(predicted.mean[0]))
             deviations.append(float(predicted.deviation[0]))
-            whole = GaussianProcess(given=replace(given, offset=offset)).fit(X, y).predict(far)
-            assert whole.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
+            full = GaussianProcess(given=replace(parameters, offset=offset)).fit(X, y).predict(far)
+            assert full.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
         assert abs(means[0]) < 0.01  # without an offset: the mean of all values
         assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts as one observation
         assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
@@ -181,11 +185,11 @@ class TestGrowing:
     def test_hyperparameters_keep_a_fixed_offset(self) -> None:
         X = rows(20)
         y = (values(X) - values(X).mean()) / values(X).std()
-        found, fixed = (
+        fitted, fixed = (
             hyperparameters(coordinates(X), y, GaussianProcessSettings(starts=1, offset=o)) for o in (0.0, 2.0)
         )
-        assert (found.offset, fixed.offset, GaussianProcessSettings(offset=2.0).mode(4).offset) == (0.0, 2.0, 2.0)
-        assert found.lengths != fixed.lengths
+        assert (fitted.offset, fixed.offset, GaussianProcessSettings(offset=2.0).mode(4).offset) == (0.0, 2.0, 2.0)
+        assert fitted.lengths != fixed.lengths
 
     def test_a_trend_is_followed_as_far_as_the_values_do(self) -> None:
         X, new = rows(30), rows(40, seed=3)
@@ -208,8 +212,8 @@ class TestGrowing:
         y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)
         grown = IncrementalPosterior(coordinates(X), self.given)
         grown.observe(coordinates(X))
-        whole = covariance(coordinates(X), coordinates(X), self.given).astype(np.float64) + 0.01 * np.eye(12)
+        covariances = covariance(coordinates(X), coordinates(X), self.given).astype(np.float64) + 0.01 * np.eye(12)
         trend = Trend(guess, guess, slope=0.3, deviation=0.7)
-        with_trend = multivariate_normal(0.3 * guess, whole + 0.49 * np.outer(guess, guess)).logpdf(y)
-        without = multivariate_normal(np.zeros(12), whole).logpdf(y)
+        with_trend = multivariate_normal(0.3 * guess, covariances + 0.49 * np.outer(guess, guess)).logpdf(y)
+        without = multivariate_normal(np.zeros(12), covariances).logpdf(y)
         assert grown.evidence(y, trend) == pytest.approx(with_trend - without, abs=1e-2)

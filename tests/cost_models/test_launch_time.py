@@ -63,10 +63,10 @@ def test_more_of_anything_is_never_faster(name: str, more: float) -> None:
 
 
 def test_lines_that_a_narrow_l1_holds_take_longer() -> None:
-    asked = dataclasses.replace(COUNTS, wavefronts=1e5, load_sectors=4e5, unique_sectors=4e3, executed=())
-    missed = dataclasses.replace(asked, load_sectors=4e3)
+    repeated_loads = dataclasses.replace(COUNTS, wavefronts=1e5, load_sectors=4e5, unique_sectors=4e3, executed=())
+    missed = dataclasses.replace(repeated_loads, load_sectors=4e3)
     for chip, longer in ((A100, False), (device("h200"), False), (RTX3090, True), (device("titan_rtx"), True)):
-        held, passing = (launch_time(counts, chip, RESOURCES).pipes["L1"] for counts in (asked, missed))
+        held, passing = (launch_time(counts, chip, RESOURCES).pipes["L1"] for counts in (repeated_loads, missed))
         assert (held > 1.9 * passing) is longer and held >= passing
 
 

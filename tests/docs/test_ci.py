@@ -36,11 +36,11 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the database made by the first command of the page."""
-    made = tmp_path_factory.mktemp("ci")
+    root = tmp_path_factory.mktemp("ci")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(made)
+        patch.chdir(root)
         assert main(shlex.split(blocks("sh")[0])[1:]) == 0
-    return made
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def test_every_command_of_the_page_works(
     assert (folder / "check.xml").read_bytes().startswith(b"<?xml")
     assert "no confirmed regression: 1 same" in (folder / "summary.md").read_text()
     with Store.open(folder / "best.db", create=False) as store:
-        kept = store.guard(Transpose(rows=64, columns=64), "h200")
-    assert kept is not None and kept.max_slowdown == 0.05
+        entry = store.guard(Transpose(rows=64, columns=64), "h200")
+    assert entry is not None and entry.max_slowdown == 0.05
 
 
 def test_the_step_of_the_workflow_runs_in_a_shell(folder: Path, environment: dict[str, str]) -> None:
@@ -160,13 +160,13 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
     tools.mkdir()
     (tools / "autosched").write_text('#!/bin/bash\nprintf "<%s>" "$@"\n')
     (tools / "autosched").chmod(0o755)
-    given = {"database": "my best.db; touch hacked $(touch hacked)", "kernels": "a.toml\nb c.toml\n"}
+    inputs = {"database": "my best.db; touch hacked $(touch hacked)", "kernels": "a.toml\nb c.toml\n"}
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
 
-    def run_with(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        return act(given, tmp_path, {**environment, "PATH": path})
+    def run_with(inputs: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return act(inputs, tmp_path, {**environment, "PATH": path})
 
-    assert run_with(given).stdout == (
+    assert run_with(inputs).stdout == (
         "<check><--db><my best.db; touch hacked $(touch hacked)><--max-slowdown><1%><--junit><autosched-check.xml>"
         "<--github><--static><--kernel><a.toml><--kernel><b c.toml>"
     )
@@ -182,7 +182,7 @@ def test_the_gpu_half_of_the_workflow_uses_options_of_check() -> None:
     """Without a GPU, only check that the command accepts the options."""
     from autosched.cli.commands.check import check
 
-    taken = {f"--{name.replace('_', '-')}" for name in check.__annotations__}
+    check_options = {f"--{name.replace('_', '-')}" for name in check.__annotations__}
     line = steps(yaml.safe_load(WORKFLOW.read_text()), "times")["check times against them"]
-    asked = set(re.findall(r"--[\w-]+", line))
-    assert "autosched check" in line and "--baseline" in asked <= taken
+    line_options = set(re.findall(r"--[\w-]+", line))
+    assert "autosched check" in line and "--baseline" in line_options <= check_options

@@ -43,14 +43,14 @@ def test_commands_and_their_options_exist() -> None:
             words = [w for w in shlex.split(part.split(" > ")[0]) if w not in ("...", "\\")]
             if not words or words[0] != "autosched":
                 continue
-            command, context, rest = root, typer.Context(root), spellings.expanded(words[1:])
-            while rest and hasattr(command, "list_commands") and rest[0] in command.list_commands(context):
-                command, rest = command.get_command(context, rest[0]), rest[1:]
+            command, context, remaining = root, typer.Context(root), spellings.expanded(words[1:])
+            while remaining and hasattr(command, "list_commands") and remaining[0] in command.list_commands(context):
+                command, remaining = command.get_command(context, remaining[0]), remaining[1:]
             known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
             known |= _inner(command) if hasattr(command, "list_commands") else set()
-            options = [w.partition("=")[0] for w in rest if re.match(r"--?[a-z]", w)]
+            options = [w.partition("=")[0] for w in remaining if re.match(r"--?[a-z]", w)]
             wrong += [f"{page.relative_to(ROOT)}: {part}: {o}" for o in options if o not in known]
-            if command is root and rest and not rest[0].startswith("-"):
+            if command is root and remaining and not remaining[0].startswith("-"):
                 wrong.append(f"{page.relative_to(ROOT)}: {part}: no such command")
     assert not wrong, "\n".join(wrong)
 
@@ -92,8 +92,8 @@ def test_the_first_emulation_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for program in programs(ROOT / "docs" / "tutorial" / "first-emulation.md"):
         exec(program, names)
-    said = capsys.readouterr().out
-    assert "shared_race" in said and "kernel.cu:5" in said and "uninitialized_shared_read" in said
+    stdout = capsys.readouterr().out
+    assert "shared_race" in stdout and "kernel.cu:5" in stdout and "uninitialized_shared_read" in stdout
 
 
 def test_the_readme_is_short() -> None:

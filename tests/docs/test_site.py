@@ -53,21 +53,23 @@ runpy.run_module("sphinx", run_name="__main__")
 
 def installed_with(*requirements: str) -> set[str]:
     """Return the names of these distributions and, recursively, of their requirements."""
-    found: dict[tuple[str, str], None] = {}
+    distributions: dict[tuple[str, str], None] = {}
     left = [Requirement(r) for r in requirements]
     while left:
         requirement = left.pop()
         for extra in ["", *requirement.extras]:
             key = (re.sub(r"[-_.]+", "-", requirement.name).lower(), extra)
-            if key in found:
+            if key in distributions:
                 continue
-            found[key] = None
+            distributions[key] = None
             try:
-                theirs = importlib.metadata.requires(requirement.name) or []
+                dependencies = importlib.metadata.requires(requirement.name) or []
             except importlib.metadata.PackageNotFoundError:
                 continue
-            left += [r for r in map(Requirement, theirs) if r.marker is None or r.marker.evaluate({"extra": extra})]
-    return {name for name, _ in found}
+            left += [
+                r for r in map(Requirement, dependencies) if r.marker is None or r.marker.evaluate({"extra": extra})
+            ]
+    return {name for name, _ in distributions}
 
 
 @pytest.mark.nightly
@@ -75,13 +77,13 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for module in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(module)
     # Simulate a machine with only the packages of the extra `docs`: hide other packages that are installed.
-    there = installed_with("autosched[docs]")
+    installed = installed_with("autosched[docs]")
     absent = {
         module
         for module, owners in importlib.metadata.packages_distributions().items()
-        if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & {*there, "setuptools", "pip"}
+        if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & {*installed, "setuptools", "pip"}
     }
-    assert "torch" not in there and "sphinx" not in absent
+    assert "torch" not in installed and "sphinx" not in absent
     builder = BUILDER.format(absent=absent)
     command = [sys.executable, "-c", builder, "-W", "--keep-going", "-q", str(DOCS), str(tmp_path / "site")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

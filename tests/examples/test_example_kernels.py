@@ -95,9 +95,9 @@ FAULTS = [
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
 def test_a_broken_kernel_is_detected(name: str, right: str, wrong: str) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][0])
-    wanted = {"vector_width": 4, "buffers": 1}
-    known = {p.name for p in problem.file.parameters} & wanted.keys()
-    schedule = next(s for s in sampled(problem, 24) if all(s[n] == wanted[n] for n in known))
+    parameters = {"vector_width": 4, "buffers": 1}
+    known = {p.name for p in problem.file.parameters} & parameters.keys()
+    schedule = next(s for s in sampled(problem, 24) if all(s[n] == parameters[n] for n in known))
     kernel, inputs = kernel_of(problem, schedule), problem.random_inputs(0)
     assert kernel.source.count(right) == 1
     broken = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))

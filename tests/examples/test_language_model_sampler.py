@@ -63,16 +63,16 @@ class TestLanguageModelSampler(SamplerContract):
 
 def started(ask: Scripted, space: Any = SPACE) -> Any:
     """Return a sampler that has enough results to ask the language model."""
-    made = example.LanguageModelSampler(space, 1, ask)
-    run(made, 1, example.FIRST)
+    sampler = example.LanguageModelSampler(space, 1, ask)
+    run(sampler, 1, example.FIRST)
     assert not ask.prompts
-    return made
+    return sampler
 
 
 def test_an_answer_is_proposed_and_the_prompt_contains_measurements() -> None:
     ask = Scripted(f"Here you are:\n```json\n[{json.dumps(BEST)}]\n```")
-    made = started(ask)
-    (schedule,) = made.ask(1)
+    sampler = started(ask)
+    (schedule,) = sampler.ask(1)
     assert schedule.to_json() == {"x": 8, "y": 32, "letter": "b"}
     (prompt,) = ask.prompts
     assert '"letter"' in prompt
@@ -80,11 +80,11 @@ def test_an_answer_is_proposed_and_the_prompt_contains_measurements() -> None:
 
 
 def test_omitted_parameters_are_taken_from_the_fastest_schedule() -> None:
-    made = example.LanguageModelSampler(SPACE, 1, Scripted('[{"letter": "b"}]'))
+    sampler = example.LanguageModelSampler(SPACE, 1, Scripted('[{"letter": "b"}]'))
     for schedule in SPACE.sample(example.FIRST, 3):
-        made.tell(schedule, ok(1.0))
-    made.tell(Schedule.from_json("toy", {"x": 8, "y": 32, "letter": "c"}), ok(1e-6))
-    assert made.ask(1)[0].to_json() == {"x": 8, "y": 32, "letter": "b"}
+        sampler.tell(schedule, ok(1.0))
+    sampler.tell(Schedule.from_json("toy", {"x": 8, "y": 32, "letter": "c"}), ok(1e-6))
+    assert sampler.ask(1)[0].to_json() == {"x": 8, "y": 32, "letter": "b"}
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,15 @@ def test_omitted_parameters_are_taken_from_the_fastest_schedule() -> None:
 )
 def test_a_useless_answer_is_replaced_by_a_random_schedule(answer: str | Exception) -> None:
     ask = Scripted(*[answer] * 100)
-    made = started(ask)
-    found = made.ask(4)
-    assert len(found) == 4
-    assert all(schedule in SPACE for schedule in found)
-    while batch := made.ask(16):  # without usable answers, every schedule is still proposed once
+    sampler = started(ask)
+    proposals = sampler.ask(4)
+    assert len(proposals) == 4
+    assert all(schedule in SPACE for schedule in proposals)
+    while batch := sampler.ask(16):  # without usable answers, every schedule is still proposed once
         for schedule in batch:
-            made.tell(schedule, outcome(schedule))
-        found += batch
-    assert len({s.key() for s in found}) == len(everything(SPACE)) - example.FIRST
+            sampler.tell(schedule, outcome(schedule))
+        proposals += batch
+    assert len({s.key() for s in proposals}) == len(everything(SPACE)) - example.FIRST
     assert len(ask.prompts) == example.PATIENCE
 
 

@@ -64,8 +64,8 @@ def test_shipped_kernels_are_emulated_and_correct(
     path.unlink()
     capsys.readouterr()
     example.emulate(tmp_path / "shipped.db")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "looked up: exact, row_reduction" and said[1].startswith("accuracy: ok")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "looked up: exact, row_reduction" and lines[1].startswith("accuracy: ok")
 
 
 def test_wrong_numbers_are_noticed(example: Any) -> None:

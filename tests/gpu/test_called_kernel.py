@@ -57,10 +57,10 @@ def compiled_kernel(pool: CompilePool, problem: Matmul, template: str = "matmul"
 
 def assert_right(problem: Matmul, out: np.ndarray) -> None:
     inputs = problem.random_inputs(SEED)
-    found = problem.out_dtype.load(out)
+    actual = problem.out_dtype.load(out)
     expected, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
-    assert found.shape == expected.shape
-    assert (np.abs(found - expected) <= allowed).all(), float((np.abs(found - expected) / allowed).max())
+    assert actual.shape == expected.shape
+    assert (np.abs(actual - expected) <= allowed).all(), float((np.abs(actual - expected) / allowed).max())
 
 
 @pytest.mark.parametrize("template", ["matmul", "wgmma_matmul"])

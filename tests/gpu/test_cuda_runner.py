@@ -221,14 +221,14 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(runner):
 def test_every_baseline_agrees_or_has_a_reason_for_its_absence(runner, torch_works, problem):
     schedule = space_of(problem, runner.device).sample(1, 0)[0]
     ours = Candidate(problem, schedule, generate(problem, schedule, runner.device))
-    mine, library, *others = runner.compare([ours], rounds=5, others=OTHERS)
-    assert mine.status is Status.OK, mine.reason
-    for entrant in (library, *others):
+    own, library, *baselines = runner.compare([ours], rounds=5, others=OTHERS)
+    assert own.status is Status.OK, own.reason
+    for entrant in (library, *baselines):
         assert (len(entrant.seconds) == 5) is (entrant.status is Status.OK)
         assert "something else" not in entrant.reason
     if problem.operator in ("matmul", "matvec") and "was not found" not in library.reason:
         assert library.status is Status.OK, library.reason
-    assert unjustified(problem, (library, *others), torch_works=torch_works) == []
+    assert unjustified(problem, (library, *baselines), torch_works=torch_works) == []
 
 
 def test_the_fingerprint_names_the_gpu(runner):

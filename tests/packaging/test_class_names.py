@@ -11,10 +11,10 @@ PACKAGES = ("autosched", "cost_models", "measurements", "search_spaces")
 
 
 def test_no_class_name_is_defined_twice() -> None:
-    places = defaultdict(list)
+    definitions = defaultdict(list)
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 if isinstance(node, ast.ClassDef):
-                    places[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+                    definitions[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert {name: files for name, files in definitions.items() if len(files) > 1} == {}

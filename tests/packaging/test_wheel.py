@@ -85,13 +85,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {
+    expected = {
         path.relative_to(REPOSITORY).as_posix()
         for name in PACKAGES
         for path in (REPOSITORY / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".pyc", ".md")
     }
-    assert wanted - held == set()
+    assert expected - held == set()
 
 
 def test_the_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> Non
         )
 
     where = run_python("-c", "import autosched, measurements; print(autosched.__file__, measurements.__file__)")
-    assert all(place.startswith(str(installed)) for place in where.stdout.split())
+    assert all(path.startswith(str(installed)) for path in where.stdout.split())
     doctor = run_python("-m", "autosched", "doctor")
     assert doctor.returncode in (0, 1) and "autosched" in doctor.stdout and "Traceback" not in doctor.stderr
     problem = ("softmax", "--rows", "4", "--columns", "64", "--device", "h200")
@@ -124,12 +124,12 @@ def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None
 @needs_compiler
 def test_a_wheel_with_the_runner_emulates_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("wheel", reason="comes with the extra `dev`")
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, REPOSITORY / ".ci" / "wheel", tmp_path, "--of", wheel], capture_output=True, text=True
     )
-    assert made.returncode == 0, made.stderr
+    assert completed.returncode == 0, completed.stderr
     (platform_wheel,) = tmp_path.glob("*.whl")
-    assert made.stdout.split() == [str(platform_wheel)] and "-py3-none-manylinux2014_" in platform_wheel.name
+    assert completed.stdout.split() == [str(platform_wheel)] and "-py3-none-manylinux2014_" in platform_wheel.name
     assert any(tag in set(sys_tags()) for tag in parse_wheel_filename(platform_wheel.name)[3]), (
         "pip must accept the wheel's tags on this machine"
     )
@@ -185,7 +185,9 @@ def test_an_editable_installation_compiles_the_emulator(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path / "source", env=environment, check=True, capture_output=True)
     code = "from measurements.emulator.host.build import runner; print(runner())"
     environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *sys.path])
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
     )
-    assert found.stderr == "" and [found.stdout.strip()] == [str(p) for p in tmp_path.glob("cache/emulator/runner-*")]
+    assert completed.stderr == "" and [completed.stdout.strip()] == [
+        str(p) for p in tmp_path.glob("cache/emulator/runner-*")
+    ]

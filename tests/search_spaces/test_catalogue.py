@@ -64,8 +64,8 @@ def test_templates_and_operators_can_be_registered_repeatedly() -> None:
     scan = replace(Operator.of(Softmax), name="scan")
     catalogue.register(scan)
     assert catalogue.operator("scan") is scan
-    made = catalogue.problem_from_json({**Softmax(3, 4).to_json(), "operator": "scan"})
-    assert made == Softmax(3, 4)
+    restored = catalogue.problem_from_json({**Softmax(3, 4).to_json(), "operator": "scan"})
+    assert restored == Softmax(3, 4)
 
 
 def test_another_template_or_operator_of_the_same_name_is_rejected() -> None:
@@ -88,9 +88,9 @@ def test_only_operators_and_templates_are_registered(entry: object) -> None:
 
 def test_candidates_of_the_operator_have_a_reason_if_excluded() -> None:
     catalogue.register(NEWER, OTHER)
-    found = catalogue.candidates(PROBLEM, H200)
-    assert [t.name for t, _ in found] == [t.name for t in catalogue.templates() if "matmul" in t.operators]
-    reasons = {t.name: why for t, why in found}
+    candidates = catalogue.candidates(PROBLEM, H200)
+    assert [t.name for t, _ in candidates] == [t.name for t in catalogue.templates() if "matmul" in t.operators]
+    reasons = {t.name: why for t, why in candidates}
     assert reasons["matmul"] is None and reasons["other"] is None
     assert reasons["newer"] == "it needs sm_100, and h200 is sm_90"
     assert all("matmul" not in t.operators for t, _ in catalogue.candidates(Softmax(3, 4), H200))

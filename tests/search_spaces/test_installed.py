@@ -26,8 +26,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_versions_agree_with_importlib_metadata() -> None:
     for name in ("numpy", "typer", "pytest-xdist", "Jinja2"):
-        found = metadata_folder(name)
-        assert found is not None and found[0].is_dir() and found[1] == metadata.version(name), name
+        folder = metadata_folder(name)
+        assert folder is not None and folder[0].is_dir() and folder[1] == metadata.version(name), name
     assert metadata_folder("no-such-package") is None
 
 

@@ -39,9 +39,9 @@ def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: 
 
 
 def _mistaken(entrant: Entrant, torch_works: bool) -> bool:
-    found = _MISTAKE.search(entrant.reason)
+    match = _MISTAKE.search(entrant.reason)
     broken = entrant.label in ("torch", "triton") and not torch_works  # a broken installation may raise ImportError
-    return found is not None and not (broken and found[1] == "Import")
+    return match is not None and not (broken and match[1] == "Import")
 
 
 def _torch_has(problem: Problem) -> bool:

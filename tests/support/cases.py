@@ -36,8 +36,8 @@ def representative(
 def spread(cases: Iterable[Any], count: int) -> list[Any]:
     """Mark all cases ``nightly`` except the first of each of ``count`` equal parts."""
     listed = list(cases)
-    kept = {part * len(listed) // count for part in range(count)}
-    return [case if position in kept else _nightly(case) for position, case in enumerate(listed)]
+    chosen = {part * len(listed) // count for part in range(count)}
+    return [case if position in chosen else _nightly(case) for position, case in enumerate(listed)]
 
 
 def _id(case: Any) -> str:

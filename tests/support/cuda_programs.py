@@ -28,10 +28,10 @@ def cuda_program(source: Path, *options: str) -> Path:
     if not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as work:
-            made = Path(work, source.stem)
-            done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, check=False)
+            executable = Path(work, source.stem)
+            done = subprocess.run([*command, "-o", str(executable)], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
-            os.replace(made, program)
+            os.replace(executable, program)
     return program
 
 

@@ -136,17 +136,17 @@ def run(arguments: list[str]) -> None:
     sys.orig_argv = [sys.executable, *arguments]
     paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     safe = arguments[0] == "-P"
-    how, *rest = arguments[1:] if safe else arguments
+    how, *remaining = arguments[1:] if safe else arguments
     first = {"-m": os.getcwd(), "-c": ""}.get(how, os.path.dirname(os.path.realpath(how)))
     sys.path[:0] = paths if safe else [first, *paths]
     if how == "-m":
-        sys.argv = ["-m", *rest[1:]]
-        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # as the interpreter does
+        sys.argv = ["-m", *remaining[1:]]
+        runpy._run_module_as_main(remaining[0])  # type: ignore[attr-defined]  # as the interpreter does
     elif how == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        exec(compile(rest[0], "<string>", "exec", dont_inherit=True), main.__dict__)
+        sys.argv = ["-c", *remaining[1:]]
+        exec(compile(remaining[0], "<string>", "exec", dont_inherit=True), main.__dict__)
     else:
-        sys.argv = [how, *rest]
+        sys.argv = [how, *remaining]
         main.__file__ = os.path.abspath(how)
         exec(compile(Path(how).read_bytes(), main.__file__, "exec", dont_inherit=True), main.__dict__)
 

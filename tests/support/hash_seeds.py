@@ -15,7 +15,7 @@ def printed(code: str) -> tuple[str, str]:
     with redirect_stdout(here):
         exec(code, {})
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    there = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True,
@@ -23,4 +23,4 @@ def printed(code: str) -> tuple[str, str]:
         check=True,
         timeout=120,
     )
-    return here.getvalue(), there.stdout
+    return here.getvalue(), completed.stdout

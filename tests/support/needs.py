@@ -27,8 +27,8 @@ def _older_code() -> bool:
 
 def cpp_compiler() -> str:
     """Return a C++ compiler of the host; skip the test if there is none."""
-    found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    return found or pytest.skip("no host C++ compiler")
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return compiler or pytest.skip("no host C++ compiler")
 
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")

@@ -42,13 +42,13 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
 def attended(x: Distributions, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
     """Return the reference of ``attention``. ``scores`` receives the products, columns minus rows, and the head."""
     h, s, d = x["q"].shape
-    found = np.zeros_like(x["q"])
+    result = np.zeros_like(x["q"])
     for head in range(h):
         far = np.arange(s)[None, :] - np.arange(s)[:, None]
         z = scores(x["q"][head] @ x["k"][head].T / d**0.5, far.astype(np.float64), head)
         e = np.exp(np.where(far > 0, -np.inf, z))
-        found[head] = e / e.sum(axis=1, keepdims=True) @ x["v"][head]
-    return found
+        result[head] = e / e.sum(axis=1, keepdims=True) @ x["v"][head]
+    return result
 
 
 @program(**OF_HEADS, o=Output("h s d", "f16"))
@@ -77,8 +77,8 @@ def norm_and_rotate(p: Builder, x: Array, weight: Array, angle: Array, out: Arra
     (i,) = p.blocks((t,), (8,))
     row = p.load(p.window(x, (i, 0), (8, d))).cast("f32")
     row = row * p.rsqrt(p.reduction("add", row * row, dim=1) / d + 1e-5) * p.load(p.window(weight, (0, 0), (1, d)))
-    turn = p.load(p.window(angle, (i, 0), (8, half)))
-    c, s, low, high = p.cosine(turn), p.sine(turn), row[:, :half], row[:, half:]
+    rotation = p.load(p.window(angle, (i, 0), (8, half)))
+    c, s, low, high = p.cosine(rotation), p.sine(rotation), row[:, :half], row[:, half:]
     p.store(p.join((low * c - high * s, high * c + low * s), dim=1).cast("f16"), p.window(out, (i, 0), (8, d)))
 
 
@@ -171,18 +171,18 @@ def segment_sums(p: Builder, segment: Array, x: Array, sums: Array, count: Array
     """Add rows to the sums of their segments, and count them."""
     m, n = x.shape
     i, j = p.blocks((m, n), (16, 32))
-    place = p.load(p.window(segment, (i, 0), (16, 1), column=True), padding=-1)
-    p.atomic_add(p.load(p.window(x, (i, j), (16, 32))), p.window(sums, (place, j), (16, 32)))
+    row_segment = p.load(p.window(segment, (i, 0), (16, 1), column=True), padding=-1)
+    p.atomic_add(p.load(p.window(x, (i, j), (16, 32))), p.window(sums, (row_segment, j), (16, 32)))
     with p.when(j):
-        p.atomic_add(p.full((16, 1), 1, "i32"), p.window(count, place, (16, 1)))
+        p.atomic_add(p.full((16, 1), 1, "i32"), p.window(count, row_segment, (16, 1)))
 
 
 def segment_totals(x: Distributions) -> FloatArray:
-    found = x["sums"].copy()
+    totals = x["sums"].copy()
     for segment, row in zip(x["segment"].astype(int), x["x"], strict=True):
-        if 0 <= segment < len(found):
-            found[segment] += row
-    return found
+        if 0 <= segment < len(totals):
+            totals[segment] += row
+    return totals
 
 
 @program(**OF_HEADS, o=Output("h s d", "f16"))
@@ -194,15 +194,15 @@ def linear_attention(p: Builder, q: Array, k: Array, v: Array, o: Array) -> None
     for t in p.steps(s, 32):
         query, key, value = (p.load(p.window(x[head], (t, 0), (32, d))) for x in (q, k, v))
         z = p.where(p.columns(0, 32) <= p.rows(0, 32), p.mma(query, p.transpose(key)), 0.0)
-        found = p.mma(query, before.read().cast("f16"), p.mma(z.cast("f16"), value))
-        p.store(found.cast("f16"), p.window(o[head], (t, 0), (32, d)))
+        attention = p.mma(query, before.read().cast("f16"), p.mma(z.cast("f16"), value))
+        p.store(attention.cast("f16"), p.window(o[head], (t, 0), (32, d)))
         before.set(p.mma(p.transpose(key), value, before))
 
 
 def linearly_attended(x: Distributions) -> FloatArray:
     s = x["q"].shape[1]
-    found: FloatArray = np.where(np.tril(np.ones((s, s))) > 0, x["q"] @ x["k"].transpose(0, 2, 1), 0.0) @ x["v"]
-    return found
+    attention: FloatArray = np.where(np.tril(np.ones((s, s))) > 0, x["q"] @ x["k"].transpose(0, 2, 1), 0.0) @ x["v"]
+    return attention
 
 
 SMOOTHING, IGNORED = 0.1, -100
@@ -214,23 +214,23 @@ def smoothed_loss(p: Builder, logits: Array, label: Array, loss: Array) -> None:
     m, n = logits.shape
     (i,) = p.blocks((m,), (4,))
     width = p.cover(n)
-    wanted = p.load(p.window(label, (i, 0), (4, 1), column=True))
+    labels = p.load(p.window(label, (i, 0), (4, 1), column=True))
     columns = p.columns(0, width)
     row = p.load(p.window(logits, (i, 0), (4, width)), padding=-INFINITY).cast("f32")
     peak = p.reduction("maximumf", row, dim=1)
     total = p.log(p.reduction("add", p.exp(row - peak), dim=1)) + peak
-    own = p.reduction("add", p.where((columns == wanted) & (columns < n), row, 0.0), dim=1)
+    own = p.reduction("add", p.where((columns == labels) & (columns < n), row, 0.0), dim=1)
     mean = p.reduction("add", p.where(columns < n, row, 0.0), dim=1) / n
-    found = p.where(wanted == IGNORED, 0.0, total - (1 - SMOOTHING) * own - SMOOTHING * mean)
-    p.store(found, p.window(loss, (i, 0), (4, 1), column=True))
+    row_loss = p.where(labels == IGNORED, 0.0, total - (1 - SMOOTHING) * own - SMOOTHING * mean)
+    p.store(row_loss, p.window(loss, (i, 0), (4, 1), column=True))
 
 
 def smoothed_losses(x: Distributions) -> FloatArray:
     label, n = x["label"].astype(int), x["logits"].shape[1]
     own = [row[at] if 0 <= at < n else 0.0 for row, at in zip(x["logits"], label, strict=True)]
     total = np.log(np.exp(x["logits"]).sum(axis=1))
-    found: FloatArray = total - (1 - SMOOTHING) * np.array(own) - SMOOTHING * x["logits"].mean(axis=1)
-    return np.where(label == IGNORED, 0.0, found)
+    losses: FloatArray = total - (1 - SMOOTHING) * np.array(own) - SMOOTHING * x["logits"].mean(axis=1)
+    return np.where(label == IGNORED, 0.0, losses)
 
 
 RATE, BETAS, DECAY, EPSILON = 1e-2, (0.9, 0.99), 0.1, 1e-3
@@ -255,8 +255,8 @@ def adamw(p: Builder, weight: Array, first: Array, second: Array, gradient: Arra
 def optimised(x: Distributions) -> FloatArray:
     m = x["first"] * BETAS[0] + x["gradient"] * (1 - BETAS[0])
     v = np.abs(x["second"]) * BETAS[1] + x["gradient"] ** 2 * (1 - BETAS[1])
-    found: FloatArray = x["weight"] * (1 - RATE * DECAY) - m / (np.sqrt(v) + EPSILON) * RATE
-    return found
+    weight: FloatArray = x["weight"] * (1 - RATE * DECAY) - m / (np.sqrt(v) + EPSILON) * RATE
+    return weight
 
 
 @program(

@@ -32,7 +32,7 @@ def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
 
 def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", **options):
     """Return autotuned kernels that differ in their source text."""
-    made = []
+    generated = []
     for k in range(count):
         function = triton.JITFunction(increase.fn)
         function._unsafe_update_src(increase.src.replace("+ C", term.format(k)))
@@ -44,8 +44,8 @@ def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", 
                 file.write(f"{os.getpid()} {k}\n")
             return [found, found, found]
 
-        made.append(autotuned(benchmark, function, configs, **options))
-    return made
+        generated.append(autotuned(benchmark, function, configs, **options))
+    return generated
 
 
 def launch(kernel, n, c=1):

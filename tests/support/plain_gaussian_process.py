@@ -33,8 +33,8 @@ class GaussianProcess:
         if not np.isfinite(values).all():
             raise ValueError("values must be finite: leave failed trials out")
         scale = Scale.of(values)
-        given = self._given or hyperparameters(columns, scale.down(values), self._settings)
-        return GaussianPosterior(columns, scale.down(values), given, scale)
+        fitted = self._given or hyperparameters(columns, scale.down(values), self._settings)
+        return GaussianPosterior(columns, scale.down(values), fitted, scale)
 
 
 class GaussianPosterior:

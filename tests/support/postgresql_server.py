@@ -16,9 +16,9 @@ import pytest
 
 def binaries() -> Path | None:
     """Return the folder with the programs of the newest installed server."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
-    there = found[-1].parent if found else None
-    return there or (Path(path).parent if (path := shutil.which("initdb")) else None)
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
+    folder = paths[-1].parent if paths else None
+    return folder or (Path(path).parent if (path := shutil.which("initdb")) else None)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def random_carried(seed: int) -> Program:
             p.state(p.zeros((rows, 1))),
             p.state(p.zeros((1, columns))),
         )
-        kept = p.shared(rows, columns, "f32")
+        shared_tile = p.shared(rows, columns, "f32")
 
         def masked(v: Tile, j: Index, other: float = 0.0) -> Tile:
             return p.where((p.rows(i, rows) < m) & (p.columns(j, columns) < n), whole(p, v), other)
@@ -75,16 +75,16 @@ def random_carried(seed: int) -> Program:
 
         def loaded(j: Index) -> list[Tile]:
             straight = p.load(p.window(x, (i, j), (rows, columns))).cast("f32")
-            turned = p.transpose(p.load(p.window(y, (j, i), (columns, rows)))).cast("f32")
-            return [bounded(p, straight), bounded(p, turned)]
+            transposed = p.transpose(p.load(p.window(y, (j, i), (columns, rows)))).cast("f32")
+            return [bounded(p, straight), bounded(p, transposed)]
 
         def multiplied(v: Tile) -> Tile:
             return v if v.value.dtype.name == factor else v.cast("f32").cast(factor)
 
         def chosen(pool: list[Tile], pick: float) -> Tile:
             held: list[Tile | State] = [*pool, tile, column, row]
-            found = held[int(pick * len(held))]
-            return found.read() if isinstance(found, State) else found
+            picked = held[int(pick * len(held))]
+            return picked.read() if isinstance(picked, State) else picked
 
         def whole(p: Builder, v: Tile) -> Tile:
             return v + p.zeros((rows, columns)) if v.shape != (rows, columns) else v
@@ -108,12 +108,12 @@ def random_carried(seed: int) -> Program:
                 elif kind == "convert":
                     pool.append(p.convert_layout(v, shared=second < 0.3))
                 elif kind == "shared":
-                    p.store(masked(whole(p, v), j), p.window(kept, (0, 0), (rows, columns)))
-                    straight, turned = (
-                        p.window(kept, (0, 0), (rows, columns)),
-                        p.window(kept, (0, 0), (columns, rows), turned=True),
+                    p.store(masked(whole(p, v), j), p.window(shared_tile, (0, 0), (rows, columns)))
+                    straight, transposed = (
+                        p.window(shared_tile, (0, 0), (rows, columns)),
+                        p.window(shared_tile, (0, 0), (columns, rows), turned=True),
                     )
-                    pool.append(p.load(straight) if second < 0.5 else p.transpose(p.load(turned)))
+                    pool.append(p.load(straight) if second < 0.5 else p.transpose(p.load(transposed)))
                 elif kind == "product":
                     s = j if second < 0.3 else 0
                     left = multiplied(p.load(p.window(a, (i, 0), (rows, depth))))

@@ -28,11 +28,11 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
     rng = random.Random(seed)
     drawn = rng.choice(FACTORS)
     typed = drawn if typed is None else typed
-    whole, sums = typed == "i8", "i32" if typed == "i8" else "f32"
+    exact, sums = typed == "i8", "i32" if typed == "i8" else "f32"
     depth = rng.choice((rng.randint(3, 80), 8 * rng.randint(1, 10), 20, 24, 33, 40, 72))
     bm, bn = rng.choice((16, 32, 48)), rng.choice((8, 16, 24, 40))
     forms = rng.choice(FORMS), rng.choice(FORMS)
-    turned, loop, chained, steps = (rng.random() < 0.5 for _ in range(4))
+    transposed, loop, chained, steps = (rng.random() < 0.5 for _ in range(4))
 
     def operand(p: Builder, form: str, x: Array, at: tuple[Index, Index], shape: tuple[int, int], k: int) -> Tile:
         """Return a tile whose second dimension is the depth."""
@@ -48,18 +48,18 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
         elif form == "masked":
             wide = p.where(p.columns(0, shape[1]) % 5 < 4, wide, 1)
         elif form == "one":  # replace zeros by 1
-            wide = wide * wide % 7 + 1 if whole else p.sigmoid(wide)
+            wide = wide * wide % 7 + 1 if exact else p.sigmoid(wide)
         elif form == "reduced":
             total = p.reduction("add", wide, dim=1)
-            wide = wide - (total >> 4) if whole else wide - total / shape[1]
+            wide = wide - (total >> 4) if exact else wide - total / shape[1]
         if x.name == "a":  # zeros here make any value of the other operand irrelevant
             wide = p.where(p.columns(at[1], shape[1]) < k, wide, 0)
-        made = wide.cast(typed)
-        if form == "shared" and not whole:
-            kept = p.shared(*shape, typed)
-            p.store(made, p.window(kept, (0, 0), shape))
-            return p.load(p.window(kept, (0, 0), shape))
-        return made
+        converted = wide.cast(typed)
+        if form == "shared" and not exact:
+            shared_tile = p.shared(*shape, typed)
+            p.store(converted, p.window(shared_tile, (0, 0), shape))
+            return p.load(p.window(shared_tile, (0, 0), shape))
+        return converted
 
     def body(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
         (m, n), k = out.shape, a.full[1]
@@ -79,9 +79,9 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
         z = acc.read()
         if chained:
             inside = p.where(p.columns(j, bn) < n, z, 0)
-            factor = (inside & 7 if whole else p.tanh(inside)).cast(typed)
+            factor = (inside & 7 if exact else p.tanh(inside)).cast(typed)
             other = p.load(p.window(c, (0, 0), (bn, bn)))
-            z = p.mma(factor, p.transpose(other) if turned else other, z if steps else None, tf32=typed == "f32")
+            z = p.mma(factor, p.transpose(other) if transposed else other, z if steps else None, tf32=typed == "f32")
         p.store(z, p.window(out, (i, j), (bm, bn)))
 
     return made_of(

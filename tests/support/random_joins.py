@@ -55,8 +55,8 @@ def random_joins(seed: int) -> Program:
                     made[-1] = p.maximum(p.minimum(made[-1], 99), -99)
             elif kind == "top":
                 best, at = p.top_k(x, min(3, (rows, columns)[dim]), dim)[-1]
-                found = best + at.cast("i32" if exact else "f32")
-                made.append(p.broadcast(found, dim, (rows, columns)[dim]))
+                result = best + at.cast("i32" if exact else "f32")
+                made.append(p.broadcast(result, dim, (rows, columns)[dim]))
             elif kind == "turn":
                 made.append(p.transpose(p.cumsum(p.transpose(x), 1 - dim, exclusive=one)))
             elif kind == "where":
@@ -66,9 +66,9 @@ def random_joins(seed: int) -> Program:
                 made.append(p.mma(left, p.load(p.window(b, (0, 0), (64, 64)))))
             elif kind == "gather":
                 at = p.maximum(p.minimum(x if exact else x.cast("i32"), 99), -2)
-                places = (at, p.columns(0, columns)) if dim == 0 else (p.rows(1, rows), at)
-                found = p.load(p.window(a, places, (rows, columns)), padding=-3)
-                made.append(found if exact else found.cast("f32"))
+                indices = (at, p.columns(0, columns)) if dim == 0 else (p.rows(1, rows), at)
+                result = p.load(p.window(a, indices, (rows, columns)), padding=-3)
+                made.append(result if exact else result.cast("f32"))
             elif kind == "fetch":
                 old = p.atomic_add(x if exact else x.cast("i32"), p.window(table, (i, j), (rows, columns)))
                 made.append(old if exact else old.cast("f32"))
@@ -87,11 +87,11 @@ def random_joins(seed: int) -> Program:
             for j in p.steps(n, columns):
                 tile = p.load(p.window(a, (i, j), (rows, columns)))
                 x = tile if whole else tile.cast("f32")
-                found = joined(p, [x], i, j, a, b, table)
+                result = joined(p, [x], i, j, a, b, table)
                 total = p.cumsum(tile.cast("f32"), 1) + carried
                 carried.set(carried + p.reduction("add", tile.cast("f32"), 1))
                 best.set(p.maximum(best, p.argmax(tile, 1, first=j)))
-                p.store(found + total + best.read().cast("f32"), p.window(out, (i, j), (rows, columns)))
+                p.store(result + total + best.read().cast("f32"), p.window(out, (i, j), (rows, columns)))
             p.atomic_add(p.full((rows, 1), 0, "i32"), p.window(table, (i, 0), (rows, 1)))
             return
         i, j = p.blocks((m, n), (rows, columns))

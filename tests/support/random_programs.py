@@ -55,20 +55,20 @@ def random_program(seed: int) -> Program:
                 state.set(p.mma(left, right, state))
             x.move(*((depth, 0) if turned_a else (0, depth)))
             y.move(*((0, depth) if turned_b else (depth, 0)))
-        made: list[Tile] = [state.read() for state in states]
-        made.append(p.broadcast(p.load(p.window(row, (0, j), (1, bn))), dim=0, size=bm))
+        tiles: list[Tile] = [state.read() for state in states]
+        tiles.append(p.broadcast(p.load(p.window(row, (0, j), (1, bn))), dim=0, size=bm))
         loaded = p.load(p.window(column, (i, 0), (bm, 1), column=True)).cast("f32")
-        made.append(p.broadcast(loaded, dim=1, size=bn))
-        made.append(p.load(p.window(tile, (i, j), (bm, bn))).cast("f32"))
+        tiles.append(p.broadcast(loaded, dim=1, size=bn))
+        tiles.append(p.load(p.window(tile, (i, j), (bm, bn))).cast("f32"))
         for function, first, second, number in steps:
-            left_tile = made[int(first * len(made))]
+            left_tile = tiles[int(first * len(tiles))]
             if function in UNARY:
-                made.append(p.map(function, left_tile))
+                tiles.append(p.map(function, left_tile))
             elif second < 0.25:
-                made.append(p.map(function, left_tile, number))
+                tiles.append(p.map(function, left_tile, number))
             else:
-                made.append(p.map(function, left_tile, made[int(second * len(made))]))
-        p.store((made[-1] + made[0] if steps else made[0]).cast(out_type), p.window(out, (i, j), (bm, bn)))
+                tiles.append(p.map(function, left_tile, tiles[int(second * len(tiles))]))
+        p.store((tiles[-1] + tiles[0] if steps else tiles[0]).cast(out_type), p.window(out, (i, j), (bm, bn)))
 
     return made_of(
         body,
@@ -173,9 +173,11 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
     bm, bn, depth, out_type = rng.choice((32, 64)), rng.choice((16, 32, 64)), rng.choice((16, 32)), "f32"
     typed = rng.choice(("f16", "bf16"))
     steps = [(rng.choice(TURNS), rng.random(), rng.choice((0.25, 0.5))) for _ in range(rng.randint(1, 6))]
-    behind = [(rng.choice(("rows", "columns", "convert", "turn")), rng.random(), 0.5) for _ in range(rng.randint(0, 2))]
+    epilogue_steps = [
+        (rng.choice(("rows", "columns", "convert", "turn")), rng.random(), 0.5) for _ in range(rng.randint(0, 2))
+    ]
     steps = [step for number, step in enumerate(steps) if number not in without]
-    behind = [step for number, step in enumerate(behind, 10) if number not in without]
+    epilogue_steps = [step for number, step in enumerate(epilogue_steps, 10) if number not in without]
     chained, first_product = rng.random() < 0.4 and 20 not in without, rng.random() < 0.5
     grids = [g for g in MAPS if bm % g[0] == 0 and bn % g[1] == 0]
     count = rng.choice([g[0] * g[1] for g in grids if g[0] * g[1] <= bm // 16 * (bn // 16)] or [0])
@@ -239,7 +241,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
                     x = shaped(p, x, kind, pick, by)
             acc.set(acc * 0.5 + p.tanh(x))
         end: Tile = acc.read()
-        for kind, pick, by in behind:
+        for kind, pick, by in epilogue_steps:
             end = shaped(p, end, kind, pick, by)
         p.store(end.cast(out_type), p.window(out, (i, j), (bm, bn)))
         total = p.state(p.broadcast(carried.read(), dim=1, size=bn))
@@ -262,5 +264,11 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
 
 def made_of(body: Callable[..., None], name: str, **arrays: Argument) -> Program:
     body.__name__ = name
-    made = program(**arrays)(body)
-    return Program(made.name, made.function, made.arguments, f"{made.content}{name}", made.summary)
+    tile_program = program(**arrays)(body)
+    return Program(
+        tile_program.name,
+        tile_program.function,
+        tile_program.arguments,
+        f"{tile_program.content}{name}",
+        tile_program.summary,
+    )

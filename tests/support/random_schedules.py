@@ -67,10 +67,10 @@ def _start(
     back = 0
     while len(codes) < len(steps):
         if len(left) == len(codes):
-            made = {p.name: code for (p, _, _), code in zip(steps, codes, strict=False)}
-            found = _candidates(steps[len(codes)], made, columns[-1], values, rng)
+            assigned = {p.name: code for (p, _, _), code in zip(steps, codes, strict=False)}
+            candidates = _candidates(steps[len(codes)], assigned, columns[-1], values, rng)
             name = steps[len(codes)][0].name
-            left.append([c for c in found if name not in given or values[name][c[0]] == given[name]])
+            left.append([c for c in candidates if name not in given or values[name][c[0]] == given[name]])
         if left[-1]:
             code, follows = left[-1].pop()
             codes.append(code)
@@ -93,16 +93,16 @@ def _candidates(
     parameter, attributes, rules = step
     count = len(parameter.values)
     needed = {parameter.name}.union(*(one.needs for one in (*attributes, *rules)))
-    given: dict[str, IntArray] = {name: np.full(count, codes[name]) for name in needed & codes.keys()}
-    made = Columns.coded({**given, parameter.name: np.arange(count)}, values, count)
+    arrays: dict[str, IntArray] = {name: np.full(count, codes[name]) for name in needed & codes.keys()}
+    columns = Columns.coded({**arrays, parameter.name: np.arange(count)}, values, count)
     for name in needed & before.keys():
-        made = made.with_integers(name, np.full(count, before[name]))
+        columns = columns.with_integers(name, np.full(count, before[name]))
     for attribute in attributes:
-        made = made.with_integers(attribute.name, attribute.evaluate(made))
+        columns = columns.with_integers(attribute.name, attribute.evaluate(columns))
     allowed = np.ones(count, dtype=np.bool_)
     for rule in rules:
-        allowed &= rule.evaluate(made)
+        allowed &= rule.evaluate(columns)
         if not allowed.any():
             return []
     order = rng.permutation(np.flatnonzero(allowed)).tolist()
-    return [(code, {a.name: int(made[a.name][code]) for a in attributes}) for code in order]
+    return [(code, {a.name: int(columns[a.name][code]) for a in attributes}) for code in order]

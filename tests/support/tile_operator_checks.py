@@ -64,10 +64,10 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
     reference = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)
     for name, value in reference.items():
-        found, bound = values[name].reshape(value.shape), bounds[name].reshape(value.shape)
+        actual, bound = values[name].reshape(value.shape), bounds[name].reshape(value.shape)
         with np.errstate(invalid="ignore"):
-            near = np.abs(found - value) <= bound
-        if not np.all(near | (np.isnan(found) & np.isnan(value))):
+            near = np.abs(actual - value) <= bound
+        if not np.all(near | (np.isnan(actual) & np.isnan(value))):
             return False
     return True
 
@@ -88,4 +88,4 @@ def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed:
         kernel = kernel_of(faulty, gpu, sampled(faulty, gpu, 1, seed)[0])
     if outcome(problem, kernel) != "ok":
         return True
-    return any(outcome(problem, kernel, given.inputs) != "ok" for given in problem.stress_inputs(1))
+    return any(outcome(problem, kernel, input_set.inputs) != "ok" for input_set in problem.stress_inputs(1))

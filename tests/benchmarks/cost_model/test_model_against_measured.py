@@ -22,8 +22,8 @@ def test_a_recording_is_read_and_the_order_of_tiles_is_right(tmp_path: Path) -> 
     assert all(comparable(r) and r.device.name == "a100" for r in problems)
     judged = judge(problems)
     assert (judged.rank[0] > 0.7) and (judged.first[0] <= 1.0) and np.all(judged.first_five <= judged.first)
-    whole = problems[0].seconds
-    assert whole == (4e-3, 3e-3, 2e-3, 1e-3)
+    seconds = problems[0].seconds
+    assert seconds == (4e-3, 3e-3, 2e-3, 1e-3)
     assert predicted(problems[0])[2] > predict(counts(problems[0], problems[0].configs[2]), problems[0].device)
 
 
@@ -102,16 +102,16 @@ def test_short_pieces_of_dram_cost_time_on_h100(tmp_path: Path) -> None:
     short, long = (TritonConfig(128, 128, step, 3, 4) for step in (32, 128))
     assert 64 < counts(hopper, short).run_bytes < 128  # rows of 64 bytes of a and 256 bytes of b
     assert counts(hopper, long).run_bytes == 256
-    turned = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
-    assert counts(turned, short).run_bytes == 256  # column-major: 128 rows of a are adjacent
+    transposed_a = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
+    assert counts(transposed_a, short).run_bytes == 256  # column-major: 128 rows of a are adjacent
     assert counts(ampere, short).run_bytes == counts(hopper, short, own_buffers=True).run_bytes == 128
 
 
 def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording(tmp_path)
     assert main([str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "| a100, judging | 2 |" in said and "within 15%" in said
+    stdout = capsys.readouterr().out
+    assert "| a100, judging | 2 |" in stdout and "within 15%" in stdout
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_invalid_recordings_are_rejected(
     if content is not None:
         (tmp_path / "some_mm.txt").write_text(content)
     assert main([str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and str(tmp_path) in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and str(tmp_path) in stderr

@@ -57,8 +57,8 @@ def make_trial(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> T
 def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(schedules: list[Schedule]) -> None:
     trials = [make_trial(s, 2 * seconds(s)) for s in schedules]
     again = [make_trial(schedules[0], 4 * seconds(schedules[0])) for _ in range(1)]
-    found, left_out = measured([*trials, *again])
-    (judged,) = found.values()
+    results, left_out = measured([*trials, *again])
+    (judged,) = results.values()
     assert left_out == 0 and judged.schedules == tuple(schedules)
     assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # the median of two times
     (judged,) = measured(trials)[0].values()

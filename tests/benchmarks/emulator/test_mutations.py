@@ -102,16 +102,16 @@ def outcome_of(header: str, part: str, old: str, new: str, result: str) -> Outco
 
 
 def test_the_report_counts_and_lists_survivors() -> None:
-    made = [
+    outcomes = [
         outcome_of(ACTIVATION, RELU, " < ", " <= ", "survived"),
         outcome_of(ACTIVATION, RELU, " < ", " > ", "survived"),
         outcome_of(ACTIVATION, RELU, "0.0f", "1.0f", "reported"),
         outcome_of(ACTIVATION, "silu", "1.0f", "0.0f", "refused"),
     ]
-    text = report(made)
+    text = report(outcomes)
     assert "Of the remaining 2, 1 are reported (50.0%)" in text
     assert "sign of a zero" in text.split("The same program")[1]
-    assert f"`common/activation.cuh:{made[0].line}` | `<` -> `>` |" in text.split("## Survivors")[1]
+    assert f"`common/activation.cuh:{outcomes[0].line}` | `<` -> `>` |" in text.split("## Survivors")[1]
 
 
 def test_a_reason_covers_its_text_and_not_the_whole_line() -> None:
@@ -122,8 +122,8 @@ def test_a_reason_covers_its_text_and_not_the_whole_line() -> None:
     begins = outcome_of(header, line, "0", "1", "survived")
     assert why_equivalent(begins, text, known) is None
     assert why_equivalent(replace(begins, start=text.index("<0>", begins.start) + 1), text, known) == "the same"
-    whole = outcome_of(header, "state.set(w, ", "state.set(w, ", "", "survived")
-    assert why_equivalent(whole, text, [{"header": header, "text": "set", "reason": "holds it"}]) == "holds it"
+    outcome = outcome_of(header, "state.set(w, ", "state.set(w, ", "", "survived")
+    assert why_equivalent(outcome, text, [{"header": header, "text": "set", "reason": "holds it"}]) == "holds it"
 
 
 def test_a_reason_may_cover_all_cases_or_a_part_of_the_new_text() -> None:
@@ -179,14 +179,14 @@ def test_edits_of_an_instruction() -> None:
 
 def test_instructions_are_found_in_a_program_and_in_asm() -> None:
     text = "\tadd.s32 \t%r1, %r2, 1;\n$L_1:\n\t@%p1 bra \t$L_1;\n\t.section\t.debug_str\n\tadd.s32 %r1, %r1, %r1;\n"
-    made = list(mutants_of_ptx("x", text))
-    assert {(m.line, m.kind) for m in made} == {
+    mutants = list(mutants_of_ptx("x", text))
+    assert {(m.line, m.kind) for m in mutants} == {
         (1, "instruction left out"),
         (1, "opcode"),
         (1, "number"),
         (3, "predicate"),
     }
-    assert all(m.applied(text) != text for m in made)
+    assert all(m.applied(text) != text for m in mutants)
     header = 'asm volatile("st.b32 [%0], "\n      "%1;" ::"l"(p), "r"(x));\n'
     assert {m.applied(header).split(" ::")[0] for m in mutants_of_asm("ptx/x.cuh", header)} == {
         'asm volatile(""',
@@ -199,8 +199,8 @@ def test_parts_and_operands_of_an_asm_that_a_macro_puts_together() -> None:
         '#define LOAD(HINT) \\\n  asm("ld" HINT ".v2.b32 {%0, %1}, [%2];" : "=r"(x), "+r"(f(y)) : "l"(p), "l"(q))\n'
         'LOAD(".row %4, %5")\n'
     )
-    made = {(m.kind, m.old, m.new) for m in mutants_of_asm("ptx/x.cuh", header)}
-    assert made == {
+    mutants = {(m.kind, m.old, m.new) for m in mutants_of_asm("ptx/x.cuh", header)}
+    assert mutants == {
         ("instruction left out", '"ld" HINT ".v2.b32 {%0, %1}, [%2];"', '""'),
         ("operand", '".v2.b32 {%0, %1}, [%2];"', '".v2.b32 {%1, %0}, [%2];"'),
         ("constraint", '"+r"(f(y))', '"=r"(f(y))'),

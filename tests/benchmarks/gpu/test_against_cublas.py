@@ -12,11 +12,11 @@ from search_spaces.operators.matmul import Matmul
 
 
 def test_large_transformer_and_square_matmuls_are_compared() -> None:
-    transformers, others = Path("a100_hf_train_mm.txt"), Path("a100_mm.txt")
+    transformers, general = Path("a100_hf_train_mm.txt"), Path("a100_mm.txt")
     assert compared(transformers, Matmul(LEAST, 8 * LEAST, LEAST))
     assert not compared(transformers, Matmul(LEAST // 2, LEAST, LEAST))
-    assert compared(others, Matmul(2 * LEAST, LEAST, LEAST))
-    assert not compared(others, Matmul(3 * LEAST, LEAST, LEAST))
+    assert compared(general, Matmul(2 * LEAST, LEAST, LEAST))
+    assert not compared(general, Matmul(3 * LEAST, LEAST, LEAST))
 
 
 def test_only_an_a100s_times_are_compared_and_each_problem_once(tmp_path: Path) -> None:
@@ -24,9 +24,9 @@ def test_only_an_a100s_times_are_compared_and_each_problem_once(tmp_path: Path) 
     for folder, capability in ((ampere, (8, 0)), (hopper, (9, 0))):
         folder.mkdir()
         recording(folder, capability=capability)
-    found = list(recorded(tmp_path))
-    assert found and {r.device.name for r in found} == {"a100"}
-    assert len({r.problem for r in found}) == len(found) and all(r.library for r in found)
+    records = list(recorded(tmp_path))
+    assert records and {r.device.name for r in records} == {"a100"}
+    assert len({r.problem for r in records}) == len(records) and all(r.library for r in records)
 
 
 def test_the_summary_of_shares() -> None:

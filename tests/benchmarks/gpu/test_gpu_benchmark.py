@@ -168,11 +168,11 @@ def test_measurements_before_a_gpu_disappeared_are_kept(make_runner, tmp_path, n
     out = tmp_path / "out"
     plan = Plan(600.0, out, trials=30, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
     assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
-    said = capsys.readouterr()
-    assert "benchmarks.gpu: stopped: GPU 0" in said.err
+    output = capsys.readouterr()
+    assert "benchmarks.gpu: stopped: GPU 0" in output.err
     assert json.loads((out / "results.json").read_text())["stopped"]
-    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.trials) >= 1
+    (recorded,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert len(recorded.trials) >= 1
 
 
 @pytest.mark.nightly
@@ -185,8 +185,8 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
         pytest.skip(str(missing))
     environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
     runner = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
-    small, turned = Matmul(m=33, n=17, k=20), Transpose(9, 17)
-    some = {"matmuls": (("small", small),), "agreement": (small, turned), "sampled": (turned,)}
+    small, transpose = Matmul(m=33, n=17, k=20), Transpose(9, 17)
+    some = {"matmuls": (("small", small),), "agreement": (small, transpose), "sampled": (transpose,)}
     plan = partial(Plan, tests=no_tests, per_problem=1, **some)
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
@@ -199,7 +199,7 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     assert [row["agrees"] for row in results["agreement"]] == [True, True], results["agreement"]
     assert results["agreement"][0]["worst"] <= 1 and results["agreement"][1]["worst"] == 0
     assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
-    of_searches = [what for what in results["left_out"] if not what.startswith("of the probe: ")]
+    of_searches = [reason for reason in results["left_out"] if not reason.startswith("of the probe: ")]
     assert of_searches == ["the operator strange: it has no size"]
     for row in results["shapes"]:
         whose = "library" if row["best"]["template"] == "library" else "own"
@@ -222,15 +222,15 @@ def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, 
     monkeypatch.setattr(
         gpu, "CudaRunner", partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
     )
-    out, place = tmp_path / "out", str(ROOT / "examples" / "programs" / f"{program}.py")
-    asked = ["--minutes", "20", "--out", str(out), "--trials", "3", "--program", place]
+    out, program_path = tmp_path / "out", str(ROOT / "examples" / "programs" / f"{program}.py")
+    arguments = ["--minutes", "20", "--out", str(out), "--trials", "3", "--program", program_path]
     sizes = ["--size", "m=33", "--size", "n=24", "--size", "k=40"]
-    assert gpu.main([*asked, *sizes]) == 0, capsys.readouterr().out
+    assert gpu.main([*arguments, *sizes]) == 0, capsys.readouterr().out
     (row,) = json.loads((out / "results.json").read_text())["shapes"]
     assert (row["trials"], row["problem"]["operator"]) == (3, template)
     for wrong, why in (
-        (["--program", place, "--size", "m=33"], "needs --size"),
-        (["--program", place, "--size", "q=1"], "invalid --size q=1"),
+        (["--program", program_path, "--size", "m=33"], "needs --size"),
+        (["--program", program_path, "--size", "q=1"], "invalid --size q=1"),
         (["--size", "m=1"], "--size requires --program"),
         (["--program", str(tmp_path / "none.py")], "none.py"),
     ):
@@ -243,9 +243,9 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
     runner = make_runner()
     able = runner.compare
 
-    def compare(*given, others=(), **options):
+    def compare(*positional, others=(), **options):
         absent = [Entrant(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in others]
-        return (*able(*given, **options), *absent)
+        return (*able(*positional, **options), *absent)
 
     runner.compare = compare
     benchmark = Benchmark(Plan(600.0, tmp_path / "out", trials=4), H200, runner, generate=fake_kernel)
@@ -259,15 +259,15 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
 
 def first_preparation(runner, monkeypatch, prepared):
     """Replace the runner's preparation by ``prepared``. Return a list that collects each search's time limit."""
-    given = []
+    time_limits = []
 
     def run(self, plan):
-        given.append(plan.seconds + 2 * plan.final_seconds)
+        time_limits.append(plan.seconds + 2 * plan.final_seconds)
         raise RunnerStopped("this is enough")
 
     monkeypatch.setattr(gpu.Tuner, "run", run)
     runner.outputs = prepared
-    return given
+    return time_limits
 
 
 def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path, monkeypatch):
@@ -278,14 +278,14 @@ def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path
         time.sleep(1.0)
         return Measurement(Status.TIMEOUT, Provenance.MEASURED, "it was too slow")
 
-    given = first_preparation(runner, monkeypatch, slowly)
+    time_limits = first_preparation(runner, monkeypatch, slowly)
     benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=fake_kernel)
     with pytest.raises(RunnerStopped, match="this is enough"):
         benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
-    assert (problems, given) == ([SHAPES[0][1]], [30.0])
+    assert (problems, time_limits) == ([SHAPES[0][1]], [30.0])
     with pytest.raises(RunnerStopped, match="this is enough"):
         benchmark._shape(*SHAPES[1], 30.0, time.monotonic() + 30.0, ())
-    assert 1.0 <= given[1] <= 29.0, "at most the remaining time of all shapes"
+    assert 1.0 <= time_limits[1] <= 29.0, "at most the remaining time of all shapes"
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeyp
         raise raised
 
     runner = make_runner()
-    given = first_preparation(runner, monkeypatch, failing)
+    time_limits = first_preparation(runner, monkeypatch, failing)
     benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=fake_kernel)
     with pytest.raises(RunnerStopped, match=end):
         benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
-    assert len(given) == searches
+    assert len(time_limits) == searches
 
 
 def test_the_tests_of_the_gpu_can_be_imported(make_runner, tmp_path):
@@ -383,16 +383,18 @@ def test_an_emulation_out_of_time_is_omitted_without_failure(make_runner, tmp_pa
 
 def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
-    asked = []
-    monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, entrants: asked.append((len(shapes), until)))
-    for parts, wanted in ((("tests", "matmul"), [2]), (("others",), [1])):
-        asked.clear()
+    searches = []
+    monkeypatch.setattr(
+        Benchmark, "_shapes", lambda self, shapes, until, entrants: searches.append((len(shapes), until))
+    )
+    for parts, expected in ((("tests", "matmul"), [2]), (("others",), [1])):
+        searches.clear()
         plan = Plan(3600.0, tmp_path / parts[0], tests=no_tests, matmuls=SHAPES, parts=parts)
         benchmark = Benchmark(plan, H200, make_runner(), generate=fake_kernel)
         assert sum(map(benchmark._share, parts)) == pytest.approx(3600.0 * (1 - gpu.RESERVE), rel=0.05)
         assert benchmark.run() == 0
-        assert [count for count, _ in asked] == wanted
-        assert all(until == benchmark._end for _, until in asked), "no time is reserved for omitted parts"
+        assert [count for count, _ in searches] == expected
+        assert all(until == benchmark._end for _, until in searches), "no time is reserved for omitted parts"
         assert (benchmark.results["tests"] is not None) is ("tests" in parts)
         assert benchmark.results["agreement"] == []
 
@@ -419,8 +421,10 @@ def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path
     left.write_text("\n".join([*lines, lines[0][:100]]))
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=fake_kernel)
     assert not left.exists()
-    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.trials) == len(lines) - 1 >= 8  # all lines except the library's time, which belongs to no schedule
+    (recorded,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert (
+        len(recorded.trials) == len(lines) - 1 >= 8
+    )  # all lines except the library's time, which belongs to no schedule
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -507,9 +511,9 @@ def test_the_gpu_and_the_emulator_agree_within_the_tolerance():
         assert not agreement(problem, inputs, one, two)["agrees"]
     assert not agreement(problem, inputs, {}, {"out": right})["agrees"]
     exact, moved = Transpose(3, 5), Transpose(3, 5).random_inputs(0)
-    turned = moved["x"].swapaxes(1, 2)
-    assert agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
-    assert not agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
+    transposed_x = moved["x"].swapaxes(1, 2)
+    assert agreement(exact, moved, {"out": transposed_x}, {"out": transposed_x})["agrees"], "no tolerance, and no error"
+    assert not agreement(exact, moved, {"out": transposed_x}, {"out": transposed_x + np.uint32(1)})["agrees"]
 
 
 def test_the_shapes_cover_all_purposes():
@@ -522,13 +526,13 @@ def test_the_shapes_cover_all_purposes():
     assert {1024, 8192} <= squares
     assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
     built_in = {operator.name for operator in BUILT_IN_OPERATORS}  # other tests of this process may register more
-    rest = [entry for entry in others() if entry[0] in built_in]
-    for name, problem in rest:
+    built_in_problems = [entry for entry in others() if entry[0] in built_in]
+    for name, problem in built_in_problems:
         assert not isinstance(problem, str), f"{name}: {problem}"
-    assert built_in == {"matmul", *(name for name, _ in rest)}
-    assert rest[0] == ("matvec", Matvec(m=4, n=6656, k=16384))
-    assert {p.columns for name, p in rest if name == "softmax"} == {1024, 8192, 65536}
-    assert ("transpose", Transpose(8192, 8192)) in rest
+    assert built_in == {"matmul", *(name for name, _ in built_in_problems)}
+    assert built_in_problems[0] == ("matvec", Matvec(m=4, n=6656, k=16384))
+    assert {p.columns for name, p in built_in_problems if name == "softmax"} == {1024, 8192, 65536}
+    assert ("transpose", Transpose(8192, 8192)) in built_in_problems
 
 
 def test_a_missing_gpu_is_reported_in_one_line(tmp_path):

@@ -60,11 +60,11 @@ def test_a_pytest_run_stores_its_emulated_launches(tmp_path: Path) -> None:
         env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")},
     )
     assert done.returncode == 0, done.stdout
-    kept = [read(folder, name) for name in names(folder)]
-    assert sorted(k.test.partition("::")[2] for k in kept) == [
+    stored = [read(folder, name) for name in names(folder)]
+    assert sorted(k.test.partition("::")[2] for k in stored) == [
         f"test_each_register_is_one_byte[{name}]" for name in ("converted", "packed again", "widened")
     ]
-    for launch in kept:
+    for launch in stored:
         again = emulate_ptx(launch.text, launch.launch, launch.inputs)
         assert again.ok
         assert {name: digest_of(bytes_of(array)) for name, array in again.outputs.items()} == launch.expected
@@ -89,10 +89,10 @@ def test_a_kernel_with_cached_bytecode_is_stored_as_ptx(keeping: Path) -> None:
         done = emulate(kernel, {"a": VALUES})
     assert done.from_cache
     (name,) = names(keeping)
-    kept = read(keeping, name)
-    assert f".entry {kept.launch.entry}(" in kept.text and kept.test == "this test"
-    assert type(kept.launch) is Launch
-    assert np.array_equal(emulate_ptx(kept.text, kept.launch, kept.inputs).outputs["o"], VALUES + 1)
+    stored = read(keeping, name)
+    assert f".entry {stored.launch.entry}(" in stored.text and stored.test == "this test"
+    assert type(stored.launch) is Launch
+    assert np.array_equal(emulate_ptx(stored.text, stored.launch, stored.inputs).outputs["o"], VALUES + 1)
 
 
 @needs_compiler
@@ -101,9 +101,9 @@ def test_the_only_entry_is_named_and_offsets_are_kept(keeping: Path) -> None:
     launch = dataclasses.replace(LAUNCH, entry="", arguments=(wide, OUT))
     done = emulate_ptx(ADD_ONE, launch, {"a": np.arange(40, dtype=np.uint32)}, memory=Memory(offsets={0: 32, 1: 0}))
     (name,) = names(keeping)
-    kept = read(keeping, name)
-    assert kept.launch.entry == "add_one" and kept.offsets == {0: 32}
-    again = emulate_ptx(kept.text, kept.launch, kept.inputs, memory=Memory(offsets=kept.offsets))
+    stored = read(keeping, name)
+    assert stored.launch.entry == "add_one" and stored.offsets == {0: 32}
+    again = emulate_ptx(stored.text, stored.launch, stored.inputs, memory=Memory(offsets=stored.offsets))
     assert np.array_equal(again.outputs["o"], done.outputs["o"]) and done.outputs["o"][0] == 9
 
 
@@ -121,8 +121,8 @@ def test_the_only_entry_is_named_and_offsets_are_kept(keeping: Path) -> None:
     ids=["perturbed", "twice", "other order", "some blocks", "with flags", "with addresses"],
 )
 def test_launches_that_a_gpu_cannot_reproduce_are_not_stored(keeping: Path, change) -> None:
-    whole = dataclasses.replace(A, role="inout")
-    launch = dataclasses.replace(LAUNCH, arguments=(whole, OUT))
+    inout = dataclasses.replace(A, role="inout")
+    launch = dataclasses.replace(LAUNCH, arguments=(inout, OUT))
     assert emulate_ptx(ADD_ONE, launch, {"a": VALUES}, **change).ok
     assert names(keeping) == ()
     assert emulate_ptx(ADD_ONE, launch, {"a": VALUES}).ok
@@ -198,40 +198,46 @@ def test_recorded_launches_round_trip(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
 
     def some(role: str) -> dict[str, np.ndarray]:
-        wanted = [o for o in launch.operands if o.role in (role, "inout")]
-        return {o.name: rng.integers(0, 256, o.bytes, np.uint8).view(o.dtype.storage).reshape(o.shape) for o in wanted}
+        operands = [o for o in launch.operands if o.role in (role, "inout")]
+        return {
+            o.name: rng.integers(0, 256, o.bytes, np.uint8).view(o.dtype.storage).reshape(o.shape) for o in operands
+        }
 
     inputs, outputs = some("input"), some("output")
     name = keep(tmp_path, "t[1]", ADD_ONE, launch, inputs, outputs, offsets={0: 4, 1: 16, 4: 0}, notes=["trap", "trap"])
     assert names(tmp_path) == (name,) and header(tmp_path, name) == ("t[1]", digest_of(ADD_ONE.encode()))
     json.loads((tmp_path / "launches" / f"{name}.json").read_text(), parse_constant=pytest.fail)  # no NaN, no Infinity
-    kept = read(tmp_path, name)
-    assert (kept.test, kept.text, kept.offsets, kept.notes) == ("t[1]", ADD_ONE, {0: 4, 1: 16}, ("trap",))
+    stored = read(tmp_path, name)
+    assert (stored.test, stored.text, stored.offsets, stored.notes) == ("t[1]", ADD_ONE, {0: 4, 1: 16}, ("trap",))
     numbers = len(launch.arguments) - len(scalars)
-    assert dataclasses.replace(kept.launch, arguments=()) == dataclasses.replace(launch, arguments=())
-    assert kept.launch.arguments[:numbers] == launch.arguments[:numbers]
-    for mine, theirs in zip(kept.launch.arguments[numbers:], scalars, strict=True):
-        assert (mine.name, mine.dtype, mine.stored.tobytes()) == (theirs.name, theirs.dtype, theirs.stored.tobytes())
-    assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in kept.inputs.items()} == {
+    assert dataclasses.replace(stored.launch, arguments=()) == dataclasses.replace(launch, arguments=())
+    assert stored.launch.arguments[:numbers] == launch.arguments[:numbers]
+    for loaded, scalar in zip(stored.launch.arguments[numbers:], scalars, strict=True):
+        assert (loaded.name, loaded.dtype, loaded.stored.tobytes()) == (
+            scalar.name,
+            scalar.dtype,
+            scalar.stored.tobytes(),
+        )
+    assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in stored.inputs.items()} == {
         n: (a.dtype, a.shape, a.tobytes()) for n, a in inputs.items()
     }
-    assert kept.expected == {n: digest_of(a.tobytes()) for n, a in outputs.items()}
-    assert set(kept.known) == {"p", "o"}, "the large array is recorded as a digest"
-    assert all(np.array_equal(kept.known[n].view(np.uint8), outputs[n].view(np.uint8)) for n in kept.known)
+    assert stored.expected == {n: digest_of(a.tobytes()) for n, a in outputs.items()}
+    assert set(stored.known) == {"p", "o"}, "the large array is recorded as a digest"
+    assert all(np.array_equal(stored.known[n].view(np.uint8), outputs[n].view(np.uint8)) for n in stored.known)
 
 
 def test_equal_launches_are_stored_once(tmp_path: Path) -> None:
     first = kept_with(tmp_path, "first")
     assert kept_with(tmp_path, "second") == first
     assert read(tmp_path, first).test == "first"
-    others = {
+    other_names = {
         kept_with(tmp_path, "third", number=1),
         keep(tmp_path, "fourth", ADD_ONE, LAUNCH, {"a": VALUES + 1}, {"o": VALUES + 1}),
         keep(tmp_path, "fifth", ADD_ONE, LAUNCH, {"a": VALUES}, {"o": VALUES + 2}),
         keep(tmp_path, "sixth", f"{ADD_ONE}// ", LAUNCH, {"a": VALUES}, {"o": VALUES + 1}),
         keep(tmp_path, "seventh", ADD_ONE, LAUNCH, {"a": VALUES}, {"o": VALUES + 1}, offsets={0: 4}),
     }
-    assert len(others) == 5 and set(names(tmp_path)) == {first, *others}
+    assert len(other_names) == 5 and set(names(tmp_path)) == {first, *other_names}
     assert len(list((tmp_path / "ptx").iterdir())) == 2 and len(list((tmp_path / "arrays").iterdir())) == 3
 
 
@@ -253,8 +259,8 @@ def test_a_damaged_array_is_not_read(tmp_path: Path) -> None:
 
 
 def test_the_largest_error_is_relative_to_the_larger_of_the_two() -> None:
-    def error(found, expected, dtype=F32) -> float | None:
-        return largest_error(dtype, np.array(found, dtype.storage), np.array(expected, dtype.storage))
+    def error(actual, expected, dtype=F32) -> float | None:
+        return largest_error(dtype, np.array(actual, dtype.storage), np.array(expected, dtype.storage))
 
     assert error([1.0, 3.0, -8.0], [1.0, 4.0, -8.0]) == 0.25
     assert error([-1.0], [1.0]) == 2.0
@@ -351,8 +357,8 @@ def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(launches, "cuda_available", lambda: (False, "no driver"))
     kept_with(tmp_path, "equal")
     assert launches.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "benchmarks.gpu.launches: no GPU can be used: no driver\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "benchmarks.gpu.launches: no GPU can be used: no driver\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -389,8 +395,8 @@ def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, 
         kept_with(folder, test, number)
     command = [str(folder), "--out", str(out)]
     assert launches.main(command) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines()[0] == "NVIDIA H100" and "0.25?" in said and "left out" not in said
+    stdout = capsys.readouterr().out
+    assert stdout.splitlines()[0] == "NVIDIA H100" and "0.25?" in stdout and "left out" not in stdout
     rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert {row["test"]: (row["gpu"], row["status"]) for row in rows} == {
         f"{status}[1]": ("NVIDIA H100", status) for status in ("equal", "differs", "refused")

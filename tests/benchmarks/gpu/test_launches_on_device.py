@@ -200,10 +200,10 @@ def test_pointers_into_an_array_keep_their_offset() -> None:
     launch = dataclasses.replace(LAUNCH, arguments=(wide, TensorMap.dense("map", wide, (4, 4)), wide, Y), symbols=())
     offset = KeptLaunch("t", "", launch, {}, {}, {}, offsets={1: 32, 2: 4})
     changed, addresses = at_offsets(offset, {"m": 4096, "y": 8192})
-    whole, tensor_map, inner, y = changed.arguments
-    assert (whole, y) == (wide, Y)
+    array, tensor_map, inner, y = changed.arguments
+    assert (array, y) == (wide, Y)
     assert isinstance(tensor_map, TensorMap) and isinstance(inner, Operand)
-    starts = [addresses[o.name] for o in (whole, tensor_map.operand, inner, y)]
+    starts = [addresses[o.name] for o in (array, tensor_map.operand, inner, y)]
     assert starts == [4096, 4128, 4100, 8192]
     with pytest.raises(ValueError, match="argument 1 "):
         at_offsets(KeptLaunch("t", "", LAUNCH, {}, {}, {}, offsets={1: 4}), {})

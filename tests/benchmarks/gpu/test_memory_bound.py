@@ -21,5 +21,5 @@ def test_too_few_bytes_in_flight_are_reported(
     monkeypatch.setattr(memory_bound, "COMPILED", 1)
     monkeypatch.setattr(memory_bound, "WANTED", 1 << 30)
     assert main(["--samples", "8"]) == 1
-    said = capsys.readouterr().out
-    assert "| row sum | 2.098 MB |" in said and "in flight: " in said
+    stdout = capsys.readouterr().out
+    assert "| row sum | 2.098 MB |" in stdout and "in flight: " in stdout

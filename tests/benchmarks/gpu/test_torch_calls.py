@@ -67,8 +67,10 @@ def test_results_have_the_shapes_of_the_operator(name: str, monkeypatch: pytest.
     sizes = [o.size for o in problem.operands() if o.role == "output"]
     for result in seen:
         results = list(result) if isinstance(result, tuple | list) else [result]
-        found = [array.numel() for array in results]
-        assert found == sizes[: len(found)] or (name == "residual_rms_norm" and found == [sizes[1]])
+        element_counts = [array.numel() for array in results]
+        assert element_counts == sizes[: len(element_counts)] or (
+            name == "residual_rms_norm" and element_counts == [sizes[1]]
+        )
     assert len(seen) >= 1
 
 

@@ -40,5 +40,5 @@ def test_a_configuration_of_cutlass_is_judged_as_its_nearest_schedule() -> None:
 def test_the_first_choice_neither_spills_nor_is_serialised() -> None:
     """The first choice used to spill, until rules excluded schedules that ptxas cannot fit into registers."""
     schedule, _ = first_choice(PROBLEM, H200)
-    found = compiled("square", PROBLEM, schedule, H200)
-    assert found.spilled == 0 and not found.serialised and found.cpu_seconds > 0
+    choice = compiled("square", PROBLEM, schedule, H200)
+    assert choice.spilled == 0 and not choice.serialised and choice.cpu_seconds > 0

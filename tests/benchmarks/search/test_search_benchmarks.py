@@ -42,8 +42,19 @@ def test_every_method_but_kernel_tuner_searches(
 ) -> None:
     pytest.importorskip("matplotlib")
     methods = ["random", "optuna_tpe_ordinal", "xgboost_bootstrap"]
-    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path / "r"), "--name", "small"]
-    assert search_quality.main([str(folder), *given, "--methods", *methods]) == 0
+    arguments = [
+        "--repeats",
+        "1",
+        "--budget",
+        "12",
+        "--workers",
+        "1",
+        "--results",
+        str(tmp_path / "r"),
+        "--name",
+        "small",
+    ]
+    assert search_quality.main([str(folder), *arguments, "--methods", *methods]) == 0
     document = json.loads((tmp_path / "r" / "small.json").read_text())
     assert [row["sampler"] for row in document["recordings"]["small"]] == methods
     table = (tmp_path / "r" / "small.md").read_text()
@@ -57,8 +68,8 @@ def test_workers_search_after_this_process_has_used_openmp(folder: Path, tmp_pat
     xgboost = pytest.importorskip("xgboost")
     rows = np.random.default_rng(0).random((1000, 4))
     xgboost.train({"nthread": 2}, xgboost.DMatrix(rows, label=rows[:, 0], nthread=2), num_boost_round=2)
-    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path)]
-    assert search_quality.main([str(folder), *given, "--methods", "xgboost_bootstrap"]) == 0
+    arguments = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path)]
+    assert search_quality.main([str(folder), *arguments, "--methods", "xgboost_bootstrap"]) == 0
 
 
 def test_restrictions_reproduce_the_recorded_space() -> None:
@@ -85,7 +96,7 @@ def test_kernel_tuner_searches_the_recording_with_its_seed_and_cleans_up(
 ) -> None:
     """Kernel Tuner is not installed for tests. A fake draws configurations like Kernel Tuner's strategies."""
 
-    def tune_kernel(*given: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
+    def tune_kernel(*positional: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
         entries = list(json.loads(Path(cache).read_text())["cache"].values())
         return [random.choice(entries), entries[np.random.randint(len(entries))]], None
 
@@ -106,28 +117,33 @@ def test_methods_are_selected_per_recording_and_unknown_ones_rejected(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [Path("a.json.gz"), Path("b.json.gz")]
-    made = search_quality.jobs(files, ["random", "bayes@b", "tpe@a:1"], repeats=2, budget=9)
-    assert [(job.file[0], job.method, job.seed) for job in made] == [
+    jobs = search_quality.jobs(files, ["random", "bayes@b", "tpe@a:1"], repeats=2, budget=9)
+    assert [(job.file[0], job.method, job.seed) for job in jobs] == [
         *(("a", "random", 0), ("a", "random", 1), ("b", "random", 0), ("b", "random", 1)),
         *(("b", "bayes", 0), ("b", "bayes", 1), ("a", "tpe", 0)),
     ]
     assert search_quality.main([str(folder), "--methods", "magic"]) == 2
     assert search_quality.main([str(folder), "--methods", "bayes:few"]) == 2
     assert search_quality.main([str(folder), "--methods", "bayes@elsewhere"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 3 and "'magic'" in said[0] and "'bayes:few'" in said[1] and "'elsewhere'" in said[2]
+    messages = capsys.readouterr().err.splitlines()
+    assert (
+        len(messages) == 3
+        and "'magic'" in messages[0]
+        and "'bayes:few'" in messages[1]
+        and "'elsewhere'" in messages[2]
+    )
 
 
 def test_a_stopped_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_quality, "_write", lambda _, found, *rest: str(found))
     journal = tmp_path / "journal"
-    given = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
-    assert search_quality.main([str(folder), *given]) == 0
-    whole = journal.read_text()
-    first, second = whole.splitlines()
+    arguments = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
+    assert search_quality.main([str(folder), *arguments]) == 0
+    complete_journal = journal.read_text()
+    first, second = complete_journal.splitlines()
     altered = first[: first.rindex("[")] + "[0.125]]"
     journal.write_text(f"{altered}\n{second[:20]}")
-    assert search_quality.main([str(folder), *given]) == 0
+    assert search_quality.main([str(folder), *arguments]) == 0
     assert journal.read_text() == f"{altered}\n{second}\n"  # only the truncated line is recomputed
 
 
@@ -139,11 +155,11 @@ def test_invalid_journals_are_rejected(folder: Path, tmp_path: Path, capsys: pyt
 
 def test_a_search_stops_at_the_optimum_and_its_curve_is_extended(folder: Path) -> None:
     path = folder / "small.json.gz"
-    _, made = search_methods.run(search_methods.Job(str(path), "random", seed=0, budget=59))
-    assert len(made.quality) == 59 and made.quality[0] < 1.0
+    _, result = search_methods.run(search_methods.Job(str(path), "random", seed=0, budget=59))
+    assert len(result.quality) == 59 and result.quality[0] < 1.0
     table = read_table(path)
-    whole = search(table, table.space(), sampler("random", table.space(), seed=0), budget=59, seed=0)
-    assert made.quality == whole.quality
+    full_search = search(table, table.space(), sampler("random", table.space(), seed=0), budget=59, seed=0)
+    assert result.quality == full_search.quality
 
 
 def test_an_empty_folder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,13 +185,24 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> Non
     several, same = search_clock.stream(new_searcher(), InFlightLimit(compilers=cores), costs)
     assert same == evaluations  # random proposals do not depend on results
     assert several < alone / min(cores, 5) * 1.5
-    by_four, told = search_clock.batches(new_searcher(), 4)
-    assert told == evaluations and by_four >= several * 0.9
+    by_four, num_reported = search_clock.batches(new_searcher(), 4)
+    assert num_reported == evaluations and by_four >= several * 0.9
 
 
 def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> None:
-    given = ["--trials", "8", "--reference", "200", "--repeats", "1", "--families", "copy", "--results", str(tmp_path)]
-    assert own_spaces.main(given) == 0
+    arguments = [
+        "--trials",
+        "8",
+        "--reference",
+        "200",
+        "--repeats",
+        "1",
+        "--families",
+        "copy",
+        "--results",
+        str(tmp_path),
+    ]
+    assert own_spaces.main(arguments) == 0
     chip, problem = device("h200"), own_spaces.families()["copy"]
     family = own_spaces.run("copy", problem, chip, trials=8, reference=200, repeats=1)
     one = own_spaces.run("copy", problem, chip, trials=1, reference=200, repeats=3)

@@ -16,7 +16,7 @@ SECONDS = 4.0
 def test_a_short_search_finds_a_fast_schedule() -> None:
     task = task_of(Matmul(1024, 1024, 1024, a="bf16"), device("h100"))
     truth = Truth(AnalyticEstimates(task.problem, task.templates, task.device), 1)
-    found = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL).run()
-    assert found.finished < SECONDS + 2 * FINAL
-    assert 0 < found.modules < found.trials
-    assert known_best(task, truth, found) <= found.log_seconds
+    outcome = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL).run()
+    assert outcome.finished < SECONDS + 2 * FINAL
+    assert 0 < outcome.modules < outcome.trials
+    assert known_best(task, truth, outcome) <= outcome.log_seconds

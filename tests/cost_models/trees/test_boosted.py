@@ -111,8 +111,8 @@ def test_contributions_add_up_to_the_prediction() -> None:
     x, seconds = kernels(200, seed=19)
     model = BoostedModel.fit(x, seconds, settings=dataclasses.replace(QUICK, members=2))
     shares = model.contributions(x)
-    rest = model.predict(x) - shares.sum(axis=1)
-    np.testing.assert_allclose(rest, rest[0], atol=1e-4)
+    residual = model.predict(x) - shares.sum(axis=1)
+    np.testing.assert_allclose(residual, residual[0], atol=1e-4)
     decides = np.abs(shares).mean(axis=0)
     assert set(decides.argsort()[-2:]) == {0, 3}  # the features with the steepest slope and the cliff
     assert decides.argmin() == 5  # no time depends on this feature
@@ -132,9 +132,9 @@ def test_missing_values_are_informative() -> None:
     x[::2, 2] = np.nan
     seconds[::2] *= 32.0
     model = BoostedModel.fit(x, seconds, settings=QUICK)
-    there, missing = x[1::2].copy(), x[1::2].copy()
+    present, missing = x[1::2].copy(), x[1::2].copy()
     missing[:, 2] = np.nan
-    predicted = model.predict(missing) - model.predict(there)
+    predicted = model.predict(missing) - model.predict(present)
     assert np.isfinite(predicted).all()
     assert np.log(8.0) < np.median(predicted) < np.log(128.0)
 

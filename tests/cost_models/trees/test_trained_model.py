@@ -150,11 +150,11 @@ def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> 
     In these files numbers of the trees are replaced, columns are cut, or bytes are overwritten.
     """
     rng = np.random.default_rng(7)
-    whole = json.dumps(model().to_json())
+    document = json.dumps(model().to_json())
     strange = [-1, 0, 1, 2, 3, 7, 10**6, 2**31 - 1, -(2**31), 2**63, 10**30, 1e308, -0.5, float("nan"), None, "1", []]
     files = 3334 if nightly else 300
     for number in range(files):
-        data = json.loads(whole)
+        data = json.loads(document)
         forest = data["operators"][number % 2]["boosted"]["members"][0]
         if number % 5 < 3:
             for _ in range(1 + number % 3):
@@ -166,8 +166,8 @@ def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> 
             forest[name] = strange[int(rng.integers(len(strange)))] if rng.random() < 0.5 else [0] * 5
             text = json.dumps(data)
         else:
-            place = int(rng.integers(len(whole) - 4))
-            text = whole[:place] + "".join(rng.choice(list('0123456789-.,[]{}"e'), 3)) + whole[place + 3 :]
+            position = int(rng.integers(len(document) - 4))
+            text = document[:position] + "".join(rng.choice(list('0123456789-.,[]{}"e'), 3)) + document[position + 3 :]
         (tmp_path / f"{number:04}.json").write_text(text)
     command = [sys.executable, "-c", _LOADER, str(tmp_path)]
     done = forked_python.run(command, capture_output=True, text=True, timeout=1500 if nightly else 240)

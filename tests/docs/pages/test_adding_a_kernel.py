@@ -34,24 +34,24 @@ def commands(text: str) -> list[str]:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the variables of a new environment that also has the packages of this environment."""
-    place = tmp_path_factory.mktemp("outsider") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
+    venv = tmp_path_factory.mktemp("outsider") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    site_packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
     ours = Path(sysconfig.get_path("purelib"))
     for name in ("nvidia", "cuda"):  # links, since CUDA's libraries are searched for only in the environment itself
         if (ours / name).is_dir():
-            (theirs / name).symlink_to(ours / name)
+            (site_packages / name).symlink_to(ours / name)
     # Other packages are imported from this environment: under a new path Python would compile them again (15 s of CPU
     # time).
-    (theirs / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
+    (site_packages / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
     own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # otherwise pip downloads setuptools
     for name, first in {"autosched": "", "pip": own_setuptools}.items():
-        tool = place / "bin" / name
+        tool = venv / "bin" / name
         start = f"import runpy, sys\n{first}\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"
-        tool.write_text(f"#!{place}/bin/python\n{start}")
+        tool.write_text(f"#!{venv}/bin/python\n{start}")
         tool.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}
-    return {**kept, "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}
+    return {**variables, "PATH": f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
 
 
 def test_the_page_suffices_to_add_a_kernel(environment: dict[str, str], tmp_path: Path) -> None:
@@ -61,21 +61,21 @@ def test_the_page_suffices_to_add_a_kernel(environment: dict[str, str], tmp_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     assert len(files(text)) == 8
-    said: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for command in commands(text):
         done = subprocess.run(
             ["bash", "-euc", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        said[command] = done.stdout
-    listing = next(out for command, out in said.items() if "space matmul" in command)
+        outputs[command] = done.stdout
+    listing = next(out for command, out in outputs.items() if "space matmul" in command)
     assert "template strips: each thread computes a strip of one row of out" in listing
     assert "template matmul:" in listing, "built-in templates must be searched, too"
-    verified = next(out for command, out in said.items() if "verify matmul" in command)
+    verified = next(out for command, out in outputs.items() if "verify matmul" in command)
     assert "all 6 pass" in verified
-    best = next(out for command, out in said.items() if "best matmul" in command)
+    best = next(out for command, out in outputs.items() if "best matmul" in command)
     assert "strip" in best and "estimated by a model" in best
-    own = next(out for command, out in said.items() if "verify --kernel" in command)
+    own = next(out for command, out in outputs.items() if "verify --kernel" in command)
     assert "all 4 pass" in own
-    assert "GB/s" in next(out for command, out in said.items() if "best --kernel" in command)
-    assert said["python axpy/tune_axpy.py"].rstrip().endswith("us, estimated")
+    assert "GB/s" in next(out for command, out in outputs.items() if "best --kernel" in command)
+    assert outputs["python axpy/tune_axpy.py"].rstrip().endswith("us, estimated")

@@ -35,10 +35,10 @@ BLOCKS = [32, 64, 128]
 
 def test_the_program_of_the_page_runs() -> None:
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    asked = "from search_spaces.hardware.devices import device\n"
-    asked += "space = kernel.template.space(problem, device('a100'))\n"
-    asked += "print(space.count(), sorted(problem.metrics({'block_size_x': 64}, 1e-3)))"
-    done = subprocess.run([sys.executable, "-c", f"{program}\n{asked}"], capture_output=True, text=True, check=False)
+    script = "from search_spaces.hardware.devices import device\n"
+    script += "space = kernel.template.space(problem, device('a100'))\n"
+    script += "print(space.count(), sorted(problem.metrics({'block_size_x': 64}, 1e-3)))"
+    done = subprocess.run([sys.executable, "-c", f"{program}\n{script}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "4 ['GB/s']"
 
@@ -137,10 +137,10 @@ def launch(folder: Path) -> None:
         defines={"SIDE": 3},
         compiler_options=["--use_fast_math"],
     )
-    made = lowered(kernel, threads=64, tile=2)
-    assert (made.grid, made.block) == ((8, 1, 1), (64, 1, 1))
-    assert made.compile_options == ("--use_fast_math", "-lineinfo")
-    assert "#define SIDE 3" in made.source
+    lowered_launch = lowered(kernel, threads=64, tile=2)
+    assert (lowered_launch.grid, lowered_launch.block) == ((8, 1, 1), (64, 1, 1))
+    assert lowered_launch.compile_options == ("--use_fast_math", "-lineinfo")
+    assert "#define SIDE 3" in lowered_launch.source
 
 
 def compiler(folder: Path) -> None:
@@ -167,8 +167,8 @@ def objective(folder: Path) -> None:
 
 
 def several_objectives(folder: Path) -> None:
-    found = replayed(folder, objective=["seconds", "block_size_x:max"])
-    assert [row["block_size_x"] for row in found.front] == [64, 128]
+    result = replayed(folder, objective=["seconds", "block_size_x:max"])
+    assert [row["block_size_x"] for row in result.front] == [64, 128]
 
 
 def energy(folder: Path) -> None:
@@ -189,10 +189,10 @@ def simulation(folder: Path) -> None:
 
 
 def results(folder: Path) -> None:
-    found = replayed(folder)
-    found.to_csv(folder / "all.csv")
-    found.to_t4(folder / "all.json")
-    assert len(found.rows()) == 3 == len((folder / "all.csv").read_text().splitlines()) - 1
+    result = replayed(folder)
+    result.to_csv(folder / "all.csv")
+    result.to_t4(folder / "all.json")
+    assert len(result.rows()) == 3 == len((folder / "all.csv").read_text().splitlines()) - 1
     assert read_table(folder / "all.json").best_seconds == pytest.approx(1e-3)
 
 
@@ -276,6 +276,6 @@ def test_every_row_of_the_page_has_a_test() -> None:
     for row in shown:
         assert sum(row.startswith(key) for key in keys) == 1, row
     assert len(shown) == len(keys)
-    for place in ELSEWHERE.values():
-        file, _, name = place.partition("::")
+    for test_id in ELSEWHERE.values():
+        file, _, name = test_id.partition("::")
         assert f"def {name}" in (PAGE.parents[2] / file).read_text()

@@ -43,6 +43,6 @@ def test_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         if ".py" in words[1]:
             pytest.importorskip("triton")
         assert main(words) == 1
-        said = capsys.readouterr().out
-        named = [line for kind, text in BLOCKS if kind == "text" for line in text.splitlines() if line in said]
-        assert any(re.match(r"rows\.\w+:\d+: ", line) for line in named), said
+        stdout = capsys.readouterr().out
+        named = [line for kind, text in BLOCKS if kind == "text" for line in text.splitlines() if line in stdout]
+        assert any(re.match(r"rows\.\w+:\d+: ", line) for line in named), stdout

@@ -39,7 +39,7 @@ def test_the_page(tmp_path, capsys, monkeypatch):
     document = json.loads(capsys.readouterr().out)
     for line in LINES.splitlines():
         pattern = ".*".join(re.escape(part) for part in line.split("..."))
-        assert any(re.fullmatch(pattern, said) for said in document["backend"]), line
+        assert any(re.fullmatch(pattern, backend) for backend in document["backend"]), line
     assert 0 < document["best"]["error"] <= 1
 
     assert main([*shlex.split(BEST), *small, "--json"]) == 0

@@ -30,8 +30,8 @@ KERNEL = GeneratedKernel(entry="sums", grid=(1, 1, 1), block=(256, 1, 1), source
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> CompilePool:
-    with CompilePool(CompileCache(tmp_path_factory.mktemp("cubins")), workers=1) as made:
-        yield made
+    with CompilePool(CompileCache(tmp_path_factory.mktemp("cubins")), workers=1) as compile_pool:
+        yield compile_pool
 
 
 def compiled(pool: CompilePool, controls: CompilerControls, kernel: GeneratedKernel = KERNEL) -> Compiled:
@@ -93,5 +93,5 @@ def test_compiler_controls_begin_with_cuda_13_3(toolchain: str, refused: bool) -
 def test_pipelines_are_compiled_with_the_controls_of_their_kernel(pool: CompilePool) -> None:
     two = dataclasses.replace(KERNEL, source=SOURCE + SOURCE.replace("sums", "more"), then=(KERNEL.steps[0],))
     assert two.then
-    found = compiled(pool, CompilerControls(max_registers=32), two)
-    assert {step.resources.registers for step in found.steps} == {32}
+    results = compiled(pool, CompilerControls(max_registers=32), two)
+    assert {step.resources.registers for step in results.steps} == {32}

@@ -34,9 +34,9 @@ def store(cache: CompileCache, key: str, cubin: bytes = b"\x7fELF and more"):
 
 def test_a_stored_cubin_is_loaded(tmp_path):
     stored = store(CompileCache(tmp_path), "key")
-    found = CompileCache(tmp_path).load("key")
-    assert found == dataclasses.replace(stored, cached=True)
-    assert found.path.read_bytes() == b"\x7fELF and more"
+    cubin = CompileCache(tmp_path).load("key")
+    assert cubin == dataclasses.replace(stored, cached=True)
+    assert cubin.path.read_bytes() == b"\x7fELF and more"
     assert not stored.cached
 
 

@@ -45,11 +45,11 @@ extern "C" __global__ void stream(const float4* in, float* out, int n) {
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
     """Parse instructions "opcode operands", one every 16 bytes."""
-    made = []
+    instructions = []
     for i, row in enumerate(rows):
         opcode, _, operands = row.partition(" ")
-        made.append(SassInstruction(16 * i, "", opcode, operands))
-    return tuple(made)
+        instructions.append(SassInstruction(16 * i, "", opcode, operands))
+    return tuple(instructions)
 
 
 def test_the_main_loop_of_a_compiled_kernel() -> None:
@@ -157,8 +157,8 @@ def test_kinds_widths_and_the_way_from_the_barrier_to_the_arithmetic() -> None:
         *("LDSM.16.M88.4 R4, [R0]", "HMMA.16816.F32 R8, R4", "BAR.SYNC 0x0", "LDGSTS.E.BYPASS.128 [R1], [R2]"),
         *("LDG.E.U16 R1, [R2]", "LDG.E R1, [R2]", "IMAD.MOV.U32 R3, R4", "BRA 0x0"),
     )
-    found = mix(body)
+    instruction_mix = mix(body)
     assert [i.kind for i in body] == ["shared", "tensor", "barrier", "load", "load", "load", "integer", "control"]
-    assert found.loaded_bytes == 16 + 2 + 4
-    assert found.after_barrier == 6, "counted across the end of the loop: five instructions, then LDSM"
-    assert sum(count for _, count in found.kinds) == found.instructions == 8
+    assert instruction_mix.loaded_bytes == 16 + 2 + 4
+    assert instruction_mix.after_barrier == 6, "counted across the end of the loop: five instructions, then LDSM"
+    assert sum(count for _, count in instruction_mix.kinds) == instruction_mix.instructions == 8

@@ -48,8 +48,8 @@ OPTIONS = ("-std=c++17", "--ptxas-options=-v", NVCC)
 
 @needs_nvcc
 def test_the_requested_instance_is_the_entry() -> None:
-    found = nvcc.compile_source(SOURCE, "scale<float, 64>", "sm_80", HEADERS, OPTIONS, ["other"])
-    assert found.cubin is not None and (found.entry, found.then) == ("_Z5scaleIfLi64EEvPT_PKS0_i", ("_Z5otherPf",))
+    output = nvcc.compile_source(SOURCE, "scale<float, 64>", "sm_80", HEADERS, OPTIONS, ["other"])
+    assert output.cubin is not None and (output.entry, output.then) == ("_Z5scaleIfLi64EEvPT_PKS0_i", ("_Z5otherPf",))
     wrong = nvcc.compile_source(SOURCE.replace("3 * x", "3 *"), "missing", "sm_80", HEADERS, OPTIONS)
     assert wrong.cubin is None and "no function missing was compiled" in wrong.log
 
@@ -60,13 +60,13 @@ def test_the_requested_instance_is_the_entry() -> None:
 def test_a_kernel_file_selects_nvcc(tmp_path: Path) -> None:
     (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
     (tmp_path / "scale.cu").write_text(SOURCE)
-    made = kernel(tmp_path / "scale.cu")
-    problem, a100 = made.problem(), device("a100")
-    (schedule,) = made.template.space(problem, a100).sample(1, 0)
-    done = verify_one(made.template, problem, schedule, a100)
+    spec = kernel(tmp_path / "scale.cu")
+    problem, a100 = spec.problem(), device("a100")
+    (schedule,) = spec.template.space(problem, a100).sample(1, 0)
+    done = verify_one(spec.template, problem, schedule, a100)
     assert done.ok, done.reason
     with CompilePool(workers=1) as pool:
-        compiled = pool.compile(made.template.kernel(problem, schedule, a100), "sm_80")
+        compiled = pool.compile(spec.template.kernel(problem, schedule, a100), "sm_80")
     assert isinstance(compiled, Compiled) and compiled.toolchain.startswith("nvcc ")
 
 
@@ -76,21 +76,21 @@ def test_a_kernel_file_selects_nvcc(tmp_path: Path) -> None:
 def test_trials_and_verifications_record_the_compiler(tmp_path: Path) -> None:
     (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
     (tmp_path / "scale.cu").write_text(SOURCE)
-    made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
-    result = tune(made.problem(), trials=1, database=tmp_path / "b.db", device="a100", workers=1)
+    spec, a100 = kernel(tmp_path / "scale.cu"), device("a100")
+    result = tune(spec.problem(), trials=1, database=tmp_path / "b.db", device="a100", workers=1)
     assert result.best is not None and result.best.toolchain == nvcc.nvcc_version()
     assert json.loads(result.best.fingerprint)["toolchain"] == nvcc.nvcc_version()
     assert any(f"by {nvcc.nvcc_version()}" in line for line in result.lines)
     with Store.open(tmp_path / "b.db") as store:
         (trial,) = store.trials()
     assert trial.verification is not None and json.loads(trial.verification)["compiler"] == nvcc.nvcc_version()
-    built = made.template.kernel(made.problem(), trial.schedule, a100)
+    built = spec.template.kernel(spec.problem(), trial.schedule, a100)
     assert stored.stale_reason(trial.verification, built) == ""
     here = Environment(toolchain_version())
-    assert stale_reasons(trial, a100, here, made.template, built) == ()
-    assert stale_reasons(trial, a100, here, made.template, None) == ()  # as of a neighbour
+    assert stale_reasons(trial, a100, here, spec.template, built) == ()
+    assert stale_reasons(trial, a100, here, spec.template, None) == ()  # as of a neighbour
     older = replace(trial, toolchain="nvcc 1.2.3")
-    assert stale_reasons(older, a100, here, made.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)
+    assert stale_reasons(older, a100, here, spec.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)
 
 
 def test_a_missing_nvcc_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,20 +110,20 @@ def test_a_pool_without_nvcc_only_fails_its_kernel(tmp_path: Path, monkeypatch: 
     (tmp_path / "scale.cu").write_text(SOURCE)
     monkeypatch.setattr(nvcc, "find_nvcc", lambda: "nvcc")
     monkeypatch.setattr("autosched.user_kernels.reading.sources.find_nvcc", lambda: "nvcc")
-    made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
-    (schedule,) = made.template.space(made.problem(), a100).sample(1, 0)
+    spec, a100 = kernel(tmp_path / "scale.cu"), device("a100")
+    (schedule,) = spec.template.space(spec.problem(), a100).sample(1, 0)
 
     def missing() -> str:
         raise NvccMissing("nvcc was not found")
 
     monkeypatch.setattr(nvcc, "nvcc_version", missing)
     with CompilePool(workers=1) as pool:
-        failed = pool.compile(made.template.kernel(made.problem(), schedule, a100), "sm_80")
+        failed = pool.compile(spec.template.kernel(spec.problem(), schedule, a100), "sm_80")
     assert isinstance(failed, CompileFailure) and failed.reason == "nvcc was not found"
 
 
 def kernel(source: Path, **more: Any) -> KernelSpec:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "name": "by_nvcc",
         "compiler": "nvcc",
         "parameters": {"b": [32, 64]},
@@ -137,4 +137,4 @@ def kernel(source: Path, **more: Any) -> KernelSpec:
         ],
         "reference": lambda x: 3 * x,
     }
-    return KernelSpec(source, "scale<float, b>", **{**given, **more})
+    return KernelSpec(source, "scale<float, b>", **{**arguments, **more})

@@ -319,8 +319,8 @@ def test_an_invalid_response_is_a_compiler_crash(tmp_path, answer):
 
 
 def test_control_characters_of_logs_are_escaped_and_long_logs_truncated(tmp_path):
-    said = "k.cu(3): error: \x1b[2J\x07bad \x00\rgood \udc80" + "!" * 100_000
-    with answering(tmp_path, {"cubin": None, "entry": "k", "log": said, "seconds": 0.1}) as pool:
+    log = "k.cu(3): error: \x1b[2J\x07bad \x00\rgood \udc80" + "!" * 100_000
+    with answering(tmp_path, {"cubin": None, "entry": "k", "log": log, "seconds": 0.1}) as pool:
         failure = pool.compile(kernel("k"), "sm_90a")
     assert failure.status is Status.COMPILE_ERROR
     assert failure.reason.startswith(r"k.cu:3: \x1b[2J\x07bad \x00\rgood \udc80!!")

@@ -25,14 +25,14 @@ ENDLESS = f'#define A0 +1\n{DOUBLED}\nextern "C" __global__ void endless(int* x)
 
 def test_ptx_equals_a_compilation_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = compile_here(SOURCE, "scale", "compute_80", HEADERS)
-    there = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
-    assert here.text == there.text is not None and there.entry == here.entry
+    in_worker = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
+    assert here.text == in_worker.text is not None and in_worker.entry == here.entry
     # Folders in options are relative to this process's working folder.
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "scale.cuh").write_text("#define SCALE 3.0f\n")
     monkeypatch.chdir(tmp_path)
-    found = compile_to_ptx(SOURCE, "scale", "compute_80", Headers(()), ("-I", "own"))
-    assert found.text is not None
+    ptx = compile_to_ptx(SOURCE, "scale", "compute_80", Headers(()), ("-I", "own"))
+    assert ptx.text is not None
 
 
 def test_compile_errors_are_returned_in_the_log() -> None:

@@ -36,6 +36,6 @@ def _source(threads: int, blocks: int) -> str:
 def test_ptxas_uses_the_computed_register_limit(name: str, threads: int, blocks: int) -> None:
     on = device(name)
     output = compile_source(_source(threads, blocks), "greedy", on.arch, Headers())
-    found = parse_resources(output.log, output.entry)
-    assert found is not None
-    assert found.registers == int(register_limit(on, threads, blocks))
+    resources = parse_resources(output.log, output.entry)
+    assert resources is not None
+    assert resources.registers == int(register_limit(on, threads, blocks))

@@ -48,13 +48,13 @@ def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traf
     inputs = {"table": offsets_or_idle(table), "requests": requests}
     emulation = run(source, arguments, inputs, shared=SHARED, check=False)
     assert emulation.ok, emulation.reason or emulation.log
-    found: list[Traffic | None] = []
+    traffic: list[Traffic | None] = []
     for mark in ("// load", "// store"):
         lines = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith(mark)]
         sites = [s for s in emulation.shared_sites if s.line in lines]
-        found.append(Traffic(sites[0].requests, sites[0].wavefronts, sites[0].ideal) if sites else None)
-    assert found[0] is not None
-    return found[0], found[1]
+        traffic.append(Traffic(sites[0].requests, sites[0].wavefronts, sites[0].ideal) if sites else None)
+    assert traffic[0] is not None
+    return traffic[0], traffic[1]
 
 
 def brute_force(addresses: list[int], access_bytes: int) -> tuple[int, int]:
@@ -62,15 +62,15 @@ def brute_force(addresses: list[int], access_bytes: int) -> tuple[int, int]:
     lanes = 8 if access_bytes == 16 else 16 if access_bytes == 8 else 32
     total = phases = 0
     for first in range(0, 32, lanes):
-        wanted = {
+        words = {
             word
             for address in addresses[first : first + lanes]
             if address >= 0
             for word in range(address // 4, (address + access_bytes - 1) // 4 + 1)
         }
-        if wanted:
+        if words:
             phases += 1
-            total += max(Counter(word % 32 for word in wanted).values())
+            total += max(Counter(word % 32 for word in words).values())
     return total, phases
 
 

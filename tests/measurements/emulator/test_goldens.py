@@ -46,10 +46,10 @@ def requests(run: Emulation) -> Counter[tuple[str, int, tuple[str, ...], str, in
 def test_golden_kernels_are_right_in_any_order(case: str) -> None:
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem, schedule = problem_from_json(data["problem"]), Schedule.from_json(data["template"], data["schedule"])
-    found = template(schedule.template)
-    if found.proxy is not None:
-        problem = found.proxy(problem, schedule)
-    kernel = found.kernel(problem, schedule, device(data["device"]))
+    kernel_template = template(schedule.template)
+    if kernel_template.proxy is not None:
+        problem = kernel_template.proxy(problem, schedule)
+    kernel = kernel_template.kernel(problem, schedule, device(data["device"]))
     inputs = problem.random_inputs(0)
     counted = []
     for order in (Order(), Order("random", seed=3)):

@@ -56,9 +56,9 @@ def test_pairs_of_f16(run: Run) -> None:
     same_floats(high.astype(np.float64), every[::-1].astype(np.float64))
     other = f"f16x2(x * {0x9E3B} & 0xffff | x >> 16 << 16)"  # odd factors permute lower halves; upper halves double
     added = map_words(run, f"unsigned(add_rn(f16x2(x), {other}))", pairs)
-    turned = (pairs * np.uint32(0x9E3B) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
+    swapped = (pairs * np.uint32(0x9E3B) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
     same_floats(
-        (added & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float64), (every + turned).astype(np.float64)
+        (added & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float64), (every + swapped).astype(np.float64)
     )
     same_floats(
         (added >> 16).astype(np.uint16).view(np.float16).astype(np.float64),

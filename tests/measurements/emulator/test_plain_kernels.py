@@ -463,5 +463,5 @@ def test_votes_and_barriers_compact_blocks(run: Run) -> None:
     }"""
     a = normal(5, 96)
     ours = floats(run, source, a, a.size, grid=5, block=96).reshape(a.shape)
-    for row, given in zip(ours, a, strict=True):
-        np.testing.assert_array_equal(row, np.concatenate([given[given > 0], given[~(given > 0)]]))
+    for row, values in zip(ours, a, strict=True):
+        np.testing.assert_array_equal(row, np.concatenate([values[values > 0], values[~(values > 0)]]))

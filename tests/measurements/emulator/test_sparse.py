@@ -88,10 +88,10 @@ def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> No
 
 def test_sampled_blocks_have_the_findings_of_all() -> None:
     past_the_end = copy_kernel(F32, 64, 64, 2)
-    found = emulate_blocks(past_the_end, [1])
-    assert [str(f.kind) for f in found.findings] == ["out_of_bounds_global"]
-    whole = emulate(past_the_end, {"x": np.zeros(64, dtype=np.float32)})
-    assert [f.message for f in whole.findings] == [f.message for f in found.findings]
+    sampled = emulate_blocks(past_the_end, [1])
+    assert [str(f.kind) for f in sampled.findings] == ["out_of_bounds_global"]
+    complete = emulate(past_the_end, {"x": np.zeros(64, dtype=np.float32)})
+    assert [f.message for f in complete.findings] == [f.message for f in sampled.findings]
 
 
 BEYOND_THE_END = """
@@ -108,8 +108,8 @@ extern "C" __global__ void copy_some(const float* x, float* out) {
 @pytest.mark.parametrize(("weight", "grade"), [("0", "note"), ("-1", "fault")])
 def test_irrelevant_uninitialised_shared_reads_are_a_note(weight: str, grade: str) -> None:
     source = BEYOND_THE_END.replace("t < MOST ? 2 * tile[t] : x[at]", f"fminf({weight} * fabsf(tile[t]), 0.0f) + x[at]")
-    found = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).findings
-    assert [(str(f.kind), f.grade) for f in found] == [("uninitialized_shared_read", grade)]
+    findings = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).findings
+    assert [(str(f.kind), f.grade) for f in findings] == [("uninitialized_shared_read", grade)]
 
 
 @pytest.mark.parametrize("blocks", [[], [3], [-1], [0, 0]])

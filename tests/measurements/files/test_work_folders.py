@@ -73,8 +73,8 @@ def test_the_next_process_removes_the_folder_and_compiler_of_a_killed_one(tmp_pa
     compiler = int(child.stdout)
     try:
         assert child.returncode == -signal.SIGKILL and len(os.listdir(tmp_path)) == 1 and not ended(compiler)
-        with build_folder(tmp_path) as mine:
-            assert os.listdir(tmp_path) == [mine.name]
+        with build_folder(tmp_path) as own_folder:
+            assert os.listdir(tmp_path) == [own_folder.name]
         deadline = time.monotonic() + 30
         while not ended(compiler) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -98,17 +98,17 @@ def test_the_arrays_of_a_killed_launch_are_removed_by_the_next_process(tmp_path:
 
 
 def test_folders_with_content_and_without_a_lock_are_kept(tmp_path: Path) -> None:
-    kept, empty, cut = (tmp_path / f"build-{name}" for name in ("kept", "empty", "cut"))
-    for folder in (kept, empty, cut):
+    filled, empty, cut = (tmp_path / f"build-{name}" for name in ("kept", "empty", "cut"))
+    for folder in (filled, empty, cut):
         folder.mkdir()
-    (kept / "results").touch()
+    (filled / "results").touch()
     (cut / "lock.new").touch()
     new = tmp_path / "build-new"
-    for folder in (kept, empty, cut):
+    for folder in (filled, empty, cut):
         os.utime(folder, (0, 0))
     new.mkdir()
     remove_abandoned(tmp_path, "build-")
-    assert {*tmp_path.iterdir()} == {kept, new} and (kept / "results").exists()
+    assert {*tmp_path.iterdir()} == {filled, new} and (filled / "results").exists()
 
 
 def test_a_folder_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,8 +102,8 @@ def cublas_file(tmp_path_factory):
 
 @pytest.fixture
 def a_cublas(cublas_file, monkeypatch):
-    found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(cublas_file)))
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
+    finder = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(cublas_file)))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
     monkeypatch.setattr(cublas, "_handles", {})
     cublas._library.cache_clear()
     cublas.library_version.cache_clear()
@@ -139,19 +139,19 @@ def no_cublas(monkeypatch):
 )
 def test_cublas_multiplies_every_type_in_every_order(order_a, order_b, types):
     problem = Matmul(m=5, n=7, k=11, order_a=order_a, order_b=order_b, **types)
-    inputs, arrays, made = call("library", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("library", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
     assert not arrays[1]["out"].any()
-    made(1)
+    baseline(1)
     assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
 
 
 @pytest.mark.usefixtures("a_cublas")
 def test_cublas_computes_a_matvec():
     problem = Matvec(m=3, n=9, k=20, x="bf16", out="f32")
-    inputs, arrays, made = call("library", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("library", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
 
 
@@ -258,9 +258,9 @@ class Torch(ModuleType):
         out.take(values)
 
     def _like(self, x, values):
-        made = Tensor(np.empty_like(x.array), x.bf16)
-        made.take(values)
-        return made
+        tensor = Tensor(np.empty_like(x.array), x.bf16)
+        tensor.take(values)
+        return tensor
 
     def matmul(self, a, b, *, out):
         self._into(out, a.values() @ b.values())
@@ -334,10 +334,10 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
 def test_torch_agrees_with_our_reference(torch, problem):
-    inputs, arrays, made = call("torch", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("torch", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
-    made(1)
+    baseline(1)
     assert torch.queues == 0
     if problem.operator == "matmul" and problem.a == "f32":
         assert torch.backends.cuda.matmul.allow_tf32 is True
@@ -345,8 +345,8 @@ def test_torch_agrees_with_our_reference(torch, problem):
 
 @pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.operator in ("matmul", "matvec")], ids=lambda p: p.key())
 def test_triton_agrees_with_our_reference(torch, problem):
-    inputs, arrays, made = call("triton", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("triton", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
 
 
@@ -387,10 +387,10 @@ def _uncalled(problem):
     ids=lambda p: p.key(),
 )
 def test_cupy_agrees_with_our_reference(problem):
-    inputs, arrays, made = call("cupy", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("cupy", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"], tolerances=4.0)
-    made(1)
+    baseline(1)
     assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
 
 
@@ -417,12 +417,12 @@ def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():
 
     cp = SimpleNamespace(cuda=SimpleNamespace(alloc=lambda size: Memory()))
     problem = Transpose(64, 64)
-    made = baseline_call("copy", cp, Stream(), problem, [], 4 * problem.min_bytes)
+    baseline = baseline_call("copy", cp, Stream(), problem, [], 4 * problem.min_bytes)
     for copy in range(4):
-        made(copy)
+        baseline(copy)
     half = math.ceil(problem.min_bytes / 2)
     assert [size for _, _, size in moved] == [half] * 4
-    assert len({place for source, target, _ in moved for place in (source, target)}) == 8
+    assert len({address for source, target, _ in moved for address in (source, target)}) == 8
 
 
 def test_every_operator_has_a_baseline_other_than_copy(torch):
@@ -440,10 +440,10 @@ def _known(name, operator):
 
 
 def entrants(problem, *names):
-    made = ((name, call(name, problem)[2]) for name in names)
+    baselines = ((name, call(name, problem)[2]) for name in names)
     return [
         Entrant(name, Status.LAUNCH_ERROR, of, ()) if isinstance(of, str) else Entrant(name, Status.OK, "", (1.0,))
-        for name, of in made
+        for name, of in baselines
     ]
 
 
@@ -463,8 +463,8 @@ def test_internal_errors_are_not_justified(torch, monkeypatch, error):
     cupy, triton = unjustified(problem, entrants(problem, "cupy", "torch", "triton"), torch_works=True)
     assert cupy.startswith(f"cupy: cupy cannot be called: {error.__name__}: ")
     assert triton.startswith(f"triton: triton cannot be called: {error.__name__}: ")
-    there = unjustified(problem, entrants(problem, "triton"), torch_works=False)
-    assert bool(there) is (error is not ImportError), "torch may be installed and broken"
+    reasons = unjustified(problem, entrants(problem, "triton"), torch_works=False)
+    assert bool(reasons) is (error is not ImportError), "torch may be installed and broken"
 
 
 def test_a_missing_torch_is_justified(monkeypatch):

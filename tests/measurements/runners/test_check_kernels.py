@@ -74,8 +74,8 @@ def host_checks(tmp_path_factory):
     command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]
     subprocess.run(command, check=True)
 
-    def run(kind, found, wanted, allowed, *numbers):
-        for name, array in (("found", found), ("wanted", wanted), ("allowed", allowed)):
+    def run(kind, actual, expected, allowed, *numbers):
+        for name, array in (("found", actual), ("wanted", expected), ("allowed", allowed)):
             (folder / name).write_bytes(np.ascontiguousarray(array).tobytes())
         arguments = [str(folder / "checks"), kind, *(str(folder / n) for n in ("found", "wanted", "allowed"))]
         done = subprocess.run([*arguments, *map(str, numbers)], check=True, capture_output=True, text=True)
@@ -121,29 +121,29 @@ def test_every_type_has_its_checking_kernel():
 
 
 def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_checks):
-    found = np.float32([1.0, 2.5, 3.0, np.nan, 5.25])
-    report = host_checks("f32", found, np.arange(1.0, 6.0), np.full(5, 0.25))
+    actual = np.float32([1.0, 2.5, 3.0, np.nan, 5.25])
+    report = host_checks("f32", actual, np.arange(1.0, 6.0), np.full(5, 0.25))
     assert (report[0], report[1], worst(report)) == (2, 1, math.inf)
-    report = host_checks("f32", found[[0, 1, 2, 4]], np.array([1.0, 2.0, 3.0, 5.0]), np.full(4, 0.25))
+    report = host_checks("f32", actual[[0, 1, 2, 4]], np.array([1.0, 2.0, 3.0, 5.0]), np.full(4, 0.25))
     assert (report[0], report[1], worst(report)) == (1, 1, 2.0)
 
 
 def test_the_checking_kernel_leaves_elements_without_a_finite_tolerance_to_the_host(host_checks):
-    found, wanted = np.float32([1.0, 2.0, np.inf, 4.0]), np.array([1.0, 2.5, np.inf, 4.0])
-    assert host_checks("f32", found, wanted, np.array([np.inf, np.inf, 1.0, np.nan]))[:2] == [3, 1]
+    actual, expected = np.float32([1.0, 2.0, np.inf, 4.0]), np.array([1.0, 2.5, np.inf, 4.0])
+    assert host_checks("f32", actual, expected, np.array([np.inf, np.inf, 1.0, np.nan]))[:2] == [3, 1]
 
 
 def test_the_checking_kernel_tells_arrays_from_gaps(host_checks):
     slots = np.full((3, 64), 0xA5, np.uint8)
     slots[:, :40] = np.arange(40)
-    wanted, none = np.arange(40, dtype=np.uint8), 2**64 - 1
+    expected, none = np.arange(40, dtype=np.uint8), 2**64 - 1
     equal, anything, zero = check_kernels.MODE_EQUAL, check_kernels.MODE_ANY, check_kernels.MODE_ZERO
-    assert host_checks("bytes", slots, wanted, wanted, 40, 64, equal) == [0, none, 0, none]
+    assert host_checks("bytes", slots, expected, expected, 40, 64, equal) == [0, none, 0, none]
     slots[1, 7] ^= 1
     slots[2, 50] = 0
-    assert host_checks("bytes", slots, wanted, wanted, 40, 64, equal) == [1, 7, 1, 50]
-    assert host_checks("bytes", slots, wanted, wanted, 40, 64, anything) == [0, none, 1, 50]
-    assert host_checks("bytes", slots, wanted, wanted, 40, 64, zero)[0] == 3 * 40 - 3
+    assert host_checks("bytes", slots, expected, expected, 40, 64, equal) == [1, 7, 1, 50]
+    assert host_checks("bytes", slots, expected, expected, 40, 64, anything) == [0, none, 1, 50]
+    assert host_checks("bytes", slots, expected, expected, 40, 64, zero)[0] == 3 * 40 - 3
 
 
 def test_the_checking_kernels_compile_for_every_architecture(tmp_path):

@@ -148,22 +148,22 @@ BACKENDS = ["estimate", "cuda", "cuda on two GPUs", "replay"]
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request, tmp_path_factory):
     """Yield a backend that tests share, since they do not affect each other."""
-    with opened(request.param, tmp_path_factory.mktemp("backend")) as made:
-        yield made
+    with opened(request.param, tmp_path_factory.mktemp("backend")) as runner:
+        yield runner
 
 
 @pytest.fixture(params=representative(BACKENDS, "estimate", "cuda on two GPUs", "replay"))
 def own_backend(request, tmp_path):
-    with opened(request.param, tmp_path) as made:
-        yield made
+    with opened(request.param, tmp_path) as runner:
+        yield runner
 
 
 class TestRunnerContract:
     def test_each_candidate_gets_exactly_one_result_of_its_own_status(self, backend):
-        wanted = [*backend.kinds, *[Status.OK] * 4]
-        results = list(backend.runner.measure([backend.kinds[s](i) for i, s in enumerate(wanted)]))
-        assert sorted(i for i, _ in results) == list(range(len(wanted)))
-        assert {i: m.status for i, m in results} == dict(enumerate(wanted))
+        expected = [*backend.kinds, *[Status.OK] * 4]
+        results = list(backend.runner.measure([backend.kinds[s](i) for i, s in enumerate(expected)]))
+        assert sorted(i for i, _ in results) == list(range(len(expected)))
+        assert {i: m.status for i, m in results} == dict(enumerate(expected))
         for i, measurement in results:
             assert measurement.provenance is backend.provenance
             assert "\n" not in measurement.reason
@@ -238,12 +238,12 @@ class TestRunnerContract:
         pids = own_backend.pids()
         closer = threading.Timer(0.1, close)
         closer.start()
-        got = 0
+        num_results = 0
         for _ in results:  # slow, so that a replay is still running when it is closed
             time.sleep(1e-3)
-            got += 1
+            num_results += 1
         closer.join()
-        assert got < 2999
+        assert num_results < 2999
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
     def test_a_closed_runner_raises(self, own_backend):

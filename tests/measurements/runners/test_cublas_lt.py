@@ -190,13 +190,13 @@ def library_file(tmp_path_factory):
 
 @pytest.fixture
 def library(library_file, monkeypatch):
-    found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(library_file)))
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
+    finder = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(library_file)))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
     monkeypatch.setattr(cublas_lt, "_handles", {})
     cublas_lt._library.cache_clear()
-    made = cublas_lt._library()
-    ctypes.memset(ctypes.addressof((ctypes.c_int * 4).in_dll(made, "launches")), 0, 16)
-    yield made
+    loaded = cublas_lt._library()
+    ctypes.memset(ctypes.addressof((ctypes.c_int * 4).in_dll(loaded, "launches")), 0, 16)
+    yield loaded
     cublas_lt._library.cache_clear()
 
 
@@ -220,10 +220,10 @@ def call(name, problem, stream=None):
 )
 def test_products_of_8_bit_types(name, types):
     problem = Matmul(m=5, n=7, k=32, **types)
-    inputs, arrays, made = call(name, problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call(name, problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
-    made(1)
+    baseline(1)
     assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
 
 
@@ -231,8 +231,8 @@ def test_products_of_8_bit_types(name, types):
 @pytest.mark.parametrize("batch", [1, 2])
 def test_products_that_are_added_up_in_f16(batch):
     problem = Matmul(m=5, n=7, k=32, acc="f16", batch=batch)
-    inputs, arrays, made = call("cublaslt", problem)
-    assert callable(made), made
+    inputs, arrays, baseline = call("cublaslt", problem)
+    assert callable(baseline), baseline
     assert_right(problem, inputs, arrays[0]["out"])
     why = "the library accumulates in f16 only if out is f16, but out is bf16"
     assert call("cublaslt", Matmul(m=5, n=7, k=32, acc="f16", out="bf16"))[2] == why
@@ -250,9 +250,9 @@ def test_the_fastest_launchable_heuristic_is_chosen(library):
     refused = ctypes.c_int.in_dll(library, "refused")
     refused.value = 0
     problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
-    made = call("cublaslt", problem, stream)[2]
-    assert callable(made), made
-    assert algorithms_of(made) == [0, 0, 1, 0]
+    baseline = call("cublaslt", problem, stream)[2]
+    assert callable(baseline), baseline
+    assert algorithms_of(baseline) == [0, 0, 1, 0]
     assert refused.value == 1
     assert stream.captures == 2
 
@@ -260,8 +260,8 @@ def test_the_fastest_launchable_heuristic_is_chosen(library):
 @pytest.mark.usefixtures("library")
 def test_long_products_are_launched_no_more_often_than_it_takes_to_choose(monkeypatch):
     monkeypatch.setattr(Event, "third", 1.0)
-    made = call("cublaslt", Matmul(m=4, n=8, k=16, a="bf16"))[2]
-    assert callable(made), made
+    baseline = call("cublaslt", Matmul(m=4, n=8, k=16, a="bf16"))[2]
+    assert callable(baseline), baseline
     replays = 1 + cublas_lt._TIMED
     assert list(launches()) == [2 + replays, 0, 2 + 2 * replays + 1, 0]
 
@@ -270,9 +270,9 @@ def test_long_products_are_launched_no_more_often_than_it_takes_to_choose(monkey
 def test_an_uncapturable_algorithm_is_excluded_and_its_capture_ended():
     problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
     stream.refuses = 2
-    made = call("cublaslt", problem, stream)[2]
-    assert callable(made), made
-    assert algorithms_of(made) == [1, 0, 0, 0]
+    baseline = call("cublaslt", problem, stream)[2]
+    assert callable(baseline), baseline
+    assert algorithms_of(baseline) == [1, 0, 0, 0]
     assert stream.before is None
 
 
@@ -280,9 +280,9 @@ def test_each_copy_has_its_own_scales(library):
     problem = Matmul(m=4, n=4, k=32, a="e4m3", scale="tensor")
     _, arrays = operands(problem)
     arrays[1]["scale_a"] = (arrays[1]["scale_a"] * np.float32(2.0)).view(OnDevice)
-    made = baseline_call("library", CUPY, Stream(), problem, arrays, 0)
-    made(1)
-    made(0)
+    baseline = baseline_call("library", CUPY, Stream(), problem, arrays, 0)
+    baseline(1)
+    baseline(0)
     first, second = (problem.out_dtype.load(np.asarray(a["out"])) for a in arrays)
     assert np.array_equal(second, 2.0 * first) and first.any()
 

@@ -266,9 +266,9 @@ def test_invalid_entrants_fail_the_comparison(make_runner, monkeypatch, entrants
         return {**answer, "entrants": entrants} if payload.get("op") == "compare" else answer
 
     monkeypatch.setattr(Worker, "request", lie)
-    told = runner.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
-    assert {a.status for a in told} == {Status.CRASHED}
-    assert all("is malformed" in a.reason for a in told)
+    comparison = runner.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
+    assert {a.status for a in comparison} == {Status.CRASHED}
+    assert all("is malformed" in a.reason for a in comparison)
 
 
 @pytest.mark.parametrize("gpus", [(), (0, 0)])
@@ -288,12 +288,12 @@ def test_references_are_computed_once_and_only_on_request():
     assert sorted(every.digests) == sorted(PARTS)
     operands = {o.name: o for o in PROBLEM.operands()}
     inputs = PROBLEM.random_inputs(3)
-    wanted = {"inputs": inputs, "reference": PROBLEM.reference(inputs), "tolerance": PROBLEM.tolerance(inputs)}
-    for part, arrays in wanted.items():
+    expected = {"inputs": inputs, "reference": PROBLEM.reference(inputs), "tolerance": PROBLEM.tolerance(inputs)}
+    for part, arrays in expected.items():
         for name, array in arrays.items():
             content = every.blobs[every.digests[part][name]]
-            found = array_of(part, operands[name], bytes(content))
-            assert np.array_equal(found, np.broadcast_to(array, operands[name].shape))
+            loaded = array_of(part, operands[name], bytes(content))
+            assert np.array_equal(loaded, np.broadcast_to(array, operands[name].shape))
             assert digest_of(content) == every.digests[part][name]
     references.computed(DataSet(PROBLEM, 4, 0), ["tolerance"])
     assert references.known(data).blobs == {}
@@ -336,8 +336,8 @@ def test_driver_attributes_identify_the_device_row(row):
 
 
 def test_products_of_one_name_are_distinguished_by_size():
-    whole = driver_attributes(86, 70, 6, memory_khz=9501000, bus=384)
-    larger = device_row("NVIDIA GeForce RTX 3080", whole, 12 * GIB)
+    attributes = driver_attributes(86, 70, 6, memory_khz=9501000, bus=384)
+    larger = device_row("NVIDIA GeForce RTX 3080", attributes, 12 * GIB)
     assert larger.derived and larger.sm_count == 70
     assert larger.dram_bandwidth == pytest.approx(912e9, rel=0.01)
     smaller = device_row("NVIDIA GeForce RTX 3060", driver_attributes(86, 28, 3, memory_khz=7501000, bus=128), 8 * GIB)

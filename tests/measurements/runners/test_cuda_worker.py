@@ -61,8 +61,8 @@ def test_the_description_of_a_gpu_is_enough_for_its_device_row(name):
     cupy = FakeCupy()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     cupy.cuda.runtime.getDeviceProperties = lambda i: properties | {"name": name}
-    told = GpuWorker(cupy).handle(Message({"op": "open", "gpu": 0, "checks": None}))
-    row = device_row(told["name"], told["attributes"], told["memory_bytes"])
+    description = GpuWorker(cupy).handle(Message({"op": "open", "gpu": 0, "checks": None}))
+    row = device_row(description["name"], description["attributes"], description["memory_bytes"])
     assert (row.sm, row.sm_count) == (90, 2)
 
 
@@ -438,8 +438,8 @@ def test_a_problem_unknown_to_the_worker_is_sent_with_all_arrays():
     assert "missing" not in worker.handle(prepare(sent, problem=STRANGER))
     assert measure(worker, "right")["status"] == Status.OK
     assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
-    mine, copy = compare(worker, ["right"], ["copy"])
-    assert (mine["status"], copy["status"]) == (Status.OK, Status.LAUNCH_ERROR)
+    own, copy = compare(worker, ["right"], ["copy"])
+    assert (own["status"], copy["status"]) == (Status.OK, Status.LAUNCH_ERROR)
     assert copy["reason"] == "the GPU worker does not know the operator of this problem"
 
 
@@ -449,8 +449,8 @@ def test_outputs_are_returned_as_bytes(arrays):
     answer = worker.handle(Message(request, BLOBS))
     assert answer["status"] == Status.OK
     inputs = PROBLEM.random_inputs(0)
-    found = np.frombuffer(answer.blobs[answer["outputs"]["out"]], np.float32).reshape(1, 17, 9)
-    np.testing.assert_array_equal(found, inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32))
+    actual = np.frombuffer(answer.blobs[answer["outputs"]["out"]], np.float32).reshape(1, 17, 9)
+    np.testing.assert_array_equal(actual, inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32))
 
 
 def test_a_kernel_with_an_unknown_operand_is_rejected(arrays):
@@ -525,8 +525,8 @@ def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkey
 
 def test_objects_of_a_graph_live_as_long_as_its_rounds(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
-    mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
-    for entrant in (mine, again, theirs):
+    first, again, baseline = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
+    for entrant in (first, again, baseline):
         assert entrant["seconds"] == pytest.approx([5e-6] * 7)
 
 
@@ -551,14 +551,14 @@ def fake_library(name, cupy, stream, problem, copies, cold_bytes):
 def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     names = ["right", "roughly", "nothing", "wrong", "missing"]
-    mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
-    for entrant in (mine, *others[:2]):
+    own, *baselines = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
+    for entrant in (own, *baselines[:2]):
         assert entrant["seconds"] == pytest.approx([3e-4] * 7)
-    assert others[0]["error"] <= 1 < others[1]["error"]
-    for entrant, name in zip(others[2:4], names[2:4], strict=True):
+    assert baselines[0]["error"] <= 1 < baselines[1]["error"]
+    for entrant, name in zip(baselines[2:4], names[2:4], strict=True):
         assert (entrant["status"], entrant["seconds"]) == (Status.LAUNCH_ERROR, [])
         assert entrant["reason"].startswith(f"{name} has different results: the largest error is")
-    assert others[4]["reason"] == "it is not here"
+    assert baselines[4]["reason"] == "it is not here"
 
 
 def test_an_endless_baseline_times_out_alone(arrays, monkeypatch):

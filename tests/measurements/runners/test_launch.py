@@ -63,19 +63,19 @@ def array(address):
 @pytest.fixture
 def driver(monkeypatch):
     """Replace cuTensorMapEncodeTiled by a fake whose maps contain a running number. Return its calls in order."""
-    asked, numbers = [], itertools.count(1)
+    calls, numbers = [], itertools.count(1)
 
     def encode(target, *values):
         assert target % 64 == 0
         rank = values[1]
         sizes, strides, *boxes = (tuple(v) for v in values[3:7])
         dimensions = [*values[:3], sizes, strides[: rank - 1], *boxes, *values[7:]]
-        asked.append(dimensions)
+        calls.append(dimensions)
         ctypes.memset(target, next(numbers), 128)
         return 0
 
     monkeypatch.setattr(launch, "_encode_function", lambda: encode)
-    return asked
+    return calls
 
 
 def test_further_launches_follow_with_arguments_of_their_own(driver):
@@ -130,8 +130,8 @@ def test_the_driver_receives_the_whole_map(driver):
     element = bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     swizzle = bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
     promotion = bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-    wanted = [int(element), 2, 4096, (256, 128), (512,), (64, 64), (1, 1), 0, int(swizzle), int(promotion), 0]
-    assert driver == [wanted]
+    expected = [int(element), 2, 4096, (256, 128), (512,), (64, 64), (1, 1), 0, int(swizzle), int(promotion), 0]
+    assert driver == [expected]
 
 
 def test_the_driver_receives_the_corners_and_the_column_of_a_map_of_pixels(monkeypatch):
@@ -140,11 +140,11 @@ def test_the_driver_receives_the_corners_and_the_column_of_a_map_of_pixels(monke
     dense = TensorMap.dense("pixels", image, (1, 1, 1, 16))
     box = BoundingBox((-1, -2), (0, 1))
     pixels = dataclasses.replace(dense, box=(16, 300, 1, 1), element_strides=(1, 2, 3, 1), im2col=box)
-    asked = []
+    calls = []
 
     def encode(target, *values):
         sizes, strides, lower, upper = (tuple(v) for v in values[3:7])
-        asked.append([*values[:3], sizes, strides[:3], lower, upper, *values[7:9], tuple(values[9]), *values[10:]])
+        calls.append([*values[:3], sizes, strides[:3], lower, upper, *values[7:9], tuple(values[9]), *values[10:]])
         ctypes.memset(target, 7, 128)
         return 0
 
@@ -152,7 +152,7 @@ def test_the_driver_receives_the_corners_and_the_column_of_a_map_of_pixels(monke
     assert encode_tensor_map(pixels, 4096).tobytes() == b"\x07" * 128
     element = int(bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16)
     sizes, strides = (16, 10, 8, 2), (32, 320, 2560)
-    assert asked == [[element, 4, 4096, sizes, strides, (-1, -2), (0, 1), 16, 300, (1, 2, 3, 1), 0, 0, 0, 0]]
+    assert calls == [[element, 4, 4096, sizes, strides, (-1, -2), (0, 1), 16, 300, (1, 2, 3, 1), 0, 0, 0, 0]]
 
 
 def test_every_option_of_a_map_is_accepted_by_the_driver(driver):
@@ -216,13 +216,15 @@ class EmulatedCupy:
         return array
 
     def build(self, grid, block, parameters):
-        made, fields = parameters
-        assert (grid, block, made.nbytes, fields.size) == ((1,), (1,), 128, 1)
+        tensor_map, fields = parameters
+        assert (grid, block, tensor_map.nbytes, fields.size) == ((1,), (1,), 128, 1)
         self.made.append(fields.view(tensor_map_builder.FIELDS)[0])
         text = dict(tensor_map_builder.headers().files)
-        done = autosched.emulate(tensor_map_builder.SOURCE, arguments=(made, fields[0]), grid=1, block=1, headers=text)
+        done = autosched.emulate(
+            tensor_map_builder.SOURCE, arguments=(tensor_map, fields[0]), grid=1, block=1, headers=text
+        )
         assert done.ok, done.reason
-        made[:] = done.arrays[0]
+        tensor_map[:] = done.arrays[0]
 
 
 @needs_compiler
@@ -303,7 +305,7 @@ def test_the_cluster_size_is_read_from_the_compiled_function(monkeypatch, cluste
 def launched_by_driver(monkeypatch):
     """Replace cuLaunchKernelEx by a fake, and return a list of the arguments of its calls."""
     bindings = pytest.importorskip("cuda.bindings.driver")
-    told = []
+    launches = []
 
     def launch_kernel(config, function, parameters, extra):
         ids = bindings.CUlaunchAttributeID
@@ -315,7 +317,7 @@ def launched_by_driver(monkeypatch):
             ),
         }
         first, *_ = (ctypes.c_uint64 * 1).from_address(parameters)
-        told.append({
+        launches.append({
             "grid": (config.gridDimX, config.gridDimY, config.gridDimZ), "block": config.blockDimX,
             "shared": config.sharedMemBytes, "stream": int(config.hStream), "function": int(function),
             "attributes": {a.id.name.split("_ATTRIBUTE_")[1]: values[a.id](a.value) for a in config.attrs},
@@ -324,7 +326,7 @@ def launched_by_driver(monkeypatch):
         return (bindings.CUresult.CUDA_SUCCESS,)
 
     monkeypatch.setattr(bindings, "cuLaunchKernelEx", launch_kernel)
-    return told
+    return launches
 
 
 def test_attributes_are_passed_to_the_driver(driver, launched_by_driver, monkeypatch):
@@ -367,25 +369,25 @@ SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_s
 def occupancy(monkeypatch):
     """Return a fake driver that reports how many blocks per SM, or clusters per GPU, run concurrently."""
     bindings = pytest.importorskip("cuda.bindings.driver")
-    fine, asked = bindings.CUresult.CUDA_SUCCESS, []
-    said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
+    fine, calls = bindings.CUresult.CUDA_SUCCESS, []
+    answer = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=calls)
 
     def blocks(function, threads, shared_bytes):
-        asked.append((int(function), threads, shared_bytes))
-        return said.status, said.blocks_of_sm
+        calls.append((int(function), threads, shared_bytes))
+        return answer.status, answer.blocks_of_sm
 
     def clusters(function, config):
         sizes = (
             (config.gridDimX, config.gridDimY, config.gridDimZ),
             (config.blockDimX, config.blockDimY, config.blockDimZ),
         )
-        asked.append((int(function), *sizes, config.sharedMemBytes, config.numAttrs))
-        return said.status, said.clusters
+        calls.append((int(function), *sizes, config.sharedMemBytes, config.numAttrs))
+        return answer.status, answer.clusters
 
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)
     monkeypatch.setattr(bindings, "cuOccupancyMaxActiveClusters", clusters)
     monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: True)
-    return said
+    return answer
 
 
 def launched(described):
@@ -405,9 +407,9 @@ def launched(described):
 def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, cluster, running, blocks):
     """40 SMs run ``running`` blocks each, or the GPU runs ``running`` clusters. The driver is queried only once."""
     occupancy.blocks_of_sm = occupancy.clusters = running
-    grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
+    grid, answer = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
     assert grid == (blocks, 1, 1)
-    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more can run at the same time")
+    assert answer == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more can run at the same time")
     clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
     assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
 

@@ -37,8 +37,8 @@ def test_times_equal_those_of_endless_back_to_back_launches(
 ) -> None:
     kernel = VirtualKernel(seconds, sustained)
     for seed in range(3 if nightly else 1):
-        found = times_of(VirtualGpu(seed, hot), kernel)
-        assert abs(bias(found.seconds, kernel)) < 0.005, found.reason
+        result = times_of(VirtualGpu(seed, hot), kernel)
+        assert abs(bias(result.seconds, kernel)) < 0.005, result.reason
 
 
 def test_a_late_host_does_not_affect_the_times() -> None:
@@ -70,9 +70,9 @@ def test_repeats_slowed_by_heat_are_excluded_but_not_by_the_power_limit() -> Non
 
 
 def test_an_always_hot_gpu_is_timed_and_reported() -> None:
-    found = times_of(VirtualGpu(3, ((0.0, 1e9),)), VirtualKernel(100e-6))
-    assert found.seconds
-    assert "slowed by heat: included" in found.reason
+    result = times_of(VirtualGpu(3, ((0.0, 1e9),)), VirtualKernel(100e-6))
+    assert result.seconds
+    assert "slowed by heat: included" in result.reason
 
 
 def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:

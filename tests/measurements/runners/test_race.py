@@ -16,7 +16,7 @@ HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # hot for 40 o
 
 def raced(gpu: VirtualGpu, incumbent: VirtualKernel, challenger: VirtualKernel) -> Raced:
     timer = LaunchTimer(gpu.cupy, gpu.stream, gpu.state, gpu, gpu.host)  # type: ignore[arg-type]
-    found = race(
+    result = race(
         timer,
         lambda copy: gpu.launch(incumbent),
         lambda copy: gpu.launch(challenger),
@@ -25,8 +25,8 @@ def raced(gpu: VirtualGpu, incumbent: VirtualKernel, challenger: VirtualKernel) 
         1.0,
         RaceRule(),
     )
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("seconds", [3e-6, 15e-6, 25e-6, 200e-6, 3e-3])
@@ -37,18 +37,18 @@ def test_ratios_are_true_on_a_clock_that_moves(
 ) -> None:
     incumbent, challenger = VirtualKernel(seconds, 0.8), VirtualKernel(seconds * factor, 0.8)
     for seed in range(3 if nightly else 1):
-        found = raced(VirtualGpu(seed, hot), incumbent, challenger)
-        assert not found.out
+        result = raced(VirtualGpu(seed, hot), incumbent, challenger)
+        assert not result.out
         true = challenger.steady / incumbent.steady  # gaps do not scale with the clock
-        assert statistics.median(found.ratios) == pytest.approx(true, rel=0.006 + 0.04 * abs(1 - true))
+        assert statistics.median(result.ratios) == pytest.approx(true, rel=0.006 + 0.04 * abs(1 - true))
 
 
 @pytest.mark.parametrize("seconds", [3e-6, 200e-6])
 def test_a_much_slower_kernel_loses_after_three_launches(seconds: float) -> None:
     gpu = VirtualGpu(1)
-    found = raced(gpu, VirtualKernel(seconds), VirtualKernel(2 * seconds))
-    assert found.out
-    assert len(found.ratios) == 3
+    result = raced(gpu, VirtualKernel(seconds), VirtualKernel(2 * seconds))
+    assert result.out
+    assert len(result.ratios) == 3
     assert gpu.host.now < 0.01
 
 
@@ -78,8 +78,8 @@ def test_invalid_race_rules_are_rejected(wrong: dict[str, float]) -> None:
 
 
 def test_a_race_that_is_lost_ends_early() -> None:
-    gpu, others = VirtualGpu(1), VirtualGpu(1)
+    gpu, other_gpu = VirtualGpu(1), VirtualGpu(1)
     lost = raced(gpu, VirtualKernel(200e-6), VirtualKernel(1.06 * 200e-6))
-    near = raced(others, VirtualKernel(200e-6), VirtualKernel(1.001 * 200e-6))
+    near = raced(other_gpu, VirtualKernel(200e-6), VirtualKernel(1.001 * 200e-6))
     assert not lost.out
     assert len(lost.ratios) == 2 * RaceRule().min_rounds < len(near.ratios)

@@ -29,8 +29,8 @@ def trial(
 ) -> Trial:
     timing = Timing(time * 1e-6, time * 0.9e-6, time * 1.2e-6, 30) if status is Status.OK else None
     measurement = Measurement(status, kind, "" if timing else "it did", timing=timing)
-    made = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM, device)
-    return dataclasses.replace(made, kernel_digest=digest, rank=rank if timing else None)
+    new_trial = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, PROBLEM, device)
+    return dataclasses.replace(new_trial, kernel_digest=digest, rank=rank if timing else None)
 
 
 trials = st.builds(
@@ -64,10 +64,10 @@ def test_the_indexed_winner_agrees_with_the_trials(appended: list[Trial]) -> Non
 def _agrees(store: Store) -> None:
     for entry in _cells(store):
         with store.reading() as connection:
-            kept = best_index.stored_entry(connection, entry)
-            assert kept is not None
-            if kept.ranked:
-                assert kept.winner == best_index.rank(connection, entry, store.name)
+            stored = best_index.stored_entry(connection, entry)
+            assert stored is not None
+            if stored.ranked:
+                assert stored.winner == best_index.rank(connection, entry, store.name)
 
 
 def _cells(store: Store) -> list[dict[str, object]]:
@@ -86,8 +86,10 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
             status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNVERIFIED)[tile % 5]
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
             with store.reading() as connection:
-                kept = best_index.stored_entry(connection, _cells(store)[0])
-            assert kept is not None and kept.ranked, "an unranked entry would make `best` read all trials after a kill"
+                stored = best_index.stored_entry(connection, _cells(store)[0])
+            assert stored is not None and stored.ranked, (
+                "an unranked entry would make `best` read all trials after a kill"
+            )
 
 
 @pytest.mark.parametrize("close", [True, False])
@@ -98,8 +100,8 @@ def test_a_remeasured_schedule_is_ranked_when_the_store_is_closed(tmp_path: Path
     if close:
         store.close()
     with Store.open(tmp_path / "a.db", create=False) as again, again.reading() as connection:
-        kept = best_index.stored_entry(connection, _cells(again)[0])
-        assert kept is not None and kept.ranked == close
+        stored = best_index.stored_entry(connection, _cells(again)[0])
+        assert stored is not None and stored.ranked == close
     best = Store.open(tmp_path / "a.db", create=False).best(PROBLEM, "h200")
     assert best is not None and best.seconds == pytest.approx(6e-6)
 

@@ -139,14 +139,14 @@ class TestAftermath:
     def test_a_full_disk(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db", 0)
         for limit in (150_000, 400_000):
-            there = Store.open(path, create=False).count()
+            num_trials = Store.open(path, create=False).count()
             full = child(path, "full", limit)
-            said, err = full.communicate()
+            stdout, err = full.communicate()
             assert full.returncode == 0, err
-            stored, message = said.split(" ", 1)
+            stored, message = stdout.split(" ", 1)
             assert int(stored) > 1
             assert "check the disk, its quota and the limit on the size of files" in message
-            assert Store.open(path, create=False).count() == there + int(stored)
+            assert Store.open(path, create=False).count() == num_trials + int(stored)
         with Store.open(path) as store:
             assert store.append(make_trial(7)).id == store.count()
         assert os.listdir(tmp_path) == ["a.db"]
@@ -315,11 +315,11 @@ class TestCells:
             assert store.problems("softmax") == []
 
     def test_any_damage_is_a_store_error(self, tmp_path: Path, nightly: bool) -> None:
-        whole, random, path = database(tmp_path / "a.db", 60).read_bytes(), Random(3), tmp_path / "b.db"
+        content, random, path = database(tmp_path / "a.db", 60).read_bytes(), Random(3), tmp_path / "b.db"
         for attempt in range(240 if nightly else 60):
-            damaged = bytearray(whole)
+            damaged = bytearray(content)
             if attempt % 3 == 0:
-                damaged = damaged[: random.randrange(len(whole))]
+                damaged = damaged[: random.randrange(len(content))]
             for _ in range(random.choice((0, 3, 200))):
                 damaged[random.randrange(min(len(damaged), 3 * PAGE) if attempt % 2 else len(damaged))] = (
                     random.randrange(256)
@@ -407,9 +407,9 @@ def test_missing_permissions_are_reported() -> None:
             [sys.executable, "-c", code, str(closed / "a.db"), str(file)], capture_output=True, text=True, timeout=60
         )
         closed.chmod(0o755)
-    said = run.stdout.splitlines()
-    assert len(said) == 4, run.stderr
-    for line in said:
+    lines = run.stdout.splitlines()
+    assert len(lines) == 4, run.stderr
+    for line in lines:
         assert line.startswith("StoreError") and "(Permission denied): change the permissions" in line
 
 
@@ -430,6 +430,6 @@ def test_waiting_for_a_locked_database_is_logged_once(
         holder.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="another process has locked it"):
             Store.open(path, create=create)
-    (said,) = caplog.messages
-    assert said.startswith(f"another process has locked the database {path}: waiting")
+    (message,) = caplog.messages
+    assert message.startswith(f"another process has locked the database {path}: waiting")
     assert capfd.readouterr() == ("", "")

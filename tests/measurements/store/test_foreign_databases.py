@@ -116,9 +116,9 @@ def test_a_recording_is_unpacked_no_further_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spaces: int
 ) -> None:
     recording.write(tmp_path / "a.jsonl.gz", Recording.of([trial()]))
-    whole = gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes())
-    most = len(whole) + spaces - 1
+    content = gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes())
+    most = len(content) + spaces - 1
     monkeypatch.setattr(recording, "MOST_BYTES", most)
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(whole + b" " * spaces))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content + b" " * spaces))
     with pytest.raises(RecordingError, match=f"has more than {most:,} bytes"):
         recording.read(tmp_path / "a.jsonl.gz")

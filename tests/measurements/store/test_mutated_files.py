@@ -56,45 +56,45 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def broken(content: bytes, random: Random) -> bytes:
     """Return the bytes after a mutation: some are changed, the end is cut off, or a piece is moved."""
-    made = bytearray(content)
+    mutated = bytearray(content)
     kind = random.randrange(4)
     if kind == 0:
-        return bytes(made[: random.randrange(len(made))])
+        return bytes(mutated[: random.randrange(len(mutated))])
     if kind == 1:
-        start, size = random.randrange(len(made)), random.randrange(1, 200)
-        made[start : start + size] = made[:size]
-        return bytes(made)
+        start, size = random.randrange(len(mutated)), random.randrange(1, 200)
+        mutated[start : start + size] = mutated[:size]
+        return bytes(mutated)
     for _ in range(random.choice((1, 3, 30))):
-        made[random.randrange(len(made))] = random.randrange(256)
-    return bytes(made)
+        mutated[random.randrange(len(mutated))] = random.randrange(256)
+    return bytes(mutated)
 
 
 def changed(document: Any, random: Random) -> Any:
     """Return JSON in which one value is changed, removed, duplicated or swapped."""
-    made = copy.deepcopy(document)
-    places: list[tuple[Any, Any]] = []
+    mutated = copy.deepcopy(document)
+    positions: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:
         for key in list(node) if isinstance(node, dict) else range(len(node)):
-            places.append((node, key))
+            positions.append((node, key))
             if isinstance(node[key], (dict, list)):
                 walk(node[key])
 
-    walk(made)
+    walk(mutated)
     for _ in range(random.choice((1, 1, 2, 5))):
-        node, key = random.choice(places)
+        node, key = random.choice(positions)
         kind = random.randrange(4)
         if kind == 0 and isinstance(node, dict):
             node.pop(key, None)
         elif kind == 1 and isinstance(node, list) and node:
             node.append(copy.deepcopy(node[0]))
         elif kind == 2 and isinstance(node, dict):
-            other, name = random.choice(places)
+            other, name = random.choice(positions)
             if isinstance(other, dict) and name in other and not isinstance(other[name], (dict, list)):
                 node[key] = other[name]
         elif not isinstance(node, list) or key < len(node):
             node[key] = random.choice(ODD)
-    return made
+    return mutated
 
 
 def edited(path: Path, random: Random) -> None:
@@ -123,10 +123,10 @@ def abs_fits(value: Any) -> bool:
 
 def use(path: Path) -> None:
     """Read a database as programs and commands do. Raises StoreError or NoSchedule."""
-    found = Database(path).best(PROBLEM, "h200")
-    if found is not None:
-        TEMPLATE.config(PROBLEM, found.schedule, H200)  # raises if the schedule is invalid
-        assert found.ok and found.problem == PROBLEM and found.device == "h200"
+    best = Database(path).best(PROBLEM, "h200")
+    if best is not None:
+        TEMPLATE.config(PROBLEM, best.schedule, H200)  # raises if the schedule is invalid
+        assert best.ok and best.problem == PROBLEM and best.device == "h200"
     with Store.open(path, create=False) as store:
         for summary in store.problems():
             store.best_of(summary)

@@ -65,8 +65,8 @@ def test_entries_agree_with_the_trials(store: Store) -> None:
         store.append(contract.make_trial(tile, contract.ok(1e-6 * tile)))
     store.rank()
     assert maintenance.check(store) == [] and not store.in_memory
-    found = maintenance.stats(store)
-    assert (found.trials, found.problems, found.size) == (4, 1, None)
+    stats = maintenance.stats(store)
+    assert (stats.trials, stats.problems, stats.size) == (4, 1, None)
     assert maintenance.collect(store, keep=1).left == store.count() == 2
 
 
@@ -101,8 +101,8 @@ def test_no_command_shows_a_password(
     url: str, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = url.replace("://autosched@", given) if given.startswith(":") else f"{url}&{given}"
-    assert place != url
+    database_url = url.replace("://autosched@", given) if given.startswith(":") else f"{url}&{given}"
+    assert database_url != url
     Store.open(url).close()
     for command in (
         "export --out x",
@@ -111,10 +111,10 @@ def test_no_command_shows_a_password(
         "check --static --json",
         "best copy",
     ):
-        main([*command.split(), "--db", place])
+        main([*command.split(), "--db", database_url])
     Store.open(url).append(contract.make_trial(1))
     for command in ("db stats", "db check", "best matmul", "export --out x", "check --static --no-emulate"):
-        main([*command.split(), "--db", place])
+        main([*command.split(), "--db", database_url])
     out, err = capsys.readouterr()
     assert "cret" not in out + err and "***" in out + err and "Traceback" not in err
 
@@ -142,17 +142,19 @@ with Store.open(url) as store:
 def test_concurrent_writers_neither_lose_nor_duplicate_trials(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool
 ) -> None:
-    place = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")
+    location = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")
     writers, each = (10, 1000) if nightly else (2, 20)
     code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
     started = [
-        forked_python.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)
+        forked_python.Popen(
+            [sys.executable, "-c", code, location, str(who), str(each)], stderr=subprocess.PIPE, text=True
+        )
         for who in range(writers)
     ]
     for process in started:
         _, err = process.communicate()
         assert process.returncode == 0, err
-    with Store.open(place, create=False) as store:
+    with Store.open(location, create=False) as store:
         tiles = Counter(trial.schedule["tile_m"] for trial in store.trials())
         assert tiles == {1000 * who + i: 1 for who in range(writers) for i in range(each)}
         assert maintenance.check(store) == []

@@ -44,8 +44,8 @@ def trial(
 ) -> Trial:
     timing = None if time is None else Timing(time * 1e-6, time * 0.9e-6, time * 1.1e-6, 30)
     measurement = Measurement(Status.OK if timing else status, kind, "" if timing else "it did", timing=timing)
-    made = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, problem)
-    return dataclasses.replace(made, rank=rank, created=NOW + timedelta(days=day, seconds=tile), **changes)
+    new_trial = make_trial(Schedule("matmul", (("tile_m", tile),)), measurement, problem)
+    return dataclasses.replace(new_trial, rank=rank, created=NOW + timedelta(days=day, seconds=tile), **changes)
 
 
 def database(path: Path, *trials: Trial) -> Store:
@@ -89,30 +89,32 @@ class TestExport:
 
     def test_export_writes_one_valid_file_per_device_and_operator(self, store: Store, tmp_path: Path) -> None:
         jsonschema = pytest.importorskip("jsonschema")
-        made = export.write(store, tmp_path / "out")
-        assert [path.name for path in made] == ["h200.matmul.json", "h200.softmax.json"]
+        paths = export.write(store, tmp_path / "out")
+        assert [path.name for path in paths] == ["h200.matmul.json", "h200.softmax.json"]
         schema = json.loads(export.SCHEMA.read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
-        for path in made:
+        for path in paths:
             jsonschema.validate(json.loads(path.read_text()), schema)
-        entries = json.loads(made[0].read_text())["entries"]
+        entries = json.loads(paths[0].read_text())["entries"]
         assert [entry["best"]["provenance"] for entry in entries] == ["estimated", "measured"]
         with pytest.raises(jsonschema.ValidationError):
             entries[0]["best"]["timing"]["median"] = "fast"
             jsonschema.validate({"export": 1, "device": "h200", "operator": "matmul", "entries": entries}, schema)
 
     def test_exports_are_independent_of_the_order_of_trials(self, store: Store, tmp_path: Path) -> None:
-        turned = database(tmp_path / "b.db", *reversed(store.trials()))
-        turned.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, None, "noisy"))
-        ours, theirs = export.documents(store), export.documents(turned)
-        assert {k: export.text(v) for k, v in ours.items()} == {k: export.text(v) for k, v in theirs.items()}
+        reversed_database = database(tmp_path / "b.db", *reversed(store.trials()))
+        reversed_database.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, None, "noisy"))
+        ours, reversed_documents = export.documents(store), export.documents(reversed_database)
+        assert {k: export.text(v) for k, v in ours.items()} == {
+            k: export.text(v) for k, v in reversed_documents.items()
+        }
 
     def test_exports_round_trip(self, store: Store, tmp_path: Path) -> None:
         back = export.read(export.write(store, tmp_path / "out"))
         for summary in store.problems():
-            ours, theirs = store.best_of(summary), back.best_of(summary)
-            assert ours is not None and theirs is not None
-            assert dataclasses.replace(theirs, id=None) == dataclasses.replace(ours, id=None)
+            ours, imported = store.best_of(summary), back.best_of(summary)
+            assert ours is not None and imported is not None
+            assert dataclasses.replace(imported, id=None) == dataclasses.replace(ours, id=None)
         assert back.guard(PROBLEM, "h200") == Guard(0.05, 1e-6, None, "noisy")
 
     @pytest.mark.parametrize(
@@ -269,9 +271,9 @@ class TestCare:
                 assert maintenance.check(store) == []
 
     def test_stats(self, tmp_path: Path) -> None:
-        found = maintenance.stats(database(tmp_path / "a.db", trial(1, 3.0), trial(2), trial(1, 2.0, problem=OTHER)))
-        assert (found.trials, found.problems, found.statuses) == (3, 2, {"ok": 2, "timeout": 1})
-        assert found.size is not None and len(found.entries) == 2
+        stats = maintenance.stats(database(tmp_path / "a.db", trial(1, 3.0), trial(2), trial(1, 2.0, problem=OTHER)))
+        assert (stats.trials, stats.problems, stats.statuses) == (3, 2, {"ok": 2, "timeout": 1})
+        assert stats.size is not None and len(stats.entries) == 2
 
 
 def test_a_damaged_file_is_reported(tmp_path: Path) -> None:

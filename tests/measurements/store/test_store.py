@@ -62,8 +62,8 @@ def make_trial(
 
 
 def best_seconds(store: Store, **arguments: object) -> float | None:
-    found = store.best(PROBLEM, "h200", **arguments)
-    return None if found is None else found.seconds
+    best = store.best(PROBLEM, "h200", **arguments)
+    return None if best is None else best.seconds
 
 
 def closed_store(path: Path, *trials: Trial) -> Path:
@@ -132,8 +132,8 @@ class TestTrials:
         again = (make_trial(1), make_trial(2, failed()))
         for r in (*again, make_trial(3, problem=OTHER), make_trial(5, ok(1e-6, ESTIMATED)), *again):
             store.append(r)
-        found = [(s.problem_key, s.device, s.provenance, s.trials, s.ok) for s in store.problems()]
-        assert found == [
+        summaries = [(s.problem_key, s.device, s.provenance, s.trials, s.ok) for s in store.problems()]
+        assert summaries == [
             (PROBLEM.key(), "h200", MEASURED, 2, 1),
             (OTHER.key(), "h200", MEASURED, 1, 1),
             (PROBLEM.key(), "h200", ESTIMATED, 1, 1),
@@ -391,13 +391,13 @@ class TestInvalidPaths:
             (folder / "old.db").chmod(0o444)
             folder.chmod(0o555)
             try:
-                said = open_without_privileges(folder / "new.db", folder / "old.db")
+                message = open_without_privileges(folder / "new.db", folder / "old.db")
                 assert os.listdir(folder) == ["old.db"]
             finally:
                 folder.chmod(0o755)
-        assert said[0].startswith("StoreError") and "cannot be created (Permission denied)" in said[0]
-        assert said[1].startswith("StoreError") and "read-only" in said[1]
-        assert said[2] == "1 trials", "reading a read-only database works"
+        assert message[0].startswith("StoreError") and "cannot be created (Permission denied)" in message[0]
+        assert message[1].startswith("StoreError") and "read-only" in message[1]
+        assert message[2] == "1 trials", "reading a read-only database works"
 
     def test_a_full_disk_keeps_stored_trials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = closed_store(tmp_path / "a.db", make_trial(1))

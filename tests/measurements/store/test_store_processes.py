@@ -175,5 +175,5 @@ store.count()
 def test_an_append_waits_for_no_disk(store: Store) -> None:
     store.append(make_trial())
     with store.writing() as connection:
-        told = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
-    assert told == ["wal", 1], "commits are appended to the log, and only checkpoints synchronise"
+        pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+    assert pragmas == ["wal", 1], "commits are appended to the log, and only checkpoints synchronise"

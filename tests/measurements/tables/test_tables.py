@@ -50,11 +50,11 @@ class TestKernelTunerCache:
         assert kinds["y"] == ("ordinal", ("0.5", "1.5"))
         assert kinds["flag"] == ("ordinal", (0, 1))
         assert kinds["layout"] == ("categorical", ("a", "b"))
-        found = list(table.measurements.values())
-        assert [m.timing.median for m in found if m.timing][:3] == pytest.approx([1e-3, 2e-3, 3e-3])
-        assert [found[4].status, found[9].status] == list(FAILURES.values())
+        measurements = list(table.measurements.values())
+        assert [m.timing.median for m in measurements if m.timing][:3] == pytest.approx([1e-3, 2e-3, 3e-3])
+        assert [measurements[4].status, measurements[9].status] == list(FAILURES.values())
         assert table.best_seconds == pytest.approx(1e-3)
-        assert {m.provenance for m in found} == {Provenance.REPLAYED}
+        assert {m.provenance for m in measurements} == {Provenance.REPLAYED}
 
     def test_gzip_is_the_same(self, tmp_path: Path) -> None:
         plain = read_table(written(tmp_path / "c.json", json.dumps(cache())))
@@ -64,10 +64,10 @@ class TestKernelTunerCache:
     @pytest.mark.parametrize("cut", range(20, 1200, 97))
     def test_cut_off_at_the_tail(self, tmp_path: Path, cut: int) -> None:
         text = json.dumps(cache(), indent=0)
-        whole = read_table(written(tmp_path / "whole.json", text))
+        complete = read_table(written(tmp_path / "whole.json", text))
         table = read_table(written(tmp_path / "c.json", text[:-cut]))
         assert 0 < len(table.measurements) < 12 or cut == 20
-        assert table.measurements.items() <= whole.measurements.items()
+        assert table.measurements.items() <= complete.measurements.items()
         assert "truncated" in table.notes[0]
 
     def test_cut_off_gzip(self, tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ class TestKernelTunerCache:
     def test_a_gzip_of_many_members(self, tmp_path: Path) -> None:
         text = json.dumps(cache(400)).encode()
         members = b"".join(gzip.compress(text[i : i + 100]) for i in range(0, len(text), 100))
-        whole = read_table(written(tmp_path / "c.json", text))
-        found = read_table(written(tmp_path / "c.json.gz", members))
-        assert found.measurements == whole.measurements and not found.notes
+        complete = read_table(written(tmp_path / "c.json", text))
+        from_gzip = read_table(written(tmp_path / "c.json.gz", members))
+        assert from_gzip.measurements == complete.measurements and not from_gzip.notes
 
     def test_a_file_that_unpacks_to_too_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = json.dumps(cache()).encode()
@@ -111,8 +111,8 @@ class TestT4:
 
     def test_the_time_is_read_for_every_objective(self, tmp_path: Path) -> None:
         def result(x: int, *measurements: dict[str, object]) -> dict[str, object]:
-            found = {"invalidity": "correct", "objectives": ["GFLOP/s"], "measurements": list(measurements)}
-            return {"configuration": {"x": x}, **found}
+            document = {"invalidity": "correct", "objectives": ["GFLOP/s"], "measurements": list(measurements)}
+            return {"configuration": {"x": x}, **document}
 
         def rate(value: float) -> dict[str, object]:
             return {"name": "GFLOP/s", "value": value, "unit": "GFLOP/s"}

@@ -26,10 +26,10 @@ def right_output(problem=PROBLEM, inputs=INPUTS):
 def test_the_rounded_reference_passes(out, order):
     problem = Matmul(m=17, n=33, k=20, out=out, order_a=order, order_b=order)
     inputs = problem.random_inputs(3)
-    found = check(problem, inputs, right_output(problem, inputs))
-    assert found.ok
-    assert 0 <= found.worst <= 1
-    assert found.reason == ""
+    result = check(problem, inputs, right_output(problem, inputs))
+    assert result.ok
+    assert 0 <= result.worst <= 1
+    assert result.reason == ""
 
 
 @settings(max_examples=50)
@@ -37,20 +37,20 @@ def test_the_rounded_reference_passes(out, order):
 def test_one_wrong_element_anywhere_is_found_and_named(index, value):
     outputs = right_output()
     outputs["out"].reshape(-1)[index] = value
-    found = check(PROBLEM, INPUTS, outputs)
+    result = check(PROBLEM, INPUTS, outputs)
     where = [int(i) for i in np.unravel_index(index, outputs["out"].shape)]
-    assert not found.ok
-    assert found.worst > 1
-    assert found.reason.startswith(f"out{where} is ")
-    assert "1 of 1122 elements are wrong" in found.reason
+    assert not result.ok
+    assert result.worst > 1
+    assert result.reason.startswith(f"out{where} is ")
+    assert "1 of 1122 elements are wrong" in result.reason
 
 
 def test_the_border_is_the_tolerance_itself():
-    wanted, allowed = np.array([1.0, 2.0]), np.array([0.5, 0.5])
-    assert compare("x", F32, np.float32([1.5, 1.5]), wanted, allowed) == Check(True, 1.0)
-    found = compare("x", F32, np.float32([1.5, 2.625]), wanted, allowed)
-    assert (found.ok, found.worst) == (False, 1.25)
-    assert found.reason.startswith("x[1] is 2.625, should be 2 within 0.5")
+    expected, allowed = np.array([1.0, 2.0]), np.array([0.5, 0.5])
+    assert compare("x", F32, np.float32([1.5, 1.5]), expected, allowed) == Check(True, 1.0)
+    result = compare("x", F32, np.float32([1.5, 2.625]), expected, allowed)
+    assert (result.ok, result.worst) == (False, 1.25)
+    assert result.reason.startswith("x[1] is 2.625, should be 2 within 0.5")
 
 
 def test_an_exact_result_may_have_no_tolerance():
@@ -60,26 +60,26 @@ def test_an_exact_result_may_have_no_tolerance():
 
 
 def test_a_tolerance_without_a_bound_is_named():
-    found = compare("x", F32, np.float32([0, 2]), np.zeros(2), np.full(2, math.inf))
-    assert not found.ok and "no finite bound" in found.reason
+    result = compare("x", F32, np.float32([0, 2]), np.zeros(2), np.full(2, math.inf))
+    assert not result.ok and "no finite bound" in result.reason
 
 
 def test_a_rounded_reference_passes_without_a_bound():
-    wanted, vague = np.array([-65501.9, -65513.8, 65530.0, 1.0003]), np.full(4, math.inf)
-    assert compare("x", F16, np.float16([-65504, -65504, np.inf, 1]), wanted, vague) == Check(True, 0.0)
+    expected, vague = np.array([-65501.9, -65513.8, 65530.0, 1.0003]), np.full(4, math.inf)
+    assert compare("x", F16, np.float16([-65504, -65504, np.inf, 1]), expected, vague) == Check(True, 0.0)
     for at, value in ((0, -65472), (1, -np.inf), (1, np.nan), (2, 65504), (3, 1.001)):
         stored = np.float16([-65504, -65504, np.inf, 1])
         stored[at] = value
-        assert not compare("x", F16, stored, wanted, vague).ok, (at, value)
+        assert not compare("x", F16, stored, expected, vague).ok, (at, value)
 
 
 @pytest.mark.parametrize(("dtype", "poison"), [(F16, np.uint16(0xFFFF).view(np.float16)), (BF16, np.uint16(0xFFFF))])
 def test_an_element_that_was_never_written_is_wrong(dtype, poison):
     stored = dtype.store(np.ones(5))
     stored[3] = poison
-    found = compare("x", dtype, stored, np.ones(5), np.full(5, 1e9))
-    assert (found.ok, found.worst) == (False, math.inf)
-    assert found.reason.startswith("x[3] is nan")
+    result = compare("x", dtype, stored, np.ones(5), np.full(5, 1e9))
+    assert (result.ok, result.worst) == (False, math.inf)
+    assert result.reason.startswith("x[3] is nan")
 
 
 def test_arrays_longer_than_a_chunk_are_checked_to_the_end():
@@ -105,34 +105,34 @@ def test_reference_and_tolerance_may_be_given():
 
 
 def test_non_finite_values_must_be_equal():
-    wanted, allowed = np.array([np.nan, np.inf, -np.inf, 0.0]), np.array([np.nan, np.inf, np.nan, np.inf])
-    assert compare("x", F32, np.float32([np.nan, np.inf, -np.inf, 0]), wanted, allowed) == Check(True, 0.0)
-    for place, value in ((0, 1.0), (0, np.inf), (1, -np.inf), (1, 3e38), (2, np.nan), (3, 1e-30)):
+    expected, allowed = np.array([np.nan, np.inf, -np.inf, 0.0]), np.array([np.nan, np.inf, np.nan, np.inf])
+    assert compare("x", F32, np.float32([np.nan, np.inf, -np.inf, 0]), expected, allowed) == Check(True, 0.0)
+    for position, value in ((0, 1.0), (0, np.inf), (1, -np.inf), (1, 3e38), (2, np.nan), (3, 1e-30)):
         stored = np.float32([np.nan, np.inf, -np.inf, 0])
-        stored[place] = value
-        found = compare("x", F32, stored, wanted, allowed)
-        assert not found.ok and found.reason.startswith(f"x[{place}] is "), (place, value)
+        stored[position] = value
+        result = compare("x", F32, stored, expected, allowed)
+        assert not result.ok and result.reason.startswith(f"x[{position}] is "), (position, value)
 
 
 def test_values_that_round_to_infinity_may_be_infinite():
-    wanted = np.array([70000.0, -1e30, 65500.0])
-    assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
-    assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), wanted, np.full(3, 8.0)).ok
-    assert not compare("x", F16, np.float16([-np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+    expected = np.array([70000.0, -1e30, 65500.0])
+    assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), expected, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), expected, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([-np.inf, -np.inf, 65504]), expected, np.full(3, 8.0)).ok
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(F16, 65504.0), (BF16, 3.38953139e38), (F32, 3.4028235e38)])
 def test_an_infinity_of_a_rounded_reference_may_be_any_number_that_rounds_to_it(dtype: DType, largest: float) -> None:
     stored = dtype.store([largest, largest, 0.9 * largest, largest, -largest, np.inf, -np.inf, np.nan])
-    wanted = np.array([np.inf, -np.inf, np.inf, np.inf, -np.inf, np.inf, np.inf, np.inf])
-    allowed = 4e-3 * magnitudes(wanted, dtype)
+    expected = np.array([np.inf, -np.inf, np.inf, np.inf, -np.inf, np.inf, np.inf, np.inf])
+    allowed = 4e-3 * magnitudes(expected, dtype)
     allowed[3] = 0.0
-    found = errors(dtype, stored, wanted, allowed, rounded_to=dtype)
-    assert found.wrong.tolist() == [False, True, True, True, False, False, True, True]
-    assert 0 < found.ratio[0] < 1 and found.ratio[5] == 0
-    assert errors(dtype, stored, wanted, allowed).wrong.tolist() == [True] * 5 + [False, True, True]
+    element_errors = errors(dtype, stored, expected, allowed, rounded_to=dtype)
+    assert element_errors.wrong.tolist() == [False, True, True, True, False, False, True, True]
+    assert 0 < element_errors.ratio[0] < 1 and element_errors.ratio[5] == 0
+    assert errors(dtype, stored, expected, allowed).wrong.tolist() == [True] * 5 + [False, True, True]
     # without ``rounded_to`` the reference is f64, whose infinity exceeds every smaller type
-    assert errors(dtype, stored, wanted, allowed, rounded_to=SCALAR_DTYPES["f64"]).wrong[:2].all()
+    assert errors(dtype, stored, expected, allowed, rounded_to=SCALAR_DTYPES["f64"]).wrong[:2].all()
 
 
 @pytest.mark.parametrize(

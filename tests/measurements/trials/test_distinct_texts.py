@@ -12,9 +12,9 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES
 @pytest.mark.parametrize("name", ["i32", "u32", "i64", "u64"])
 def test_a_wrong_integer_is_shown_exactly(name: str) -> None:
     dtype = SCALAR_DTYPES[name]
-    found = np.full(4, 1_048_575, dtype.storage)
+    actual = np.full(4, 1_048_575, dtype.storage)
     reference = np.full(4, 1_048_576, dtype.storage if dtype.bits == 64 else np.float64)
-    result = compare("bins", dtype, found, reference, np.zeros(4))
+    result = compare("bins", dtype, actual, reference, np.zeros(4))
     assert not result.ok
     assert "1048575, should be 1048576;" in result.reason
 

@@ -18,15 +18,15 @@ def test_the_simplest_of_the_equally_fast_wins() -> None:
     assert choose([fast, equal, slow], [5, 3, 1]).winner == 1
     assert choose([fast, equal, slow], [3, 5, 1]).winner == 0
     assert choose([fast, equal, slow], [3, 3, 1]).winner == 0
-    found = choose([fast, equal, slow], [5, 3, 1])
-    assert found.clear and found.fastest == 0 and found.tied == (0, 1)
-    assert 2 not in found.contenders, "slower entrants are not timed further"
+    choice = choose([fast, equal, slow], [5, 3, 1])
+    assert choice.clear and choice.fastest == 0 and choice.tied == (0, 1)
+    assert 2 not in choice.contenders, "slower entrants are not timed further"
 
 
 def test_an_entrant_near_the_tie_limit_is_undecided_only_if_it_would_win() -> None:
     fast, edge = [1.0] * 20, noisy(1.01, 0.02, 20, 1)
-    found = choose([fast, edge], [5, 1])
-    assert found.undecided == (1,) and not found.clear and found.contenders == (0, 1)
+    choice = choose([fast, edge], [5, 1])
+    assert choice.undecided == (1,) and not choice.clear and choice.contenders == (0, 1)
     assert choose([[1.0] * 40, noisy(1.01, 0.02, 40, 1)], [1, 5]).clear, (
         "the entrant does not win, whether it ties or not"
     )
@@ -35,21 +35,21 @@ def test_an_entrant_near_the_tie_limit_is_undecided_only_if_it_would_win() -> No
 
 
 def test_noisy_entrants_that_may_be_faster_are_undecided() -> None:
-    found = choose([[1.0] * 20, [0.9, 1.15] * 10], [1, 5])
-    assert (found.winner, found.undecided) == (0, (1,))
+    choice = choose([[1.0] * 20, [0.9, 1.15] * 10], [1, 5])
+    assert (choice.winner, choice.undecided) == (0, (1,))
 
 
 def test_contenders_for_the_fastest_are_timed_further() -> None:
     times = [noisy(1 + 0.0001 * i, 0.01, 20, i) for i in range(12)] + [noisy(1.01, 0.02, 20, 99)]
-    found = choose(times, [float(12 - i) for i in range(12)] + [-1.0])
-    assert found.undecided[-1] == 12
-    assert near_ties.REFERENCES <= len(found.contenders) < 13
+    choice = choose(times, [float(12 - i) for i in range(12)] + [-1.0])
+    assert choice.undecided[-1] == 12
+    assert near_ties.REFERENCES <= len(choice.contenders) < 13
 
 
 def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie() -> None:
-    fast, simple, behind, slow = [1.0] * 20, [1.002] * 20, [1.015] * 20, [1.03] * 20
-    assert choose([fast, simple, behind], [5, 1, 9], incumbent=2).winner == 2
-    assert choose([fast, simple, behind], [5, 1, 9]).winner == 1
+    fast, simple, slower, slow = [1.0] * 20, [1.002] * 20, [1.015] * 20, [1.03] * 20
+    assert choose([fast, simple, slower], [5, 1, 9], incumbent=2).winner == 2
+    assert choose([fast, simple, slower], [5, 1, 9]).winner == 1
     assert choose([fast, simple, slow], [5, 1, 0], incumbent=2).winner == 1
     open_yet = choose([fast, simple, noisy(1.02, 0.02, 20, 3)], [5, 1, 9], incumbent=2)
     assert (open_yet.winner, open_yet.clear) == (2, False)
@@ -59,9 +59,9 @@ def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie() -
 
 def test_slowdowns_shared_by_a_round_cancel() -> None:
     shared = np.random.default_rng(0).choice([1.0, 1.4], 40)
-    found = choose([list(1.1 * shared), list(shared), list(1.05 * shared)], [0, 1, 2])
-    assert found.fastest == 1 and found.clear
-    assert [b.centre for b in found.slowdowns] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
+    choice = choose([list(1.1 * shared), list(shared), list(1.05 * shared)], [0, 1, 2])
+    assert choice.fastest == 1 and choice.clear
+    assert [b.centre for b in choice.slowdowns] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
 
 
 def test_no_entrants_and_unequal_rounds_are_rejected() -> None:
@@ -78,9 +78,9 @@ def test_the_centre_is_scipys_trimmed_mean_with_a_calibrated_interval() -> None:
     hits = 0
     for _ in range(400):
         times = np.exp(0.02 * rng.standard_t(3, 40))
-        found = Slowdown.of(list(times), [1.0] * 40)
-        assert found.centre == pytest.approx(stats.trim_mean(np.log(times), near_ties.TRIM))
-        hits += found.low <= 0 <= found.high
+        slowdown = Slowdown.of(list(times), [1.0] * 40)
+        assert slowdown.centre == pytest.approx(stats.trim_mean(np.log(times), near_ties.TRIM))
+        hits += slowdown.low <= 0 <= slowdown.high
     assert hits >= 0.985 * 400
     assert Slowdown.of([1.0] * 5, [1.0] * 5).low == -math.inf
 

@@ -17,8 +17,8 @@ POLICIES = st.builds(Policy, st.sampled_from(CACHES), st.sampled_from(LAUNCHES),
 @given(POLICIES)
 def test_policies_round_trip_as_text(policy: Policy) -> None:
     assert Policy.of(str(policy)) == policy
-    said = {"cache": policy.cache, "launch": policy.launch, "clocks": policy.clocks}
-    assert RunnerInfo.of(json.dumps(said)).policy == policy
+    fields = {"cache": policy.cache, "launch": policy.launch, "clocks": policy.clocks}
+    assert RunnerInfo.of(json.dumps(fields)).policy == policy
 
 
 @pytest.mark.parametrize("text", ["", "cold", "cold graph 0 MHz", "cold graph free ", "cold graph 99999 MHz"])

@@ -27,7 +27,7 @@ def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Trial:
     else:
         timing = Timing(seconds, seconds, seconds, 9)
         measurement = Measurement(Status.OK, Provenance.MEASURED, timing=timing, error=0.1, clock_mhz=1980.0)
-    made = Trial(
+    new_trial = Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", i), ("layout_a", "pad(8, 1)"))),
         device="h200",
@@ -43,7 +43,7 @@ def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Trial:
         sampler="random",
         seed=7,
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(new_trial, **changes)  # type: ignore[arg-type]
 
 
 WHOLE = Recording((trial(1), trial(2, None), trial(3, 2e-5, rank=1)))
@@ -82,8 +82,8 @@ def test_a_header_and_lines_of_json_without_anything_to_execute(tmp_path: Path) 
 def test_trials_are_grouped_by_origin_and_only_measured_ones_are_recorded() -> None:
     estimated = dataclasses.replace(trial(4).measurement, provenance=Provenance.ESTIMATED)
     newer = trial(5, driver="581", fingerprint='{"device":"h200","driver":"581"}')
-    found = Recording.of([trial(1), newer, trial(2), trial(4, measurement=estimated)])
-    assert [r.trials for r in found] == [(trial(1), trial(2)), (newer,)]
+    recordings = Recording.of([trial(1), newer, trial(2), trial(4, measurement=estimated)])
+    assert [r.trials for r in recordings] == [(trial(1), trial(2)), (newer,)]
     with pytest.raises(RecordingError, match="same fingerprint"):
         Recording((trial(1), newer))
     with pytest.raises(RecordingError, match="measured"):
@@ -199,8 +199,8 @@ class TestReplay:
 
     def test_another_schedule_and_another_problem_are_unrecorded(self) -> None:
         runner = ReplayRunner(WHOLE)
-        asked = [self.candidate(trial(77)), self.candidate(trial(1), OTHER)]
-        assert {m.status for _, m in runner.measure(asked)} == {Status.UNRECORDED}
+        candidates = [self.candidate(trial(77)), self.candidate(trial(1), OTHER)]
+        assert {m.status for _, m in runner.measure(candidates)} == {Status.UNRECORDED}
 
     def test_a_replay_describes_the_origin_of_its_times(self) -> None:
         line = ReplayRunner(WHOLE, why="no GPU answers").describe()

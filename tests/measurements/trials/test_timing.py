@@ -152,5 +152,5 @@ def test_a_verdict_holds_over_the_whole_interval(low, high, expected):
 def test_every_entrant_has_every_position_equally_often(entrants):
     orders = interleaved(entrants, 4 * entrants)
     assert all(sorted(order) == list(range(entrants)) for order in orders)
-    for entrant, place in itertools.product(range(entrants), repeat=2):
-        assert sum(order[place] == entrant for order in orders) == 4
+    for entrant, position in itertools.product(range(entrants), repeat=2):
+        assert sum(order[position] == entrant for order in orders) == 4

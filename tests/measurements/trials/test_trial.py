@@ -17,7 +17,7 @@ WHEN = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
 
 def trial_of(measurement: Measurement, **changes: object) -> Trial:
-    made = Trial(
+    new_trial = Trial(
         problem_key=PROBLEM.key(),
         schedule=Schedule("matmul", (("tile_n", 64), ("layout_a", "pad(8, 1)"), ("tile_m", 32))),
         device="h200",
@@ -33,18 +33,18 @@ def trial_of(measurement: Measurement, **changes: object) -> Trial:
         sampler="random",
         seed=7,
     )
-    return dataclasses.replace(made, **changes)
+    return dataclasses.replace(new_trial, **changes)
 
 
 def test_fields_missing_in_older_files_are_unknown() -> None:
-    whole = trial_of(
+    complete = trial_of(
         dataclasses.replace(ok(), code=MachineCode("c", "s", 128)),
         budget=Budget(64, 2.5),
         verification='{"emulated":true}',
         control=Control("copy", Timing(1e-6, 1e-6, 1e-6, 20)),
     )
-    data = whole.to_json()
-    assert Trial.from_json(json.loads(json.dumps(data))) == whole
+    data = complete.to_json()
+    assert Trial.from_json(json.loads(json.dumps(data))) == complete
     older = {name: value for name, value in data.items() if name not in ("code", "budget", "verification", "control")}
     assert Trial.from_json(older) == trial_of(ok())
 

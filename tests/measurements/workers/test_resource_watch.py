@@ -44,8 +44,8 @@ serve(handle)
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Worker]:
     (tmp_path / "limited_worker.py").write_text(MODULE)
-    with Worker("limited_worker", python_path=[str(tmp_path)]) as made:
-        yield made
+    with Worker("limited_worker", python_path=[str(tmp_path)]) as limited:
+        yield limited
 
 
 def test_waiting_does_not_count_as_cpu_time(worker: Worker) -> None:

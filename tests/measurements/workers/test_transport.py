@@ -233,11 +233,11 @@ def test_messages_arrive_complete_for_any_split_of_bytes(messages, cuts):
         for header, contents in messages
         for piece in frame(header, {digest_of(content): content for content in contents})
     )
-    unframer, arrived, at, turn = MessageDecoder(), [], 0, 0
+    unframer, arrived, at, iteration = MessageDecoder(), [], 0, 0
     while at < len(stream):
-        step = cuts[turn % len(cuts)]
+        step = cuts[iteration % len(cuts)]
         unframer.feed(stream[at : at + step])
-        at, turn = at + step, turn + 1
+        at, iteration = at + step, iteration + 1
         while (message := unframer.next()) is not None:
             arrived.append((dict(checked(message)), list(message.blobs.values())))
     assert arrived == messages
@@ -270,11 +270,11 @@ def test_a_store_keeps_the_most_recently_used_blobs(requests):
     contents = [bytes([i]) * 100 for i in range(10)]
     names = [digest_of(content) for content in contents]
     store, recent = BlobStore(350), []
-    for wanted in requests:
-        missing = store.missing([names[i] for i in wanted])
-        assert missing == [names[i] for i in wanted if i not in recent[-3:]]
+    for requested in requests:
+        missing = store.missing([names[i] for i in requested])
+        assert missing == [names[i] for i in requested if i not in recent[-3:]]
         store.add(Message({}, {name: contents[names.index(name)] for name in missing}))
-        assert store.take([names[i] for i in wanted]) == {names[i]: contents[i] for i in wanted}
-        recent = [i for i in recent if i not in wanted] + wanted
+        assert store.take([names[i] for i in requested]) == {names[i]: contents[i] for i in requested}
+        recent = [i for i in recent if i not in requested] + requested
     with pytest.raises(ValueError, match="does not match its digest"):
         store.add(Message({}, {names[0]: b"else"}))

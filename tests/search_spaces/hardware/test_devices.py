@@ -286,9 +286,9 @@ def test_occupancy_of_arrays_agrees_with_each_element() -> None:
     t, r = rng.integers(1, 1100, 500), rng.integers(0, 260, 500)
     s = rng.integers(0, 240_000, 500)
     for row in all_devices():
-        whole = occupancy(row, t, r, s)
-        assert isinstance(whole, np.ndarray)
-        assert whole.tolist() == [occupancy(row, int(a), int(b), int(c)) for a, b, c in zip(t, r, s, strict=True)]
+        occupancies = occupancy(row, t, r, s)
+        assert isinstance(occupancies, np.ndarray)
+        assert occupancies.tolist() == [occupancy(row, int(a), int(b), int(c)) for a, b, c in zip(t, r, s, strict=True)]
 
 
 @given(
@@ -328,7 +328,7 @@ def test_one_more_register_than_the_limit_reduces_the_blocks_per_sm(
 
 def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
     """Registers belong to the SM's four schedulers. With 17 warps, one scheduler has five."""
-    found = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
-    assert found.tolist() == [255, 168, 128, 96]
+    limits = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
+    assert limits.tolist() == [255, 168, 128, 96]
     assert int(register_limit(device("h200"), 288, 2)) == 96
     assert int(register_limit(device("h200"), 2048)) == 32

@@ -214,10 +214,10 @@ def test_problems_without_scales_keep_their_stored_keys() -> None:
 def test_parts_of_a_scaled_problem_take_the_scales_of_their_lines() -> None:
     problem = Matmul(6, 5, 32, batch=2, a="e4m3", out="f32", scale="row_column")
     inputs = problem.random_inputs(0)
-    whole = problem.reference(inputs)["out"].ravel()
+    full_output = problem.reference(inputs)["out"].ravel()
     seen = 0
     for part in problem.parts(np.arange(17, 52, 3)):
-        own = {name: inputs[name].ravel()[places] for name, places in part.inputs.items()}
-        np.testing.assert_allclose(part.problem.reference(own)["out"], whole[part.outputs["out"]])
+        own = {name: inputs[name].ravel()[indices] for name, indices in part.inputs.items()}
+        np.testing.assert_allclose(part.problem.reference(own)["out"], full_output[part.outputs["out"]])
         seen += part.outputs["out"].size
     assert seen >= 12

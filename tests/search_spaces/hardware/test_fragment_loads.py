@@ -74,13 +74,13 @@ def test_only_wmma_rejects_pad_8_2():
 )
 def test_each_fragment_constrains_the_leading_dimension(text, answer):
     layout = SharedLayout.parse(text, DOCUMENT_TILE)
-    found = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
+    requirement = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     if isinstance(answer, Access):
-        assert found == answer
+        assert requirement == answer
         assert check_load(intrinsic("wmma_m16n16k16_f16"), "a", layout)
     else:
-        assert isinstance(found, Refusal)
-        assert re.search(answer, found.reason)
+        assert isinstance(requirement, Refusal)
+        assert re.search(answer, requirement.reason)
 
 
 def test_both_accept_pad_8_1():
@@ -227,10 +227,10 @@ def check_load(row, operand, layout):
 @pytest.mark.parametrize("row", ROWS, ids=names(ROWS))
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_accepted_layouts_load_the_right_elements(row, operand):
-    taken = 0
+    num_accepted = 0
     for text in sampled_layouts(element_bytes(row)):
-        taken += check_load(row, operand, SharedLayout.parse(text, (32, 64) if operand == "b" else (64, 32)))
-    assert taken > 3
+        num_accepted += check_load(row, operand, SharedLayout.parse(text, (32, 64) if operand == "b" else (64, 32)))
+    assert num_accepted > 3
 
 
 @given(layouts, st.sampled_from(ROWS), st.sampled_from(["a", "b"]))

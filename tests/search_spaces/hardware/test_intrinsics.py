@@ -150,11 +150,11 @@ def rounded(row, values):
 def test_reference_is_the_product_within_f32_rounding(row):
     rng = np.random.default_rng(2)
     a, b = operand_values(row, rng, (5, row.m, row.numbers)), operand_values(row, rng, (5, row.numbers, row.n))
-    whole = row.type_a == "i8"
-    c = (8 * rng.standard_normal((5, row.m, row.n))).astype(np.int32 if whole else np.float32)
+    is_integer = row.type_a == "i8"
+    c = (8 * rng.standard_normal((5, row.m, row.n))).astype(np.int32 if is_integer else np.float32)
     left, right = rounded(row, a), rounded(row, b)
     d = row.reference(a, b, c)
-    if whole:
+    if is_integer:
         assert d.dtype == np.int32 and (d == left @ right + c).all()
         return
     assert d.dtype == (np.float16 if row.f16_sums else np.float32)

@@ -41,11 +41,11 @@ def layout_pairs(draw):
                 tiles[draw(st.integers(0, 4)), d] *= factor
         strides = []
         for level in (0, 3):
-            order, taken = draw(st.permutations(range(rank))), 1
+            order, stride = draw(st.permutations(range(rank))), 1
             row = [0] * rank
             for d in order:
                 if tiles[level, d] > 1:
-                    row[d], taken = taken, taken * int(tiles[level, d])
+                    row[d], stride = stride, stride * int(tiles[level, d])
             strides.append(row)
         pair.append(NestedLayout(*tiles.tolist(), *strides))
     return pair

@@ -24,10 +24,10 @@ EXAMPLE = NestedLayout(
 
 @st.composite
 def strides_of(draw, tile):
-    strides, taken = [0] * len(tile), 1
+    strides, stride = [0] * len(tile), 1
     for d in draw(st.permutations([d for d, n in enumerate(tile) if n > 1])):
-        strides[d] = taken * draw(st.sampled_from([1, 1, 1, 2, 3]))
-        taken = strides[d] * tile[d]
+        strides[d] = stride * draw(st.sampled_from([1, 1, 1, 2, 3]))
+        stride = strides[d] * tile[d]
     for d, n in enumerate(tile):
         if n == 1 and draw(st.booleans()):
             strides[d] = draw(st.integers(1, 5))  # the stride of a single tile has no effect
@@ -39,8 +39,8 @@ def layouts(draw, min_rank=0, max_rank=3):
     rank = draw(st.integers(min_rank, max_rank))
     tiles = np.ones((5, rank), dtype=int)
     if rank:
-        place = st.tuples(st.integers(0, 4), st.integers(0, rank - 1), st.sampled_from([2, 3]))
-        for level, dimension, factor in draw(st.lists(place, max_size=6)):
+        factors = st.tuples(st.integers(0, 4), st.integers(0, rank - 1), st.sampled_from([2, 3]))
+        for level, dimension, factor in draw(st.lists(factors, max_size=6)):
             tiles[level, dimension] *= factor
     subgroup, batch, outer, thread, element = (tuple(tile) for tile in tiles.tolist())
     return NestedLayout(subgroup, batch, outer, thread, element, draw(strides_of(subgroup)), draw(strides_of(thread)))
@@ -111,7 +111,7 @@ class TestProperties:
         coordinates = layout.coordinates()
         for subgroup in range(layout.subgroups):
             for thread in range(layout.threads):
-                for place, held in enumerate(np.ndindex(layout.distributed_packed_shape)):
+                for position, held in enumerate(np.ndindex(layout.distributed_packed_shape)):
                     expected = []
                     for d in range(layout.rank):
                         tiles = [tile[d] for tile in layout.tiles]
@@ -119,7 +119,7 @@ class TestProperties:
                         t = 0 if tiles[3] == 1 else thread // layout.thread_strides[d] % tiles[3]
                         b, o, e = held[d], held[layout.rank + d], held[2 * layout.rank + d]
                         expected.append((((s * tiles[1] + b) * tiles[2] + o) * tiles[3] + t) * tiles[4] + e)
-                    assert coordinates[subgroup, thread, place].tolist() == expected
+                    assert coordinates[subgroup, thread, position].tolist() == expected
 
     @given(layouts(), st.integers(0, 5))
     def test_undistribute_inverts_distribute(self, layout, surplus):
@@ -154,25 +154,25 @@ class TestProperties:
     def test_owners_point_back(self, layout):
         tile = linear_tile(layout)
         held = layout.distribute(tile, None, layout.threads, replicate_threads=True)
-        subgroup, thread, place = layout.owners()
-        assert (held.reshape(layout.subgroups, layout.threads, -1)[subgroup, thread, place] == tile).all()
+        subgroup, thread, position = layout.owners()
+        assert (held.reshape(layout.subgroups, layout.threads, -1)[subgroup, thread, position] == tile).all()
 
     @given(layouts(), st.data())
     def test_selecting_all_dimensions_transposes(self, layout, data):
         order = data.draw(st.permutations(range(layout.rank)))
         moved = layout.select(order).coordinates()
-        whole = layout.coordinates()
-        assert {tuple(c) for c in moved[0, 0]} == {tuple(c[order]) for c in whole[0, 0]}
+        coordinates = layout.coordinates()
+        assert {tuple(c) for c in moved[0, 0]} == {tuple(c[order]) for c in coordinates[0, 0]}
         assert layout.select(order).select(np.argsort(order).tolist()) == layout
 
     @given(layouts(min_rank=1), st.data())
     def test_projection_drops_coordinates(self, layout, data):
-        kept = data.draw(st.lists(st.integers(0, layout.rank - 1), unique=True, max_size=layout.rank))
-        projected = layout.select(kept)
+        dimensions = data.draw(st.lists(st.integers(0, layout.rank - 1), unique=True, max_size=layout.rank))
+        projected = layout.select(dimensions)
         for subgroup in range(layout.subgroups):
             for thread in range(min(layout.threads, 8)):
-                whole = {tuple(c[kept]) for c in layout.indices(subgroup, thread)}
-                assert {tuple(c) for c in projected.indices(subgroup, thread)} == whole
+                all_coordinates = {tuple(c[dimensions]) for c in layout.indices(subgroup, thread)}
+                assert {tuple(c) for c in projected.indices(subgroup, thread)} == all_coordinates
 
     @given(layouts(max_rank=2))
     def test_append_adds_leading_dimensions(self, layout):
@@ -192,12 +192,12 @@ class TestProperties:
         held = layout.distribute(tile, count, layout.threads, replicate_threads=True)
         assert (layout.undistribute(held, replicate_threads=True) == tile).all()
         parts = held.reshape(count, -1)
-        whole = layout.distribute(tile, None, layout.threads, replicate_threads=True).reshape(layout.subgroups, -1)
+        full = layout.distribute(tile, None, layout.threads, replicate_threads=True).reshape(layout.subgroups, -1)
         if layout.rounds(count) > 1:
             for subgroup in range(count):
-                assert set(parts[subgroup]) == set(whole[subgroup::count].ravel())
+                assert set(parts[subgroup]) == set(full[subgroup::count].ravel())
         for virtual in np.ndindex(layout.subgroup_tile):
-            assert set(whole[layout.subgroup_ids(virtual)]) <= set(parts[layout.subgroup_ids(virtual, count)])
+            assert set(full[layout.subgroup_ids(virtual)]) <= set(parts[layout.subgroup_ids(virtual, count)])
 
     @given(layouts(max_rank=2), st.data())
     def test_fold_assigns_a_subgroup_the_tiles_of_all_ids_mapped_to_it(self, layout, data):

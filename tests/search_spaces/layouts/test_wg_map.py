@@ -63,8 +63,8 @@ class TestDocument:
 
     def test_text(self):
         assert str(WgMap((2, 2), (32, 128))) == "#xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>"
-        turned = WgMap((2, 2), (32, 128), order=(0, 1))
-        assert str(turned) == (
+        transposed = WgMap((2, 2), (32, 128), order=(0, 1))
+        assert str(transposed) == (
             "#xetile.tile_attr<wg = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>, order = [0, 1]>"
         )
         assert WgMap.parse("#wg_map< sg_layout=[16,2], sg_data=[8,128]>") == WgMap((16, 2), (8, 128))

@@ -229,9 +229,9 @@ class TestInPlace:
         """Compare with brute force over the elements that each subgroup holds."""
         shape = (8, 8)
         tile = np.arange(64).reshape(shape)
-        turned = [set(part.ravel()) for part in source.distribute(tile.T)]
+        transposed = [set(part.ravel()) for part in source.distribute(tile.T)]
         needs = [set(part.ravel()) for part in result.distribute(tile)]
         same = source.subgroups == result.subgroups
         assert transposes_in_place(source, result, shape) == (
-            same and all(n <= h for n, h in zip(needs, turned, strict=True))
+            same and all(n <= h for n, h in zip(needs, transposed, strict=True))
         )

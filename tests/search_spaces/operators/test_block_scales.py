@@ -30,8 +30,8 @@ def test_a_byte_stores_two_e2m1_lower_half_first() -> None:
 def test_the_nearest_e2m1_is_stored(pair: list[float]) -> None:
     every = np.unique(E2M1X2.load(np.arange(256).astype(np.uint8)))
     stored = E2M1X2.load(E2M1X2.store(np.array(pair)))
-    for x, found in zip(pair, stored, strict=True):
-        assert abs(found - x) == np.abs(every - x).min()
+    for x, actual in zip(pair, stored, strict=True):
+        assert abs(actual - x) == np.abs(every - x).min()
 
 
 def test_ties_go_to_even_codes() -> None:
@@ -58,8 +58,8 @@ def test_every_scale_has_its_own_position(order: str, batch: int, lines: int, bl
     assert stored.shape == scales_shape(order, batch, lines, blocks)
     np.testing.assert_array_equal(in_lines(order, stored, lines, blocks), numbers)
     assert (stored >= 0).sum() == numbers.size
-    places = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
-    assert np.unique(places).size == lines * blocks
+    positions = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    assert np.unique(positions).size == lines * blocks
 
 
 def test_tiles_of_scales_agree_with_cublas() -> None:
@@ -94,14 +94,14 @@ def test_the_reference_is_the_product_of_scaled_numbers(name: str, order: str) -
 def test_parts_agree_with_the_whole(name: str, order: str) -> None:
     problem = Matmul(150, 40, 96, batch=2, a=name, scale_order=order)
     inputs = problem.random_inputs(3)
-    whole = problem.reference(inputs)["out"].ravel()
+    full_output = problem.reference(inputs)["out"].ravel()
     seen = 0
-    for part in problem.parts(np.arange(0, whole.size, 13)):
-        taken = {name: inputs[name].ravel()[places] for name, places in part.inputs.items()}
-        found = part.problem.reference(taken)["out"]
-        np.testing.assert_allclose(found, whole[part.outputs["out"]])
-        seen += found.size
-    assert seen >= whole.size // 13
+    for part in problem.parts(np.arange(0, full_output.size, 13)):
+        part_inputs = {name: inputs[name].ravel()[indices] for name, indices in part.inputs.items()}
+        actual = part.problem.reference(part_inputs)["out"]
+        np.testing.assert_allclose(actual, full_output[part.outputs["out"]])
+        seen += actual.size
+    assert seen >= full_output.size // 13
 
 
 def test_defaults_are_set_and_invalid_fields_rejected() -> None:

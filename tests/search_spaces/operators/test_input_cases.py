@@ -34,16 +34,16 @@ def sets_of(problem: Problem) -> list[StressInputs]:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem) -> None:
     sets = sets_of(problem)
-    assert [name for given in sets for name in given.cases] == [case.name for case in problem.input_cases()]
-    for given in sets:
+    assert [name for input_set in sets for name in input_set.cases] == [case.name for case in problem.input_cases()]
+    for input_set in sets:
         for operand in (o for o in problem.operands() if o.role == "input"):
-            array = given.inputs[operand.name]
+            array = input_set.inputs[operand.name]
             assert array.shape == operand.shape and array.dtype == np.dtype(operand.dtype.storage)
 
 
 def test_a_case_for_all_lines_has_its_own_set() -> None:
     problem = Softmax(4, 40)
-    (alone,) = (given for given in problem.stress_inputs(0) if input_cases.APART.name in given.cases)
+    (alone,) = (input_set for input_set in problem.stress_inputs(0) if input_cases.APART.name in input_set.cases)
     x = problem.input_dtype.load(alone.inputs["x"])
     assert alone.cases == (input_cases.APART.name,)
     assert (np.ptp(x.max(-1)) > 200) and (np.isin(x.argmax(-1), (0, 39))).all()
@@ -77,8 +77,8 @@ def test_cases_match_their_names(dtype: DType) -> None:
 
 @pytest.mark.parametrize(("count", "length"), [(1, 1), (2, 5), (7, 100), (40, 2000)])
 def test_positions_include_the_edges_of_the_line(count: int, length: int) -> None:
-    found = positions(np.random.default_rng(0), count, length)
-    assert found.shape == (count,) and found.min() >= 0 and found.max() < length
+    chosen = positions(np.random.default_rng(0), count, length)
+    assert chosen.shape == (count,) and chosen.min() >= 0 and chosen.max() < length
     assert set(positions(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}
 
 

@@ -24,34 +24,34 @@ def inputs_of(whole: Matmul, seed: int) -> Mapping[str, np.ndarray]:
 
 def computed(whole: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarray]:
     inputs = inputs_of(whole, seed)
-    taken = {name: inputs[name].reshape(-1)[places] for name, places in part.inputs.items()}
+    part_inputs = {name: inputs[name].reshape(-1)[indices] for name, indices in part.inputs.items()}
     shapes = {o.name: o.shape for o in part.problem.operands()}
-    return dict(part.problem.reference({name: x.reshape(shapes[name]) for name, x in taken.items()}))
+    return dict(part.problem.reference({name: x.reshape(shapes[name]) for name, x in part_inputs.items()}))
 
 
 def test_parts_with_block_scales_agree_with_the_whole() -> None:
     rng = np.random.default_rng(3)
-    places = np.unique(rng.integers(0, 2 * 37 * 300, 900))
-    whole = SCALED.reference(SCALED.random_inputs(1))["out"].reshape(-1)
+    positions = np.unique(rng.integers(0, 2 * 37 * 300, 900))
+    full_output = SCALED.reference(SCALED.random_inputs(1))["out"].reshape(-1)
     seen = []
-    for part in SCALED.parts(places):
-        found = computed(SCALED, part, 1)["out"].reshape(-1)
-        np.testing.assert_allclose(found, whole[part.outputs["out"].reshape(-1)], rtol=1e-12)
+    for part in SCALED.parts(positions):
+        actual = computed(SCALED, part, 1)["out"].reshape(-1)
+        np.testing.assert_allclose(actual, full_output[part.outputs["out"].reshape(-1)], rtol=1e-12)
         seen.append(part.outputs["out"].reshape(-1))
-    assert set(places) <= set(np.concatenate(seen))
+    assert set(positions) <= set(np.concatenate(seen))
 
 
 @pytest.mark.parametrize("reduction", ["row_sum", "row_max", "column_sum"])
 def test_parts_of_a_reduction_have_the_whole_rows_or_columns(reduction: str) -> None:
     problem = Matmul(**{**REDUCED.__dict__, "reduction": reduction})
-    whole = problem.reference(problem.random_inputs(2))["reduced"].reshape(-1)
-    places = np.array([0, 3, 5, whole.size - 2, whole.size - 1])
+    full_output = problem.reference(problem.random_inputs(2))["reduced"].reshape(-1)
+    positions = np.array([0, 3, 5, full_output.size - 2, full_output.size - 1])
     seen = []
-    for part in problem.further_parts("reduced", places):
-        found = computed(problem, part, 2)["reduced"].reshape(-1)
-        np.testing.assert_allclose(found, whole[part.outputs["reduced"].reshape(-1)], rtol=1e-12)
+    for part in problem.further_parts("reduced", positions):
+        actual = computed(problem, part, 2)["reduced"].reshape(-1)
+        np.testing.assert_allclose(actual, full_output[part.outputs["reduced"].reshape(-1)], rtol=1e-12)
         seen += part.outputs["reduced"].reshape(-1).tolist()
-    assert seen == places.tolist()
+    assert seen == positions.tolist()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_sums_of_the_largest_integers_leave_f32() -> None:
 def test_the_sign_of_zero_counts_on_request() -> None:
     problem = Matmul(2, 2, 2, a="f32", out="f32", epilogue="relu")
     inputs = {"a": -np.ones((1, 2, 2), "f4"), "b": np.ones((1, 2, 2), "f4")}
-    right, turned = np.zeros((1, 2, 2), "f4"), np.full((1, 2, 2), -0.0, "f4")
+    right, negative_zeros = np.zeros((1, 2, 2), "f4"), np.full((1, 2, 2), -0.0, "f4")
     assert problem.signed_zeros and check(problem, inputs, {"out": right}, signed_zeros=True).ok
-    assert not check(problem, inputs, {"out": turned}, signed_zeros=True).ok
-    assert check(problem, inputs, {"out": turned}).ok
+    assert not check(problem, inputs, {"out": negative_zeros}, signed_zeros=True).ok
+    assert check(problem, inputs, {"out": negative_zeros}).ok

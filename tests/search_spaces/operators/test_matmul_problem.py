@@ -148,8 +148,8 @@ def test_stress_sums_in_f16_overflow_as_intended(k: int) -> None:
         a, b = (stress.inputs[name][0].astype(np.float64) for name in "ab")
         out, allowed = (f(stress.inputs)["out"][0] for f in (problem.reference, problem.tolerance))
         with np.errstate(invalid="ignore"):
-            found = _in_f16(a, b, 8)
-            same = np.isnan(out) & np.isnan(found) | (out == found) | (np.abs(out - found) <= allowed)
+            sums = _in_f16(a, b, 8)
+            same = np.isnan(out) & np.isnan(sums) | (out == sums) | (np.abs(out - sums) <= allowed)
             finite = np.isfinite(a).all(-1)[:, None] & np.isfinite(b).all(0)
         assert same.all()
         of_huge = (np.abs(a) == 60000).any(-1)
@@ -190,8 +190,8 @@ def test_tolerance_of_a_reduction_covers_gelus_loss_of_subnormal_bits(reduction:
     a = (np.arange(1, 17) * 2.0**-149).astype(np.float32).reshape(1, 16, 1)
     inputs = {"a": a, "b": np.ones((1, 1, 64), np.float32)}
     halved = np.float32(0.5) * (a @ inputs["b"])
-    found = halved.sum(-1, dtype=np.float32) if reduction == "row_sum" else halved.max(-1)
-    error = np.abs(found.astype(np.float64) - problem.reference(inputs)["reduced"])
+    reduced = halved.sum(-1, dtype=np.float32) if reduction == "row_sum" else halved.max(-1)
+    error = np.abs(reduced.astype(np.float64) - problem.reference(inputs)["reduced"])
     assert error.max() > 0 and (error <= problem.tolerance(inputs)["reduced"]).all()
 
 

@@ -85,6 +85,6 @@ def test_every_operator_has_options_of_its_own_problem(operator: Operator) -> No
         assert not o.choices or o.type is str
         for choice in o.choices:
             assert choice, "the empty string is not a choice"
-    given = {o.field: o.default for o in operator.options if o.default is not None}
-    assert operator.make(**sizes, **given) == problem, "the defaults of the options are those of the problem"
+    defaults = {o.field: o.default for o in operator.options if o.default is not None}
+    assert operator.make(**sizes, **defaults) == problem, "the defaults of the options are those of the problem"
     assert operator.from_json(problem.to_json()) == problem

@@ -35,9 +35,9 @@ PROBLEMS = (
 def test_parts_have_the_elements_of_the_whole(problem: Problem, share: float) -> None:
     inputs = problem.random_inputs(3)
     reference, tolerance = (f(inputs)["out"].reshape(-1) for f in (problem.reference, problem.tolerance))
-    places = np.union1d([1], np.flatnonzero(np.random.default_rng(1).random(reference.size) <= share))
-    missing = set(places.tolist())
-    for part in problem.parts(places):
+    positions = np.union1d([1], np.flatnonzero(np.random.default_rng(1).random(reference.size) <= share))
+    missing = set(positions.tolist())
+    for part in problem.parts(positions):
         operands = {o.name: o for o in part.problem.operands()}
         gathered = {name: inputs[name].reshape(-1)[at] for name, at in part.inputs.items()}
         assert {name: a.shape for name, a in gathered.items()} == {
@@ -52,6 +52,6 @@ def test_parts_have_the_elements_of_the_whole(problem: Problem, share: float) ->
 
 
 def test_rectangles_cover_the_positions() -> None:
-    places = np.array([1, 2, 11, 12, 25])
-    found = [(rows.tolist(), columns.tolist()) for rows, columns in rectangles(places, 10)]
-    assert found == [([0, 1], [1, 2]), ([2], [5])]
+    positions = np.array([1, 2, 11, 12, 25])
+    actual = [(rows.tolist(), columns.tolist()) for rows, columns in rectangles(positions, 10)]
+    assert actual == [([0, 1], [1, 2]), ([2], [5])]

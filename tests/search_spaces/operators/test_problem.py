@@ -31,10 +31,10 @@ def test_sizes_may_be_integers_of_numpy_and_become_ints(problem: Problem) -> Non
     data = problem.to_json()
     sizes = sizes_of(problem)
     assert sizes
-    made = problem_from_json({**data, **{name: np.int64(data[name]) for name in sizes}})
-    assert made == problem
-    assert made.key() == problem.key()
-    assert all(type(getattr(made, name)) is int for name in sizes)
+    restored = problem_from_json({**data, **{name: np.int64(data[name]) for name in sizes}})
+    assert restored == problem
+    assert restored.key() == problem.key()
+    assert all(type(getattr(restored, name)) is int for name in sizes)
 
 
 @PROBLEMS

@@ -18,8 +18,8 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         self.array = np.asarray(array)
 
     def __getattr__(self, name):
-        found = getattr(self.array, name)
-        return called(found) if callable(found) else wrapped(found)
+        attribute = getattr(self.array, name)
+        return called(attribute) if callable(attribute) else wrapped(attribute)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if "out" in options:
@@ -74,11 +74,11 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
 def test_references_are_computed_on_the_device_of_the_inputs(problem):
     inputs = problem.random_inputs(0)
-    there = {name: Elsewhere(array) for name, array in inputs.items()}
+    elsewhere = {name: Elsewhere(array) for name, array in inputs.items()}
     for compute in (problem.reference, problem.tolerance):
-        here, found = compute(inputs), compute(there)
-        assert set(found) == set(here)
-        for name, array in found.items():
+        here, actual = compute(inputs), compute(elsewhere)
+        assert set(actual) == set(here)
+        for name, array in actual.items():
             assert isinstance(array, Elsewhere), f"{compute.__name__} of {name} is {type(array)}"
             np.testing.assert_array_equal(array.array, here[name])
             operand = next(o for o in problem.operands() if o.name == name)

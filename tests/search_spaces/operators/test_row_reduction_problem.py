@@ -106,8 +106,8 @@ def test_reductions_are_the_definition_element_by_element(
     out = "u32" if kind == "argmax" else "f32"
     problem = Reduce(6, 12, dtype="f32", out=out, kind=kind, axis=axis, reduction_size=size)
     inputs = problem.random_inputs(0)
-    found = problem.reference(inputs)["out"]
-    assert found.shape == shape == problem.operands()[-1].shape
+    actual = problem.reference(inputs)["out"]
+    assert actual.shape == shape == problem.operands()[-1].shape
     x = inputs["x"].astype(np.float64)
     for index in np.ndindex(*shape):
         line = x[index[0]] if axis == "row" else x[:, index[-1]]
@@ -120,7 +120,7 @@ def test_reductions_are_the_definition_element_by_element(
             "max": float(max(values)),
             "argmax": float(list(values).index(max(values))),
         }[kind]
-        assert found[index] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert actual[index] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def test_normalizations_are_the_definition() -> None:
@@ -195,14 +195,14 @@ def test_tolerance_of_normalizations_admits_two_roundings_of_subnormal_products(
     inputs = {o.name: np.zeros(o.shape, np.float32) for o in problem.operands() if o.role == "input"}
     inputs["x"] = (rng.integers(-20000, 20001, (64, 64)) * 2.0**-149).astype(np.float32)
     inputs["weight"] = (300 * rng.standard_normal(64)).astype(np.float32)
-    allowed, wanted = problem.tolerance(inputs)["out"], problem.reference(inputs)["out"]
+    allowed, expected = problem.tolerance(inputs)["out"], problem.reference(inputs)["out"]
     mean = inputs["x"].mean(1, keepdims=True, dtype=np.float32) if kind is LayerNorm else np.float32(0)
     scaled = (inputs["x"] - mean) * np.float32(1 / np.sqrt(np.float32(1e-5)))
-    found = (scaled * inputs["weight"]).astype(np.float64)
-    assert (np.abs(found - wanted) > 2.0**-149).any()
-    assert (np.abs(found - wanted) <= allowed).all()
+    actual = (scaled * inputs["weight"]).astype(np.float64)
+    assert (np.abs(actual - expected) > 2.0**-149).any()
+    assert (np.abs(actual - expected) <= allowed).all()
     if out == "f32":  # flushing subnormal inputs to zero is wrong
-        assert (np.abs(wanted) > allowed).mean() > 0.5
+        assert (np.abs(expected) > allowed).mean() > 0.5
 
 
 def test_maxima_are_exact_and_sums_of_squares_stay_inside_f16() -> None:

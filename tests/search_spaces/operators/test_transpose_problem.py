@@ -63,10 +63,10 @@ def test_a_single_wrong_bit_of_the_largest_element_is_found(dtype: str) -> None:
     problem = Copy(2, 3, dtype=dtype)
     storage = np.dtype(problem.word.storage)
     x = np.full(problem.operands()[0].shape, np.iinfo(storage).max, dtype=storage)
-    found = x.copy()
-    found.flat[-1] ^= storage.type(1)
+    mutated = x.copy()
+    mutated.flat[-1] ^= storage.type(1)
     assert check(problem, {"x": x}, {"out": x}).ok
-    assert not check(problem, {"x": x}, {"out": found}).ok
+    assert not check(problem, {"x": x}, {"out": mutated}).ok
 
 
 @pytest.mark.parametrize("dtype", sorted(ELEMENT_BYTES))

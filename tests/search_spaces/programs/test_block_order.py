@@ -46,8 +46,8 @@ def test_an_order_is_a_permutation(order: str, count: int) -> None:
 
 
 def test_folded_blocks_are_opposite_to_their_complement() -> None:
-    found = ordered(FOLDED, np.arange(8), 8)
-    assert set(found[:4] + found[4:]) == {7}
+    order = ordered(FOLDED, np.arange(8), 8)
+    assert set(order[:4] + order[4:]) == {7}
 
 
 @pytest.mark.parametrize("order", BLOCK_ORDERS)
@@ -58,16 +58,16 @@ def test_each_order_computes_the_same(order: str) -> None:
 
 
 def test_only_causal_attention_has_block_orders() -> None:
-    for name, wanted in (("causal_attention", True), ("full_attention", False)):
-        made = load_program(f"{EXAMPLES / 'attention.py'}:{name}")
-        p = problem(made, h=2, g=2, s=300, d=32)
-        names = [parameter.name for parameter in template(made).space(p, A100).parameters]
-        assert ("block_order" in names) == wanted
+    for name, expected in (("causal_attention", True), ("full_attention", False)):
+        example = load_program(f"{EXAMPLES / 'attention.py'}:{name}")
+        p = problem(example, h=2, g=2, s=300, d=32)
+        names = [parameter.name for parameter in template(example).space(p, A100).parameters]
+        assert ("block_order" in names) == expected
 
 
 def test_large_grids_are_sampled() -> None:
-    made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
-    of = uneven(choices_of(problem(made, h=1, g=1, s=2**30 - 1, d=64)).first)
+    example = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
+    of = uneven(choices_of(problem(example, h=1, g=1, s=2**30 - 1, d=64)).first)
     assert of is not None
     assert of.axis == 1
     assert len(of.iterations) <= 4096
@@ -75,32 +75,32 @@ def test_large_grids_are_sampled() -> None:
 
 
 def test_parts_balance_blocks() -> None:
-    found = choices_of(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
-    whole, shared = (imbalance(found, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
-    assert whole == pytest.approx(150 / 50.5)  # one SM executes the blocks of 50 and 100 iterations
-    assert 2.0 < shared < 0.85 * whole
+    choice = choices_of(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
+    unsplit, shared = (imbalance(choice, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
+    assert unsplit == pytest.approx(150 / 50.5)  # one SM executes the blocks of 50 and 100 iterations
+    assert 2.0 < shared < 0.85 * unsplit
 
 
 def test_blocks_that_share_long_tiles_are_balanced_by_their_order() -> None:
-    found = choices_of(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
-    alone, as_many, fewer = (imbalance(found, ZIGZAG, "row", 16, 3, *parts) for parts in ((1,), (2,), (2, 16)))
+    choice = choices_of(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
+    alone, as_many, fewer = (imbalance(choice, ZIGZAG, "row", 16, 3, *parts) for parts in ((1,), (2,), (2, 16)))
     assert alone == 1.0  # each SM executes 33 of the 528 iterations
     assert as_many > 1.1
     assert fewer == pytest.approx(33 / (3 * 528 / 48), rel=0.05)  # 16 of 32 tiles are shared by two blocks
-    assert imbalance(found, FORWARD, "row", 16, 3, 2, 16) > 1.1 * fewer
+    assert imbalance(choice, FORWARD, "row", 16, 3, 2, 16) > 1.1 * fewer
 
 
 def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
-    made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
-    found = choices_of(problem(made, h=16, g=16, s=1024, d=64)).first
-    of = uneven(found)
+    example = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
+    choice = choices_of(problem(example, h=16, g=16, s=1024, d=64)).first
+    of = uneven(choice)
     assert of is not None
     assert of.axis == 1
     assert of.iterations[0] < of.iterations[-1]
-    one_each, two_each = (found.trace.block_count // n for n in (1, 2))
+    one_each, two_each = (choice.trace.block_count // n for n in (1, 2))
     longest = of.iterations[-1] / of.mean
-    assert imbalance(found, FORWARD, "row", one_each, 1) == pytest.approx(longest)
-    assert imbalance(found, FOLDED, "column", two_each, 2) == 1.0
-    assert imbalance(found, FORWARD, "column", two_each, 2) > 1.2
-    few = found.trace.block_count // 8
-    assert imbalance(found, BACKWARD, "column", few, 1) < imbalance(found, FORWARD, "column", few, 1)
+    assert imbalance(choice, FORWARD, "row", one_each, 1) == pytest.approx(longest)
+    assert imbalance(choice, FOLDED, "column", two_each, 2) == 1.0
+    assert imbalance(choice, FORWARD, "column", two_each, 2) > 1.2
+    few = choice.trace.block_count // 8
+    assert imbalance(choice, BACKWARD, "column", few, 1) < imbalance(choice, FORWARD, "column", few, 1)

@@ -44,10 +44,10 @@ def test_eight_bit_floats_are_rounded_to_nearest_and_saturate(to: DType) -> None
     near = np.concatenate([np.nextafter(middles.astype(np.float32), s, dtype=np.float32) for s in (-np.inf, np.inf)])
     values = np.concatenate([numbers, middles, near, [np.inf, -np.inf, np.nan, 1e9, -1e9, 1e-9]]).astype(np.float32)
     x = np.resize(values, (-(-values.size // 64), 64))
-    found = run(casting(f"to_{to.name}", "f32", to.name), x)
+    actual = run(casting(f"to_{to.name}", "f32", to.name), x)
     largest = numbers[-1]
-    wanted = to.store(np.clip(x.astype(np.float64), -largest, largest))
-    assert np.array_equal(to.load(found), to.load(wanted), equal_nan=True)
+    expected = to.store(np.clip(x.astype(np.float64), -largest, largest))
+    assert np.array_equal(to.load(actual), to.load(expected), equal_nan=True)
 
 
 @pytest.mark.parametrize("to", ["bf16", "e4m3"])
@@ -72,11 +72,11 @@ def turned(to: str) -> Program:
 @pytest.mark.parametrize(("to", "last"), [("f16", 65504.0), ("bf16", float.fromhex("0x1.fep127"))])
 def test_results_on_either_side_of_the_largest_number(to: str, last: float, form: str) -> None:
     """If only some kernels round a result to infinity, exactly the largest number and infinity are accepted."""
-    made = casting(f"largest_{to}", "f32", to) if form == "as loaded" else turned(to)
+    cast_program = casting(f"largest_{to}", "f32", to) if form == "as loaded" else turned(to)
     type_, step = DTYPES[to], last * DTYPES[to].unit_roundoff
     x = np.full((64, 64), 1.0, np.float32)
     x[0, :6] = [last - 3 * step, last - 0.1 * step, last, last + 0.3 * step, -last - 0.3 * step, last + 0.75 * step]
-    p = problem(made, m=64, n=64)
+    p = problem(cast_program, m=64, n=64)
 
     def accepts(column: int, value: float) -> bool:
         out = x.astype(np.float64)
@@ -100,8 +100,8 @@ def test_whole_numbers_are_cut_towards_zero_and_saturate(stored: str, to: str) -
     values = values if stored == "f32" else np.clip(np.trunc(values), -(2**31), 2**31 - 1)
     x = np.resize(values, (8, 64)).astype(np.float32 if stored == "f32" else np.int32)
     limits = np.iinfo({"i8": np.int8, "u8": np.uint8, "i32": np.int32}[to])
-    wanted = np.clip(np.trunc(x.astype(np.float64)), limits.min, limits.max)
-    assert np.array_equal(run(casting(f"{stored}_to_{to}", stored, to), x).astype(np.float64), wanted)
+    expected = np.clip(np.trunc(x.astype(np.float64)), limits.min, limits.max)
+    assert np.array_equal(run(casting(f"{stored}_to_{to}", stored, to), x).astype(np.float64), expected)
 
 
 FUNCTIONS = {
@@ -128,8 +128,8 @@ def test_functions(name: str) -> None:
         p.store(of_tile(p, p.load(p.window(x, (i, j), (8, 64)))), p.window(out, (i, j), (8, 64)))
 
     x = np.resize(np.concatenate([np.linspace(-9, 9, 301), [0.5, 1.5, -0.5, -2.5]]), (8, 64)).astype(np.float32)
-    made = Program(f"function_{name}", applied.function, applied.arguments, name, "")
-    found = run(made, x)
-    (wanted,), (bound,) = (of.values() for of in problem(made, m=8, n=64).expected({"x": x}))
-    assert np.allclose(wanted, on_numpy(x.astype(np.float64)), rtol=1e-6, atol=1e-6)
-    assert (np.abs(found - wanted) <= bound).all()
+    function_program = Program(f"function_{name}", applied.function, applied.arguments, name, "")
+    actual = run(function_program, x)
+    (expected,), (bound,) = (of.values() for of in problem(function_program, m=8, n=64).expected({"x": x}))
+    assert np.allclose(expected, on_numpy(x.astype(np.float64)), rtol=1e-6, atol=1e-6)
+    assert (np.abs(actual - expected) <= bound).all()

@@ -30,8 +30,8 @@ CASES = [
 
 @pytest.mark.parametrize(("place", "sizes"), spread(CASES, 2))
 def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[str, int]) -> None:
-    made = load_program(f"examples/programs/{place}")
-    p, own, found = problem(made, **sizes), template(made), 0
+    example = load_program(f"examples/programs/{place}")
+    p, own, num_exchanges = problem(example, **sizes), template(example), 0
     for schedule in own.space(p, A100).sample(6, 3):
         if schedule.values.get("split_k", 1) != 1 or schedule.values.get("stream_k", 0):
             continue
@@ -48,15 +48,15 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         if place != CONVERTED:  # in that program a row held by several warps is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
-        found += words > 0
-    assert found
+        num_exchanges += words > 0
+    assert num_exchanges
 
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(place: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
         """Return counts of schedules. If blocks have different numbers of iterations, also return their mean."""
-        made = load_program(f"examples/programs/{place}")
-        p, own = problem(made, **sizes), template(made)
+        example = load_program(f"examples/programs/{place}")
+        p, own = problem(example, **sizes), template(example)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
         blocks = [uneven(choices_of(p).inference(config)) for config in configs]
         return [(counts(p, c, A100), b.mean if b else None) for c, b in zip(configs, blocks, strict=True)]
@@ -82,8 +82,8 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     ],
 )
 def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:
-    made = load_program(f"examples/programs/attention.py:{name}")
-    p = problem(made, h=2, g=2, s=s, d=64)
+    example = load_program(f"examples/programs/attention.py:{name}")
+    p = problem(example, h=2, g=2, s=s, d=64)
     inference = choices_of(p).inference({"bm": 64, "bn": 32})
     masks = [o.result.id for o in inference.definitions.values() if isinstance(o, ir.Map) and o.function == "where"]
     shares = masking(inference)
@@ -94,8 +94,8 @@ def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: floa
 
 
 def test_sums_of_a_split_go_to_dram() -> None:
-    made = load_program("examples/programs/gemm_relu.py")
-    p, own = problem(made, m=256, n=256, k=1024), template(made)
+    example = load_program("examples/programs/gemm_relu.py")
+    p, own = problem(example, m=256, n=256, k=1024), template(example)
     schedule = next(s for s in own.space(p, A100).sample(200, 1) if s.values["split_k"] == 2)
     split = counts(p, own.config(p, schedule, A100), A100)
     assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # sums of two splits, read from L2

@@ -117,8 +117,8 @@ DEPTHS = [
 )
 def test_computed_operands(case: str) -> None:
     name, typed, depth, left, right = case.split("-")
-    made = by_steps(typed, int(depth), left, right)
-    p, own, gpu = problem(made, m=40, n=33, k=2 * int(depth)), template(made), device(name)
+    tile_program = by_steps(typed, int(depth), left, right)
+    p, own, gpu = problem(tile_program, m=40, n=33, k=2 * int(depth)), template(tile_program), device(name)
     assert own.why_not(p, gpu) is None
     assert outcome(p, own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)) == "ok"
 
@@ -160,8 +160,8 @@ def test_a_function_of_a_product_is_an_operand(name: str, way: str) -> None:
 
 def test_infinities_and_nans_next_to_the_zeros() -> None:
     """Elements after a step belong to the next step. They are replaced by 0, so that NaN has no effect."""
-    made = by_steps("f16", 40, "each", "loaded")
-    p, own = problem(made, m=32, n=32, k=80), template(made)
+    tile_program = by_steps("f16", 40, "each", "loaded")
+    p, own = problem(tile_program, m=32, n=32, k=80), template(tile_program)
     inputs = dict(p.random_inputs(1))
     x, w = inputs["x"].copy(), inputs["w"].copy()
     x[0, 40:48], x[1, 40], x[2, 79] = (F16.store(np.float32(n)) for n in (np.inf, np.nan, np.inf))
@@ -172,8 +172,8 @@ def test_infinities_and_nans_next_to_the_zeros() -> None:
 
 @pytest.mark.parametrize("forms", [("each", "loaded"), ("reduced", "reduced")], ids="-".join)
 def test_computed_depths_have_exact_counts_and_verdicts(forms: tuple[str, str]) -> None:
-    made = by_steps("f16", 40, *forms)
-    p, own = problem(made, m=70, n=70, k=120), template(made)
+    tile_program = by_steps("f16", 40, *forms)
+    p, own = problem(tile_program, m=70, n=70, k=120), template(tile_program)
     space = own.space(p, A100)
     drawn = space.sample(20, 5)
     for schedule in drawn:

@@ -13,8 +13,8 @@ def test_probabilities_stay_in_their_threads() -> None:
     p = problem(program, h=1, g=1, s=128, d=64)
     space = template(program).space(p, device("a100"))
     (schedule,) = space.sample(1, 0)
-    found = {(c.source, c.target): c for c in conversions(p, schedule.values)}
-    probabilities = found["result_0", "left_1"]
+    found_conversions = {(c.source, c.target): c for c in conversions(p, schedule.values)}
+    probabilities = found_conversions["result_0", "left_1"]
     assert probabilities.route in ("nothing", "other registers") and probabilities.cost == 0
     rows = values(p, schedule.values)
     assert {"mma", "exp2", "reduce"} <= {row.operation for row in rows}

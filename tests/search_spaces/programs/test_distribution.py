@@ -39,9 +39,9 @@ def test_every_element_is_held(of: Distribution) -> None:
 def test_nested_layouts_agree() -> None:
     layout = NestedLayout((2, 2), (2, 1), (1, 2), (8, 4), (1, 4), (2, 1), (4, 1))
     of = of_nested(layout, layout.shape)  # type: ignore[arg-type]
-    wanted = layout.coordinates(4, WARP).reshape(4 * WARP, -1, 2)
+    expected = layout.coordinates(4, WARP).reshape(4 * WARP, -1, 2)
     rows, columns = rows_and_columns(of, 4)
-    assert np.array_equal(rows, wanted[..., 0]) and np.array_equal(columns, wanted[..., 1])
+    assert np.array_equal(rows, expected[..., 0]) and np.array_equal(columns, expected[..., 1])
 
 
 @pytest.mark.parametrize("layout", [WgMap((2, 2), (16, 16)), WgMap((4, 1), (8, 32)), WgMap((1, 4), (32, 64))])
@@ -50,21 +50,21 @@ def test_wg_maps_give_each_subgroup_its_sub_tiles(layout: WgMap) -> None:
     of = of_wg_map(shape, layout, 4)
     rows, columns = rows_and_columns(of, layout.subgroups)
     for subgroup in range(layout.subgroups):
-        wanted = {
+        expected = {
             (row + r, column + c)
             for row, column in layout.offsets(shape, subgroup)
             for r, c in itertools.product(*map(range, layout.sg_data))
         }
         own = slice(subgroup * WARP, (subgroup + 1) * WARP)
-        assert set(zip(rows[own].ravel().tolist(), columns[own].ravel().tolist(), strict=True)) == wanted
+        assert set(zip(rows[own].ravel().tolist(), columns[own].ravel().tolist(), strict=True)) == expected
 
 
 def test_fragments_are_the_intrinsics() -> None:
     row = INTRINSICS["mma_m16n8k16_f16"]
     for fragment in (row.a, row.b, row.c):
         assert fragment.layout is not None
-        whole = ((1, 1, fragment.shape[0]), (1, 1, fragment.shape[1]))
-        of = of_fragment(fragment.layout, fragment.register_order, fragment.shape, whole, 0)
+        levels = ((1, 1, fragment.shape[0]), (1, 1, fragment.shape[1]))
+        of = of_fragment(fragment.layout, fragment.register_order, fragment.shape, levels, 0)
         rows, columns = rows_and_columns(of, 1)
         assert np.array_equal(rows, fragment.positions[0]) and np.array_equal(columns, fragment.positions[1])
 
@@ -73,9 +73,9 @@ def test_fragments_are_the_intrinsics() -> None:
 @pytest.mark.parametrize(("dimension", "size"), [(0, 64), (1, 64), (0, 2), (1, 4), (1, 16)])
 def test_folding_divides_coordinates(of: Distribution, dimension: int, size: int) -> None:
     folded, table = fold(of, dimension, size)
-    mine, theirs = (rows_and_columns(d, 4) for d in (of, folded))
+    coordinates, folded_coordinates = (rows_and_columns(d, 4) for d in (of, folded))
     for d in (0, 1):
-        assert np.array_equal(mine[d] // (size if d == dimension else 1), theirs[d][:, list(table)])
+        assert np.array_equal(coordinates[d] // (size if d == dimension else 1), folded_coordinates[d][:, list(table)])
     assert folded.expand(dimension, size).folded(dimension, size).same(folded, 4)
 
 

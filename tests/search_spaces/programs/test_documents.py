@@ -61,8 +61,8 @@ def test_fragments_without_a_program_are_rejected(title: str) -> None:
 
 def test_notes_of_the_listings() -> None:
     golden = DOCUMENTS / "notes.golden"
-    found = notes_of({title: listing(title) for title in READ})
-    assert found == golden.read_text("utf-8"), "readings have changed: review each, then update the file"
+    notes = notes_of({title: listing(title) for title in READ})
+    assert notes == golden.read_text("utf-8"), "readings have changed: review each, then update the file"
 
 
 def test_the_attribute_of_vector_ext() -> None:

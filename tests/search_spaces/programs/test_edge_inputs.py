@@ -39,21 +39,23 @@ def row_sums(p: Builder, x: Array, out: Array) -> None:
 
 
 def test_lines_with_separate_results_contain_every_case() -> None:
-    names = {name for given in problem(row_sums, m=40, n=70).stress_inputs(0) for name in given.cases}
+    names = {name for input_set in problem(row_sums, m=40, n=70).stress_inputs(0) for name in input_set.cases}
     assert {"negative", "minus infinity", "nan", "infinity", "rising", "shifted", "one huge element"} <= names
 
 
 def test_infinities_are_omitted_if_results_depend_on_tile_sizes() -> None:
     """Infinity times a weight of zero is NaN, unless a tile of zero weights is skipped. Such inputs are omitted."""
     p = example("attention.py:causal_attention", h=1, g=1, s=100, d=32)
-    of_values = [given for given in p.stress_inputs(0) if not np.isfinite(F16.load(given.inputs["v"])).all()]
+    of_values = [
+        input_set for input_set in p.stress_inputs(0) if not np.isfinite(F16.load(input_set.inputs["v"])).all()
+    ]
     assert not of_values
 
 
 def test_all_other_arrays_are_positive() -> None:
     p = example("attention.py:full_attention", h=1, g=1, s=40, d=32)
-    for given in p.stress_inputs(0):
-        positive = [(F16.load(values) > 0).all() for values in given.inputs.values()]
+    for input_set in p.stress_inputs(0):
+        positive = [(F16.load(values) > 0).all() for values in input_set.inputs.values()]
         assert sum(positive) >= len(positive) - 1
 
 
@@ -77,11 +79,11 @@ def test_right_kernels_answer_edge_inputs(place: str, sizes: dict[str, int], see
     p = example(place, **sizes)
     own = template(p.program)
     kernel = own.kernel(p, own.space(p, H100).sample(1, seed)[0], H100)
-    for given in p.stress_inputs(seed):
-        run = emulate(kernel, given.inputs, time_limit=60.0)
+    for input_set in p.stress_inputs(seed):
+        run = emulate(kernel, input_set.inputs, time_limit=60.0)
         assert run.status == "ok", run.reason
-        outcome = check(p, given.inputs, run.outputs)
-        assert outcome.ok, (outcome.reason, given.cases)
+        outcome = check(p, input_set.inputs, run.outputs)
+        assert outcome.ok, (outcome.reason, input_set.cases)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +102,9 @@ def test_right_kernels_answer_edge_inputs(place: str, sizes: dict[str, int], see
 def test_bounds_are_zero_for_results_common_to_all_kernels(
     function: str, numbers: list[float], errors: list[float], value: float | None, bound: float
 ) -> None:
-    given = [(np.array([n]), np.array([e])) for n, e in zip(numbers, errors, strict=True)]
+    arguments = [(np.array([n]), np.array([e])) for n, e in zip(numbers, errors, strict=True)]
     with np.errstate(all="ignore"):
-        values, bounds = applied(FUNCTIONS[function], F32, given)
+        values, bounds = applied(FUNCTIONS[function], F32, arguments)
     assert bounds[0] == bound
     assert value is None or values[0] == value or (np.isnan(values[0]) and np.isnan(value))
 

@@ -30,16 +30,16 @@ def places(layout: SharedLayout, of: Distribution) -> np.ndarray:
 @pytest.mark.parametrize("of", DISTRIBUTIONS, ids=lambda of: f"{of.shape}")
 def test_steps_reach_the_positions_of_the_layout(of: Distribution, text: str) -> None:
     layout = exchange_layout(text, of.shape)
-    found = steps(layout, of, WARPS)
-    assert found is not None
-    flips, adds = found
-    wanted = places(layout, of)
-    assert np.array_equal((wanted[:, :1] ^ np.asarray(flips)) + np.asarray(adds), wanted)
+    actual = steps(layout, of, WARPS)
+    assert actual is not None
+    flips, adds = actual
+    expected = places(layout, of)
+    assert np.array_equal((expected[:, :1] ^ np.asarray(flips)) + np.asarray(adds), expected)
 
 
 def test_threads_with_different_offsets_have_no_common_steps() -> None:
     of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines start at different offsets in a swizzle's period
     layout = SharedLayout.parse("swizzle(2,3,4)", of.shape)
-    wanted = places(layout, of)
-    between = wanted - wanted[:, :1]
+    expected = places(layout, of)
+    between = expected - expected[:, :1]
     assert (between != between[0]).any() and steps(layout, of, WARPS) is None

@@ -28,22 +28,22 @@ from search_spaces.programs.language.independence import independent
 )
 def test_extents_that_blocks_cut(place: str, sizes: dict[str, int], wanted: dict[str, int]) -> None:
     p = problem(load_program(f"examples/{place}"), **sizes)
-    found = dict(independent(p.usual_trace()))
-    assert {n: axis for n, axis in found.items() if n in sizes} == wanted
+    extents = dict(independent(p.usual_trace()))
+    assert {n: axis for n, axis in extents.items() if n in sizes} == wanted
 
 
 def test_parts_agree_with_the_whole() -> None:
     p = problem(load_program("examples/programs/gemm_relu.py"), m=150, n=140, k=40)
     inputs = p.random_inputs(1)
-    whole = p.reference(inputs)["out"].reshape(-1)
-    places = np.unique(np.random.default_rng(0).integers(0, 150, 9)[:, None] * 140 + np.array([0, 3, 90, 139]))
+    full_output = p.reference(inputs)["out"].reshape(-1)
+    positions = np.unique(np.random.default_rng(0).integers(0, 150, 9)[:, None] * 140 + np.array([0, 3, 90, 139]))
     seen = 0
-    for part in p.parts(places):
-        given = {name: inputs[name].reshape(-1)[at] for name, at in part.inputs.items()}
+    for part in p.parts(positions):
+        part_inputs = {name: inputs[name].reshape(-1)[at] for name, at in part.inputs.items()}
         at = part.outputs["out"]
-        np.testing.assert_allclose(part.problem.reference(given)["out"], whole[at], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(part.problem.reference(part_inputs)["out"], full_output[at], rtol=1e-12, atol=1e-12)
         seen += at.size
-    assert seen == places.size
+    assert seen == positions.size
 
 
 def test_parts_of_far_rows_are_small() -> None:

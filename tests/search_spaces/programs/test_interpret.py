@@ -31,8 +31,8 @@ def test_gated_mlp_agrees_with_numpy() -> None:
     p = problem(load_program(GATED), m=33, n=40, k=24)
     inputs = p.random_inputs(2)
     x, gate, up = (BF16.load(inputs[name]) for name in ("x", "gate", "up"))
-    wanted = x @ gate / (1 + np.exp(-(x @ gate))) * (x @ up)
-    np.testing.assert_allclose(p.reference(inputs)["out"], wanted, rtol=1e-12, atol=1e-12)
+    expected = x @ gate / (1 + np.exp(-(x @ gate))) * (x @ up)
+    np.testing.assert_allclose(p.reference(inputs)["out"], expected, rtol=1e-12, atol=1e-12)
 
 
 def test_tile_sizes_do_not_change_the_result() -> None:
@@ -49,8 +49,8 @@ def test_tile_sizes_do_not_change_the_result() -> None:
 def test_casts_give_infinity_only_if_every_kernel_does() -> None:
     values = np.array([0.0, 0.0, 1e5, -1e5, 1e5, 65504.0, np.inf, np.nan])
     bounds = np.array([1e5, np.inf, 1.0, 1.0, 1e5, 1e-3, 0.0, 0.0])
-    found, allowed = rounded(F16, (values, bounds))
-    np.testing.assert_array_equal(found, [0.0, 0.0, np.inf, -np.inf, 1e5, 65504.0, np.inf, np.nan])
+    actual, allowed = rounded(F16, (values, bounds))
+    np.testing.assert_array_equal(actual, [0.0, 0.0, np.inf, -np.inf, 1e5, 65504.0, np.inf, np.nan])
     assert allowed[[2, 3, 6, 7]].tolist() == [0, 0, 0, 0] and np.all(allowed[[0, 1, 4]] >= 1e5)
 
 
@@ -120,12 +120,12 @@ def test_sums_that_may_overflow_have_no_bound(terms: tuple[float, ...], value: f
     total = ir.ReduceTile(real(1, (1, 1)), "add", real(0, shape), 1, SOURCE)
     upto = ir.Scan(real(1, shape), "add", real(0, shape), 1, False, False, SOURCE)
     with np.errstate(all="ignore"):
-        found = [
+        results = [
             product(mma, (row, 0 * ones.T), (ones, 0 * ones), (zeros, zeros)),
             reduced(total, row, np.zeros(shape), 1),
             tuple(x[:, -1:] for x in scanned(upto, (row, np.zeros(shape)))),
         ]
-    for values, bounds in found:
+    for values, bounds in results:
         assert bounds.item() == bound
         assert value is None or np.array_equal(values.item(), value, equal_nan=True)
 
@@ -179,8 +179,8 @@ def test_known_values_that_a_type_holds_are_not_rounded(narrow: str) -> None:
     values = dtype_of(narrow).load(np.arange(256, dtype=np.uint8))
     values = values[np.isfinite(values)]
     for to in (F16, BF16):
-        found, bounds = rounded(to, (values, np.zeros(len(values))))
-        assert np.array_equal(found, values) and not bounds.any()
+        actual, bounds = rounded(to, (values, np.zeros(len(values))))
+        assert np.array_equal(actual, values) and not bounds.any()
     _, bounds = rounded(F16, (np.array([1.0, 1.0 + 2.0**-20]), np.array([2.0**-30, 0.0])))
     assert np.all(bounds > 0.0)
 

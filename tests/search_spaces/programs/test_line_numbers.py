@@ -41,16 +41,16 @@ def places(source: str) -> list[tuple[str, str]]:
     """Return each line of the kernel's body with the #line directive before it, or ""."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
-    found = []
+    directives = []
     for i in range(first, len(lines)):
         if not lines[i].startswith("#"):
-            found.append((lines[i - 1] if lines[i - 1].startswith("#line") else "", lines[i]))
-    return found
+            directives.append((lines[i - 1] if lines[i - 1].startswith("#line") else "", lines[i]))
+    return directives
 
 
 def of_example(place: str) -> ProgramProblem:
-    made = load_program(str(EXAMPLES / place))
-    return problem(made, **{size: SIZES.get(size, 64) for size in made.sizes})
+    example = load_program(str(EXAMPLES / place))
+    return problem(example, **{size: SIZES.get(size, 64) for size in example.sizes})
 
 
 @pytest.mark.parametrize("place", PROGRAMS)

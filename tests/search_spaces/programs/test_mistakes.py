@@ -78,9 +78,9 @@ def test_a_mistake_is_reported_in_one_line_with_its_position(name: str) -> None:
     token, mistake = MISTAKES[name]
     with pytest.raises(ProgramError) as caught:
         problem(with_mistake(mistake), **NUMBERS)
-    said = str(caught.value)
-    assert token in said and "\n" not in said and len(said) < 400
-    assert said.startswith(f"{Path(__file__).name}:{mistake.__code__.co_firstlineno}: ")
+    message = str(caught.value)
+    assert token in message and "\n" not in message and len(message) < 400
+    assert message.startswith(f"{Path(__file__).name}:{mistake.__code__.co_firstlineno}: ")
 
 
 def test_parameters_that_the_function_does_not_have() -> None:
@@ -111,8 +111,8 @@ def test_commands_end_with_exit_status_2(
         "    t = p.load(p.window(x, (i, j), (8, 8)))\n"
         f"    {line}\n"
     )
-    place = [*command, "--program", str(path), "--size", "m=16", "--size", "n=16", "--device", "a100"]
-    assert main(place) == 2
+    arguments = [*command, "--program", str(path), "--size", "m=16", "--size", "n=16", "--device", "a100"]
+    assert main(arguments) == 2
     err = capsys.readouterr().err
     assert f"mistaken.py:6: {told}" in err and "Traceback" not in err
 
@@ -132,10 +132,10 @@ def test_mistakes_of_a_whole_program_are_reported_at_its_first_line(body: list[s
         "def whole(p, x, out):",
         *("    " + line for line in body),
     ]
-    found: dict[str, Any] = {"program": program, "Input": Input, "Output": Output}
-    exec(compile("\n".join(lines), "whole.py", "exec"), found)
+    namespace: dict[str, Any] = {"program": program, "Input": Input, "Output": Output}
+    exec(compile("\n".join(lines), "whole.py", "exec"), namespace)
     with pytest.raises(ProgramError, match=r"^whole\.py:1: "):
-        p = problem(found["whole"], **sizes)
+        p = problem(namespace["whole"], **sizes)
         raise ProgramError(str(template(p.program).why_not(p, device("a100"))).removeprefix("whole: "))
 
 
@@ -164,12 +164,12 @@ def test_a_program_without_schedules_is_reported_with_exit_status_2(
         "    t = p.load(p.window(x, (i, 0), (17, 37)))\n"
         "    p.store(p.exp(t) + p.reduction('add', p.exp(t), dim=0), p.window(out, (i, 0), (17, 37)))\n"
     )
-    place = ["verify", "--program", str(path), "--size", "m=17", "--size", "n=37", "--device", "a100"]
-    assert main(place) == 2
+    arguments = ["verify", "--program", str(path), "--size", "m=17", "--size", "n=37", "--device", "a100"]
+    assert main(arguments) == 2
     err = capsys.readouterr().err
     assert "registers" in err and "wide.py:2" in err and "Traceback" not in err
-    assert main(["space", *place[1:]]) == 0
+    assert main(["space", *arguments[1:]]) == 0
     assert "registers" in capsys.readouterr().out
-    assert main(["space", *place[1:], "--json"]) == 0
+    assert main(["space", *arguments[1:], "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)["templates"]
     assert shown["legal"] == 0 and "wide.py:2" in shown["why_empty"]

@@ -41,8 +41,8 @@ def sums(rows: int, columns: int) -> Program:
 @pytest.mark.parametrize("name", ["a100", "h100"])
 @pytest.mark.parametrize(("rows", "columns"), SHAPES[:3])
 def test_carried_tiles(rows: int, columns: int, name: str) -> None:
-    made, where = sums(rows, columns), device(name)
-    p, own = problem(made, m=2 * rows + 1, n=2 * columns + 1), template(made)
+    tile_program, where = sums(rows, columns), device(name)
+    p, own = problem(tile_program, m=2 * rows + 1, n=2 * columns + 1), template(tile_program)
     schedules = own.space(p, where).sample(4, 1)
     kernels = [own.kernel(p, schedule, where) for schedule in schedules]
     assert outcome(p, kernels[0]) == "ok"
@@ -55,7 +55,7 @@ def test_every_element_has_a_lane() -> None:
 
 
 def test_lanes_divide_lines() -> None:
-    found = choices_of(problem(sums(7, 33), m=15, n=67))
-    assert {3, 11, 16} <= set(lane_counts(found, 0))
+    choice = choices_of(problem(sums(7, 33), m=15, n=67))
+    assert {3, 11, 16} <= set(lane_counts(choice, 0))
     even = choices_of(problem(sums(16, 24), m=32, n=48))
     assert set(lane_counts(even, 0)) == {1, 2, 4, 8, 16, 32}

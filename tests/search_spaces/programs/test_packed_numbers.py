@@ -39,10 +39,10 @@ def test_single_packed_elements_are_loaded(gpu: str) -> None:
     own, rng = template(fours), np.random.default_rng(1)
     w = rng.integers(-(2**31), 2**31, (11, 16), dtype=np.int64).astype(np.int32)
     scale = rng.choice([0.5, 1.75, -3.0, 448.0], (11, 8)).astype(np.float32)
-    found, codes = p.expected({"w": w, "scale": E4M3.store(scale)})[0], unpack_int4(w)
+    actual, codes = p.expected({"w": w, "scale": E4M3.store(scale)})[0], unpack_int4(w)
     signed = np.where(codes > 7, -1.0, 1.0) * FP4[codes & 7]
-    assert np.array_equal(found["out"], signed * scale.repeat(16, axis=1) * 2.0**-14)
-    assert np.array_equal(found["less"], 16.0 * (codes - 3))
+    assert np.array_equal(actual["out"], signed * scale.repeat(16, axis=1) * 2.0**-14)
+    assert np.array_equal(actual["less"], 16.0 * (codes - 3))
     for schedule in own.space(p, chip).sample(3, 1):
         assert outcome(p, own.kernel(p, schedule, chip)) == "ok", schedule
 
@@ -77,15 +77,15 @@ def test_orders_are_permutations(order: MemoryOrder) -> None:
     assert np.array_equal(order.unpack(packed, shape), matrix)
     row, column = order.code("r", "c")
     for r, c in ((0, 0), (order.rows + 1, order.columns - 1), (shape[0] - 1, shape[1] - 1)):
-        places = (eval(code.replace("/", "//"), {"r": r, "c": c}) for code in (row, column))
-        assert tuple(places) == tuple(order.position(r, c))
+        positions = (eval(code.replace("/", "//"), {"r": r, "c": c}) for code in (row, column))
+        assert tuple(positions) == tuple(order.position(r, c))
 
 
 def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
     def refused(match: str, body: Any) -> None:
-        made = program(w=Input("n words", "i32"), out=Output("n words", "i32"))(body)
+        tile_program = program(w=Input("n words", "i32"), out=Output("n words", "i32"))(body)
         with pytest.raises(ProgramError, match=match):
-            choices_of(problem(made, n=32, words=24))
+            choices_of(problem(tile_program, n=32, words=24))
 
     def whole(p: Any, w: Any, out: Any) -> Any:
         (i,) = p.blocks((w.shape[0],), (16,))

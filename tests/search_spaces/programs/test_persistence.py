@@ -58,11 +58,11 @@ WAYS = {
 @cache
 def schedule_of(way: str, seed: int = 1) -> Schedule:
     """Return a sampled persistent schedule of SMALL."""
-    gpu, wanted = WAYS[way]
+    gpu, parameters = WAYS[way]
     space = template(SMALL.program).space(SMALL, device(gpu)).valid  # unpruned: few tiles
-    wanted = {"persistent": 1, **wanted}
+    parameters = {"persistent": 1, **parameters}
     drawn = (s for part in range(20) for s in space.sample(1000, 100 * seed + part))
-    return next(s for s in drawn if wanted.items() <= s.values.items())
+    return next(s for s in drawn if parameters.items() <= s.values.items())
 
 
 def kernel_of(p: ProgramProblem, way: str, seed: int = 1) -> GeneratedKernel:
@@ -91,8 +91,8 @@ def test_empty_and_skewed_groups(way: str, ends: tuple[int, ...]) -> None:
 def test_sampled_persistent_schedules(way: str, seed: int) -> None:
     kernel = kernel_of(SMALL, way, seed)
     assert outcome(SMALL, kernel) == "ok", schedule_of(way, seed)
-    for given in SMALL.stress_inputs(seed):
-        assert outcome(SMALL, kernel, given.inputs) == "ok", given.cases
+    for input_set in SMALL.stress_inputs(seed):
+        assert outcome(SMALL, kernel, input_set.inputs) == "ok", input_set.cases
 
 
 FAULTS = {
@@ -145,6 +145,6 @@ def test_copies_of_the_next_tile_overlap_the_store_of_this_one() -> None:
     assert counts is not None
     for way, overlap in (("wgmma, copying warp", True), ("wgmma, copying warp and exchange", False), ("wgmma", False)):
         config = template(product).config(large, schedule_of(way), device("h100"))
-        found = counts(large, config, device("h100"))
-        assert found.drains > 1 and found.blocks == config.integer("persistent_blocks")
-        assert found.restarts == (0 if overlap else found.drains - 1)
+        costs = counts(large, config, device("h100"))
+        assert costs.drains > 1 and costs.blocks == config.integer("persistent_blocks")
+        assert costs.restarts == (0 if overlap else costs.drains - 1)

@@ -20,9 +20,9 @@ ARRAYS = {"a": Input("m k", "f16"), "b": Input("k n", "f16"), "out": Output("m n
 
 
 def refused(body: Callable[[Builder, Array, Array, Array], None]) -> str:
-    made = program(**ARRAYS)(body)
+    tile_program = program(**ARRAYS)(body)
     with pytest.raises(ValueError) as error:
-        reason = template(made).why_not(problem_type(made)(**SIZES), device("a100"))
+        reason = template(tile_program).why_not(problem_type(tile_program)(**SIZES), device("a100"))
         assert reason is not None, "the program was not rejected"
         raise ProgramError(reason)
     return str(error.value)
@@ -287,8 +287,8 @@ def test_conditions_and_shared_tiles() -> None:
             pass
 
     def beyond(p: Builder, a: Array, b: Array, out: Array) -> None:
-        value, kept = tile(p, a), p.shared(32, 32, "f32")
-        p.store(value, p.window(kept, (0, 8), (32, 32)))
+        value, shared_tile = tile(p, a), p.shared(32, 32, "f32")
+        p.store(value, p.window(shared_tile, (0, 8), (32, 32)))
         p.store(value, p.window(out, (0, 0), (32, 32)))
 
     def narrow(p: Builder, a: Array, b: Array, out: Array) -> None:

@@ -31,9 +31,9 @@ def verified(p: ProgramProblem, gpu: str, schedules: int = 2, seed: int = 1, edg
         kernel = own.kernel(p, schedule, target)
         assert outcome(p, kernel) == "ok", schedule
         if edges and number == 0:
-            for given in p.stress_inputs(3):
-                if given.cases[0].split(":")[0] in names:
-                    assert outcome(p, kernel, given.inputs) == "ok", given.cases
+            for input_set in p.stress_inputs(3):
+                if input_set.cases[0].split(":")[0] in names:
+                    assert outcome(p, kernel, input_set.inputs) == "ok", input_set.cases
 
 
 def staged(p: ProgramProblem) -> dict[str, Staged]:
@@ -91,11 +91,11 @@ def test_the_number_of_an_expert() -> None:
 
 def by_filling(p: ProgramProblem, samples: int) -> dict[str, Schedule]:
     """Return a wgmma schedule for each value of ``filled_by``."""
-    found: dict[str, Schedule] = {}
+    schedules: dict[str, Schedule] = {}
     for schedule in template(p.program).space(p, device("h100")).sample(samples, 1):
         if "wgmma" in str(schedule.values["intrinsic"]):
-            found.setdefault(str(schedule.values["filled_by"]), schedule)
-    return found
+            schedules.setdefault(str(schedule.values["filled_by"]), schedule)
+    return schedules
 
 
 def test_tma_copies_the_tiles_of_an_expert() -> None:
@@ -206,12 +206,12 @@ def test_a_dedicated_warp_finds_tiles_too() -> None:
             acc.set(p.mma(p.load(p.window(a, (row, k), (64, 64))), p.load(p.window(own, (k, j), (64, 64))), acc))
         p.store(acc, p.window(out, (row, j), (64, 64)), rows_below=end)
 
-    made = problem(product, m=150, k=192, n=72, g=3, ends=4)
-    own, gpu = template(made.program), device("h100")
-    schedules = [s for s in own.space(made, gpu).sample(3000, 1) if s["filled_by"] == "warp"][:2]
+    product_problem = problem(product, m=150, k=192, n=72, g=3, ends=4)
+    own, gpu = template(product_problem.program), device("h100")
+    schedules = [s for s in own.space(product_problem, gpu).sample(3000, 1) if s["filled_by"] == "warp"][:2]
     assert schedules
     for schedule in schedules:
-        assert outcome(made, own.kernel(made, schedule, gpu)) == "ok", schedule
+        assert outcome(product_problem, own.kernel(product_problem, schedule, gpu)) == "ok", schedule
 
 
 def shifted_product() -> Program:
@@ -237,14 +237,14 @@ def test_tiles_at_any_position_are_cut_at_the_end_of_their_array(gpu: str) -> No
 
 
 def refused(body: Any, **arrays: Any) -> str:
-    given = {"x": Input("m n", "f32"), "index": Input("m", "i32"), "out": Output("m n", "f32"), **arrays}
-    made = Program("refused", body, tuple(given.items()), "refused", "")
+    all_arrays = {"x": Input("m n", "f32"), "index": Input("m", "i32"), "out": Output("m n", "f32"), **arrays}
+    tile_program = Program("refused", body, tuple(all_arrays.items()), "refused", "")
     p = None
     try:
-        p = problem(made, m=40, n=16)
+        p = problem(tile_program, m=40, n=16)
     except (ProgramError, ValueError) as error:
         return str(error)
-    return template(made).why_not(p, device("a100")) or ""
+    return template(tile_program).why_not(p, device("a100")) or ""
 
 
 @pytest.mark.parametrize(
@@ -323,12 +323,12 @@ def gathering(by: str) -> Program:
         acc = p.state(p.zeros((64, 64)))
         for at in p.steps(x.shape[1], 32):
             page = p.load(p.window(table, (p.rows(at, 32) >> 3), (32, 1), column=True), padding=-1)
-            place = p.where(page < 0, -1, page * 8 + (p.rows(at, 32) & 7)) if by == "pages" else p.rows(at, 32)
+            row = p.where(page < 0, -1, page * 8 + (p.rows(at, 32) & 7)) if by == "pages" else p.rows(at, 32)
             if by == "neighbours":  # one entry of the table for every 8 rows
                 entry = p.load(p.window(table, (at // 8, 0), (4, 1), column=True), padding=-1)
                 pages = p.broadcast(entry, dim=0, size=32)
-                place = p.where(pages < 0, -1, pages * 8 + (p.rows(at, 32) & 7))
-            left, right = p.window(x, (rows, at), (64, 32)), p.window(w, (place, j), (32, 64))
+                row = p.where(pages < 0, -1, pages * 8 + (p.rows(at, 32) & 7))
+            left, right = p.window(x, (rows, at), (64, 32)), p.window(w, (row, j), (32, 64))
             acc.set(p.mma(p.load(left), p.load(right), acc))
         p.store(acc, p.window(out, (i, j), (64, 64)))
 

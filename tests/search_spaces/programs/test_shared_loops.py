@@ -27,22 +27,22 @@ INFINITY = float("inf")
 
 def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[object, ...], Schedule]:
     """Return one schedule for each combination of the number of parts, matrix instruction and ``filled_by``."""
-    own, found = template(p.program), dict[tuple[object, ...], Schedule]()
+    own, schedules = template(p.program), dict[tuple[object, ...], Schedule]()
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
         of_launches = values["split_launches"] if gpu == "a100" else 1  # elsewhere either number
         key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
-        found.setdefault(key, schedule)
-    return found
+        schedules.setdefault(key, schedule)
+    return schedules
 
 
 def verified(p: ProgramProblem, gpu: str, inputs: Any = None) -> set[object]:
     """Emulate the schedules of ``schedules_of``, and return the numbers of parts that occurred."""
-    found = schedules_of(p, gpu)
-    for schedule in found.values():
+    schedules = schedules_of(p, gpu)
+    for schedule in schedules.values():
         assert outcome(p, template(p.program).kernel(p, schedule, device(gpu)), inputs) == "ok", schedule
-    return {key[0] for key in found}
+    return {key[0] for key in schedules}
 
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"), most=Output("m", "f32"))
@@ -76,8 +76,8 @@ def test_parts_without_iterations_are_neutral() -> None:
     x = np.full((8, 1), 3.0, dtype=np.float32)
     for values in choices_of(p).inferences:
         assert values[0] in (1, 2, 3, 8)
-    found, _ = p.expected({"x": x})
-    assert found["out"].tolist() == found["most"].tolist() == [3.0] * 8
+    actual, _ = p.expected({"x": x})
+    assert actual["out"].tolist() == actual["most"].tolist() == [3.0] * 8
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
@@ -186,9 +186,9 @@ def test_a_shared_loop_has_workspaces_and_blocks_for_each_part() -> None:
 
 def refused(body: Any) -> str:
     arrays = {"x": Input("m n", "f32"), "out": Output("m n", "f32")}
-    made = Program("refused", body, tuple(arrays.items()), "refused", "")
+    tile_program = Program("refused", body, tuple(arrays.items()), "refused", "")
     with pytest.raises((ProgramError, ValueError)) as raised:
-        problem(made, m=40, n=16)
+        problem(tile_program, m=40, n=16)
     return str(raised.value)
 
 

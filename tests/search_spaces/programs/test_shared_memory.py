@@ -95,13 +95,13 @@ def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     config = template(p.program).space(p, where).config(schedule)
     choices = choices_of(p)
     barriers = barrier_bytes(choices.first) if choices.boxed_instructions(where) else 0
-    planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
+    planned, context = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
     living = list(moments(p, schedule, where))
-    assert planned == max(sum(b.size for b in live) for live in living), told
+    assert planned == max(sum(b.size for b in live) for live in living), context
     for live in living:
-        assert max((b.end for b in live), default=0) <= planned, told
+        assert max((b.end for b in live), default=0) <= planned, context
         for a, b in itertools.combinations(live, 2):
-            assert a.end <= b.begin or b.end <= a.begin, (a, b, told)
+            assert a.end <= b.begin or b.end <= a.begin, (a, b, context)
     return sum(live[-1].name.startswith("exchange") for live in living if live)
 
 
@@ -145,9 +145,9 @@ def test_barriers_of_many_rings() -> None:
 
     p = problem(powers, m=64, n=64, k=512)
     space = template(p.program).space(p, H100)
-    given = {f"stages_{i + 1}": 5 for i in range(4)} | {"intrinsic": wgmma_name(F16), "filled_by": "warp"}
-    given |= {"subgroups_m": 4, "subgroups_n": 1}
-    schedule = random_start(space, 1, given)
+    values = {f"stages_{i + 1}": 5 for i in range(4)} | {"intrinsic": wgmma_name(F16), "filled_by": "warp"}
+    values |= {"subgroups_m": 4, "subgroups_n": 1}
+    schedule = random_start(space, 1, values)
     assert schedule is not None
     config = space.config(schedule)
     emitter = Emitter(choices_of(p).inference(config), config, H100)
@@ -161,8 +161,8 @@ def test_rings_that_are_filled_early() -> None:
     early = 0
     for seed in range(16):
         p = problem(load_program(str(EXAMPLES / "programs/gemm_relu.py")), m=700, n=640, k=512)
-        given = {"stream_k": 1, "store_1": "turned", "bm": 64, "bn": 64}
-        schedule = random_start(template(p.program).space(p, FEW), seed, given)
+        values = {"stream_k": 1, "store_1": "turned", "bm": 64, "bn": 64}
+        schedule = random_start(template(p.program).space(p, FEW), seed, values)
         if schedule is not None:
             check(p, schedule, FEW)
             early += template(p.program).space(p, FEW).config(schedule).integer(EARLY_COPIES)

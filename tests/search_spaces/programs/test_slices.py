@@ -49,13 +49,13 @@ def test_rotary_halves_and_pairs() -> None:
     p = problem(rotary, m=21, n=64, half=32)
     verified(p)
     rng = np.random.default_rng(0)
-    x, turn = rng.standard_normal((21, 64)).astype(np.float32), rng.standard_normal(32).astype(np.float32)
-    found, _ = p.expected({"x": x, "turn": turn})
-    sine, cosine = np.sin(turn), np.cos(turn)
+    x, angle = rng.standard_normal((21, 64)).astype(np.float32), rng.standard_normal(32).astype(np.float32)
+    actual, _ = p.expected({"x": x, "turn": angle})
+    sine, cosine = np.sin(angle), np.cos(angle)
     for name, one, other in (("out", x[:, :32], x[:, 32:]), ("pairs", x[:, 0::2], x[:, 1::2])):
         both = one * cosine - other * sine, one * sine + other * cosine
-        wanted = np.concatenate(both, 1) if name == "out" else np.stack(both, 2).reshape(21, 64)
-        assert np.allclose(found[name], wanted, atol=1e-5)
+        expected = np.concatenate(both, 1) if name == "out" else np.stack(both, 2).reshape(21, 64)
+        assert np.allclose(actual[name], expected, atol=1e-5)
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
@@ -94,10 +94,10 @@ def test_parts_of_rows_and_columns() -> None:
     p = problem(turned_parts, m=12, n=16, k=64)
     verified(p)
     x = np.arange(12 * 16, dtype=np.int32).reshape(12, 16)
-    found, _ = p.expected({"x": x})
-    assert np.array_equal(found["out"], np.concatenate(np.split(x, 4, 1)[::-1], 1))
-    assert np.array_equal(found["rows"], np.concatenate([x[6:], x[:6]]))
-    assert np.array_equal(found["line"], x[1::3].reshape(-1))
+    actual, _ = p.expected({"x": x})
+    assert np.array_equal(actual["out"], np.concatenate(np.split(x, 4, 1)[::-1], 1))
+    assert np.array_equal(actual["rows"], np.concatenate([x[6:], x[:6]]))
+    assert np.array_equal(actual["line"], x[1::3].reshape(-1))
 
 
 def test_a_part_of_infinities_and_nan_is_exact() -> None:
@@ -133,12 +133,12 @@ def refused(use: Any) -> str:
         p.store(use(p, tile), p.window(out, (i, 0), (8, 32)))
 
     arrays = {"x": Input("m n", "f32"), "out": Output("m n", "f32")}
-    made = Program("refused", body, tuple(arrays.items()), "refused", "")
+    tile_program = Program("refused", body, tuple(arrays.items()), "refused", "")
     try:
-        p = problem(made, m=40, n=30)
+        p = problem(tile_program, m=40, n=30)
     except (ProgramError, ValueError) as error:
         return str(error)
-    return template(made).why_not(p, A100) or ""
+    return template(tile_program).why_not(p, A100) or ""
 
 
 @pytest.mark.parametrize(

@@ -94,11 +94,11 @@ def test_cyclic_tile_aliases_are_rejected() -> None:
 @pytest.mark.parametrize("first", range(0, 48, 12))
 def test_a_printed_program_is_read_back(first: int) -> None:
     for seed in range(first, first + 12):
-        for made in (random_program(seed), random_tiles(seed)):
+        for tile_program in (random_program(seed), random_tiles(seed)):
             rng = random.Random(seed)
-            sizes = {n: rng.randint(1, 200) for n in made.sizes}
-            chosen = {n: rng.choice(v) for n, v in made.domains(sizes).items()}
-            trace = made.trace(sizes, chosen)
+            sizes = {n: rng.randint(1, 200) for n in tile_program.sizes}
+            chosen = {n: rng.choice(v) for n, v in tile_program.domains(sizes).items()}
+            trace = tile_program.trace(sizes, chosen)
             printed = text(trace)
             reading = parse(printed)
             again = reading.program.trace(reading.sizes, chosen)
@@ -155,9 +155,9 @@ def test_invalid_listings_are_rejected(listing: str, reason: str) -> None:
 
 
 def test_a_printed_program_holds_for_its_sizes() -> None:
-    made = random_tiles(3)
-    sizes = {n: 96 for n in made.sizes}
-    reading = parse(text(made.trace(sizes, {})))
+    tile_program = random_tiles(3)
+    sizes = {n: 96 for n in tile_program.sizes}
+    reading = parse(text(tile_program.trace(sizes, {})))
     with pytest.raises(ProgramError, match="for which it was printed"):
         reading.program.trace({**sizes, "m": 97}, {})
 
@@ -182,8 +182,8 @@ def test_a_printed_program_holds_for_its_sizes() -> None:
     ],
 )
 def test_examples_print_and_read_back(place: str, sizes: dict[str, int]) -> None:
-    made = load_program(str(Path(__file__).parents[3] / "examples" / place))
-    trace = made.trace(sizes, {n: values[-1] for n, values in made.domains(sizes).items()})
+    example = load_program(str(Path(__file__).parents[3] / "examples" / place))
+    trace = example.trace(sizes, {n: values[-1] for n, values in example.domains(sizes).items()})
     printed = parse(text(trace))
     again = printed.program.trace(printed.sizes, dict(trace.chosen))
     assert not printed.notes and same(trace, again) and text(again) == text(trace)

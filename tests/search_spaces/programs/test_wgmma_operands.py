@@ -41,8 +41,8 @@ def test_q_in_registers_survives_an_iteration(name):
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    made = load_program("examples/programs/attention.py:causal_attention")
-    own, p = template(made), problem(made, h=8, g=2, s=1024, d=64)
+    example = load_program("examples/programs/attention.py:causal_attention")
+    own, p = template(example), problem(example, h=8, g=2, s=1024, d=64)
     schedule = schedule_of(SCHEDULES[name])
     own.space(p, H100).valid.validate(schedule)
     kernel = own.kernel(p, schedule, H100)

@@ -43,10 +43,10 @@ def test_padding_fills_positions_before_an_array() -> None:
     verified(p)
     x = np.random.default_rng(1).standard_normal((11, 70)).astype(np.float32)
     own = template(causal_taps)
-    found = emulate(own.kernel(p, own.space(p, A100).sample(1, 2)[0], A100), {"x": x}, time_limit=60.0).outputs["out"]
+    actual = emulate(own.kernel(p, own.space(p, A100).sample(1, 2)[0], A100), {"x": x}, time_limit=60.0).outputs["out"]
     padded = np.pad(x, ((0, 0), (3, 0)))
-    wanted = sum((tap + 1.0) * padded[:, 3 - tap : 73 - tap] for tap in range(4))
-    assert np.allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    expected = sum((tap + 1.0) * padded[:, 3 - tap : 73 - tap] for tap in range(4))
+    assert np.allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def maximum_of_a_window(begun: bool, ended: bool) -> Program:
@@ -64,8 +64,8 @@ def maximum_of_a_window(begun: bool, ended: bool) -> Program:
 
 @pytest.mark.parametrize(("begun", "ended"), [(False, False), (True, False), (False, True)])
 def test_a_reduction_sees_padding_on_both_sides(begun: bool, ended: bool) -> None:
-    made = maximum_of_a_window(begun, ended)
-    assert "in columns" in (template(made).why_not(problem(made, m=9, n=20), A100) or "")
+    tile_program = maximum_of_a_window(begun, ended)
+    assert "in columns" in (template(tile_program).why_not(problem(tile_program, m=9, n=20), A100) or "")
 
 
 def test_masks_of_both_sides_cover_padding() -> None:
@@ -98,8 +98,8 @@ def test_loops_may_begin_at_a_clipped_position(first: Any) -> None:
 
 
 def test_a_quotient_of_a_possibly_negative_value_is_rejected() -> None:
-    made = starting(lambda p, i: (i - 16) // 16 * 16)
-    assert "p.maximum" in (template(made).why_not(problem(made, m=61, n=61), A100) or "")
+    tile_program = starting(lambda p, i: (i - 16) // 16 * 16)
+    assert "p.maximum" in (template(tile_program).why_not(problem(tile_program, m=61, n=61), A100) or "")
 
 
 def test_a_difference_to_a_minimum_is_not_negative() -> None:
@@ -115,20 +115,20 @@ def test_a_window_outside_the_array_is_noted() -> None:
         p.store(own + other, p.window(out, (i, j), (8, 32)))
 
     p = problem(beyond, m=16, n=64)
-    (told,) = notes(choices_of(p).first)
-    assert told.startswith("test_windows.py:") and "4096" in told
+    (note,) = notes(choices_of(p).first)
+    assert note.startswith("test_windows.py:") and "4096" in note
     assert not notes(choices_of(problem(causal_taps, m=11, n=70)).first)
 
 
 def test_sliding_window_skips_blocks_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = load_program(str(EXAMPLES / "sliding_window.py"))
-    monkeypatch.setitem(made.function.__globals__, "WINDOW", 40)
-    p = problem(made, h=1, s=200, d=32)
+    example = load_program(str(EXAMPLES / "sliding_window.py"))
+    monkeypatch.setitem(example.function.__globals__, "WINDOW", 40)
+    p = problem(example, h=1, s=200, d=32)
     verified(p, 1)
     inputs = p.random_inputs(1)
     q, k, v = (inputs[name].astype(np.float64)[0] for name in "qkv")
     scores, apart = q @ k.T / 32**0.5, np.arange(200)[:, None] - np.arange(200)[None, :]
     scores = np.where((apart >= 0) & (apart < 40), scores, -np.inf)
     weights = np.exp(scores - scores.max(1, keepdims=True))
-    wanted = weights / weights.sum(1, keepdims=True) @ v
-    assert np.allclose(p.expected(inputs)[0]["o"][0], wanted, atol=2e-3)
+    expected = weights / weights.sum(1, keepdims=True) @ v
+    assert np.allclose(p.expected(inputs)[0]["o"][0], expected, atol=2e-3)

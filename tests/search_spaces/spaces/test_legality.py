@@ -41,19 +41,19 @@ def test_no_rows_are_judged() -> None:
 
 def test_omitted_values_are_illegal() -> None:
     space = Space("s", [ordinal("m", (1, 2, 4)), ordinal("n", (1, 2))], [], [Rule("r", lambda m, n: m > n, "")])
-    kept = (ordinal("m", (1, 4)), space.parameters[1])
-    assert of(space, kept)(codes(space)).tolist() == [False, False, False, False, True, True]
+    parameters = (ordinal("m", (1, 4)), space.parameters[1])
+    assert of(space, parameters)(codes(space)).tolist() == [False, False, False, False, True, True]
 
 
 def test_small_rules_are_looked_up() -> None:
-    asked: list[int] = []
+    evaluated: list[int] = []
 
     def allows(m: np.ndarray) -> np.ndarray:
-        asked.append(len(m))
+        evaluated.append(len(m))
         return np.asarray(m <= 3)
 
     space = Space("s", [ordinal("n", (0, 1, 2))], [Attribute("m", lambda n: 2 * n)], [Rule("r", allows, "")])
     legal = of(space)
-    assert asked == [3]  # once for each value of m
+    assert evaluated == [3]  # once for each value of m
     assert legal(codes(space)).tolist() == [True, True, False]
-    assert asked == [3]
+    assert evaluated == [3]

@@ -63,9 +63,9 @@ def test_children_are_legal_and_mix_their_parents(seed: int) -> None:
 def test_neighbours_are_legal_different_and_near(seed: int) -> None:
     space = tiles()
     (start,) = space.sample(1, seed)
-    found = space.neighbours(start)
-    assert len(set(found)) == len(found) and start not in found
-    for near in found:
+    neighbours = space.neighbours(start)
+    assert len(set(neighbours)) == len(neighbours) and start not in neighbours
+    for near in neighbours:
         assert space.explain(near) == []
         changed = differing(start, near)
         assert len(changed) == 1 or changed == ["m", "n"]  # "divides" ties m and n
@@ -74,27 +74,27 @@ def test_neighbours_are_legal_different_and_near(seed: int) -> None:
 
 
 def test_neighbours_are_exactly_those_that_the_rules_allow() -> None:
-    found = tiles().neighbours(schedule(16, 32, "layout 0"))
+    neighbours = tiles().neighbours(schedule(16, 32, "layout 0"))
     expected = [
         (8, 32, "layout 0"), (32, 32, "layout 0"), (16, 16, "layout 0"), (16, 64, "layout 0"),
         (16, 32, "layout 1"), (16, 32, "layout 2"),
         (8, 16, "layout 0"), (8, 64, "layout 0"), (32, 64, "layout 0"),
     ]  # fmt: skip
-    assert found == [schedule(*values) for values in expected]
+    assert neighbours == [schedule(*values) for values in expected]
 
 
 def test_moves_in_two_tied_parameters_are_omitted_if_single_moves_suffice() -> None:
-    found = tiles(ways=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
-    assert len(found) == 4 + neighbourhood.FEW_NEIGHBOURS
-    assert all(len(differing(schedule(16, 32, "layout 0"), near)) == 1 for near in found)
+    neighbours = tiles(ways=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
+    assert len(neighbours) == 4 + neighbourhood.FEW_NEIGHBOURS
+    assert all(len(differing(schedule(16, 32, "layout 0"), near)) == 1 for near in neighbours)
 
 
 def test_two_tied_parameters_move_together_if_neither_can_alone() -> None:
     values = (1, 2, 3)
     same = Rule("same", lambda a, b: a == b, "a and b differ")
     space = Space("diagonal", [ordinal("a", values), ordinal("b", values)], [], [same])
-    found = space.neighbours(Schedule("diagonal", (("a", 2), ("b", 2))))
-    assert [n.values for n in found] == [{"a": 1, "b": 1}, {"a": 3, "b": 3}]
+    neighbours = space.neighbours(Schedule("diagonal", (("a", 2), ("b", 2))))
+    assert [n.values for n in neighbours] == [{"a": 1, "b": 1}, {"a": 3, "b": 3}]
 
 
 def test_a_limit_spreads_over_all_neighbours() -> None:
@@ -159,15 +159,15 @@ def test_invalid_requests_are_rejected() -> None:
 
 
 def test_legality_is_checked_in_batches() -> None:
-    asked: list[int] = []
+    batch_sizes: list[int] = []
 
     def legal(codes: IntArray) -> np.ndarray:
-        asked.append(len(codes))
+        batch_sizes.append(len(codes))
         return np.asarray(codes[:, 0] < 3)
 
     parents = np.zeros((120, 1), dtype=np.int64)
     neighbourhood.mutate([ordinal("m", (16, 32, 64, 128))], parents, np.random.default_rng(0), 0.15, legal)
-    assert len(asked) < 10 and max(asked) == 120 * neighbourhood.TRIES
+    assert len(batch_sizes) < 10 and max(batch_sizes) == 120 * neighbourhood.TRIES
 
 
 def test_proposals_stay_in_the_domain() -> None:

@@ -49,10 +49,10 @@ def test_neighbours_are_the_others_nearest_first() -> None:
     def distance(schedule: Schedule) -> int:
         return sum(a != b for a, b in zip(schedule.items, LISTED[0].items, strict=True))
 
-    found = SUBSET.neighbours(LISTED[0])
-    assert set(found) == set(LISTED[1:])
-    assert [distance(s) for s in found] == sorted(distance(s) for s in found)
-    assert SUBSET.neighbours(LISTED[0], 3) == found[:3]
+    neighbours = SUBSET.neighbours(LISTED[0])
+    assert set(neighbours) == set(LISTED[1:])
+    assert [distance(s) for s in neighbours] == sorted(distance(s) for s in neighbours)
+    assert SUBSET.neighbours(LISTED[0], 3) == neighbours[:3]
 
 
 def test_a_list_of_one_schedule_has_no_neighbours() -> None:

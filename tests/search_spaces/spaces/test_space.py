@@ -111,27 +111,29 @@ def sums(most: int) -> Space:
 @paths
 @given(space=spaces(), place=st.integers(0, 7))
 def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, place: int) -> None:
-    whole = [p for p in space.parameters if not p.is_text]
-    if len(space.parameters) < 2 or not whole:
+    numeric = [p for p in space.parameters if not p.is_text]
+    if len(space.parameters) < 2 or not numeric:
         return
-    chosen = whole[place % len(whole)]
+    chosen = numeric[place % len(numeric)]
     value = chosen.values[-1]
-    others = [p for p in space.parameters if p is not chosen]
-    fixed = Space(space.name, others, space.attributes, space.rules, constants={chosen.name: int(value)})
-    wanted = [v for v in raw(space) if v[chosen.name] == value and not space.explain(v)]
+    other_parameters = [p for p in space.parameters if p is not chosen]
+    fixed = Space(space.name, other_parameters, space.attributes, space.rules, constants={chosen.name: int(value)})
+    expected = [v for v in raw(space) if v[chosen.name] == value and not space.explain(v)]
     with taking(way):
-        assert fixed.count() == len(wanted)
-        if not wanted:
+        assert fixed.count() == len(expected)
+        if not expected:
             return
-        found = fixed.sample(len(wanted) + 1, seed=1)
-    assert all(chosen.name not in s.values for s in found)
-    assert {space.schedules(space.columns([{**s.values, chosen.name: value}]))[0].key() for s in found} == {
-        space.schedules(space.columns([v]))[0].key() for v in wanted
+        sampled = fixed.sample(len(expected) + 1, seed=1)
+    assert all(chosen.name not in s.values for s in sampled)
+    assert {space.schedules(space.columns([{**s.values, chosen.name: value}]))[0].key() for s in sampled} == {
+        space.schedules(space.columns([v]))[0].key() for v in expected
     }
-    config = fixed.config(found[0])
-    assert config[chosen.name] == value and dict(config) == dict(space.config({**found[0].values, chosen.name: value}))
-    assert fixed.config({**found[0].values, chosen.name: 12345}) == config, "constants of older schedules are ignored"
-    mutants = [*fixed.neighbours(found[0]), *fixed.mutate(found, np.random.default_rng(0))]
+    config = fixed.config(sampled[0])
+    assert config[chosen.name] == value and dict(config) == dict(
+        space.config({**sampled[0].values, chosen.name: value})
+    )
+    assert fixed.config({**sampled[0].values, chosen.name: 12345}) == config, "constants of older schedules are ignored"
+    mutants = [*fixed.neighbours(sampled[0]), *fixed.mutate(sampled, np.random.default_rng(0))]
     assert all(s in fixed and chosen.name not in s.values for s in mutants)
 
 
@@ -277,8 +279,8 @@ def test_each_stratum_is_a_range_of_ranks_with_one_combination_of_values(way: Wa
         assert [rank for s in strata for rank in s.ranks] == list(range(space.count()))
         for stratum in strata:
             assert stratum.template == space.name
-            found = space.unrank(stratum.ranks)
-            assert all(set(found.decode(name)) == {v} for name, v in zip(names, stratum.values, strict=True))
+            schedules = space.unrank(stratum.ranks)
+            assert all(set(schedules.decode(name)) == {v} for name, v in zip(names, stratum.values, strict=True))
 
 
 def test_strata_beyond_64_bits_are_exact() -> None:

@@ -67,9 +67,9 @@ class TestContract:
         assert all(schedule in space and not space.explain(schedule) for schedule in everything)
 
     def test_longer_samples_extend_shorter_ones_of_the_same_seed(self, space: SearchSpace) -> None:
-        whole = space.sample(space.count(), 5)
-        assert all(space.sample(n, 5) == whole[:n] for n in range(space.count()))
-        assert space.sample(space.count(), 6) != whole
+        full_sample = space.sample(space.count(), 5)
+        assert all(space.sample(n, 5) == full_sample[:n] for n in range(space.count()))
+        assert space.sample(space.count(), 6) != full_sample
 
     def test_samples_with_replacement(self, space: SearchSpace) -> None:
         drawn = space.sample(20 * space.count(), 1, replace=True)
@@ -113,9 +113,9 @@ class TestContract:
 
     def test_neighbours_are_others_that_are_legal(self, space: SearchSpace) -> None:
         for schedule in space.sample(8, 2):
-            found = space.neighbours(schedule)
-            assert found and schedule not in found
-            assert all(near in space and near.template == schedule.template for near in found)
+            neighbours = space.neighbours(schedule)
+            assert neighbours and schedule not in neighbours
+            assert all(near in space and near.template == schedule.template for near in neighbours)
             assert len(space.neighbours(schedule, 2)) == 2
             assert space.neighbours(schedule, 0) == []
 
@@ -161,9 +161,9 @@ def test_counts_and_samples_agree_with_enumeration(members: tuple[Space, Space, 
         with pytest.raises(EmptySpace):
             union.sample(1, seed)
         return
-    found = [s.key() for s in union.sample(len(expected) + 3, seed)]
-    assert len(found) == len(expected)
-    assert set(found) == expected
+    sampled = [s.key() for s in union.sample(len(expected) + 3, seed)]
+    assert len(sampled) == len(expected)
+    assert set(sampled) == expected
 
 
 @given(members=st.tuples(spaces("one", 4), spaces("two", 4)), seed=st.integers(0, 1000), n=st.integers(0, 40))
@@ -175,8 +175,8 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     assert len(drawn) == min(n, len(union.strata))  # each stratum is sampled in the first round
     turns = {s: drawn[s.template, s.values] / s.share for s in union.strata}
     left = {s: turns[s] for s in union.strata if drawn[s.template, s.values] < s.count}
-    for one, turn in left.items():  # strata that are not exhausted differ by at most one draw
-        assert all(turn - 1 / one.share <= other + 1e-9 + 1 for other in left.values())
+    for one, last_round in left.items():  # strata that are not exhausted differ by at most one draw
+        assert all(last_round - 1 / one.share <= other + 1e-9 + 1 for other in left.values())
     for stratum in union.strata:
         if drawn[stratum.template, stratum.values] == stratum.count:
             assert turns[stratum] <= min(left.values(), default=turns[stratum]) + 1 / stratum.share + 1
@@ -233,10 +233,12 @@ def test_parents_of_one_template_are_crossed() -> None:
     b = [*ROWS.sample(4, 2), *TILES.sample(4, 2), *ROWS.sample(4, 3), *TILES.sample(4, 3)]
     children = [BOTH.crossover(a, b, np.random.default_rng(seed)) for seed in range(20)]
     for i, (one, other) in enumerate(zip(a, b, strict=True)):
-        mine = {row[i] for row in children}
+        values = {row[i] for row in children}
         if one.template == other.template:
-            assert all(c[name] in (one[name], other[name]) for c in mine for name in one if c.template == one.template)
-            assert {c.template for c in mine} == {one.template}
+            assert all(
+                c[name] in (one[name], other[name]) for c in values for name in one if c.template == one.template
+            )
+            assert {c.template for c in values} == {one.template}
         else:
             assert Counter(row[i].template for row in children)[one.template] >= 15
 
@@ -284,15 +286,15 @@ drawn = union.sample(60, 1)
 for schedule in [*drawn, *union.mutate(drawn, rng), *union.crossover(drawn, drawn[::-1], rng)]:
     print(schedule.key())
 """
-    here, there = printed(code)
-    assert here == there
+    here, second_output = printed(code)
+    assert here == second_output
     assert len(here.splitlines()) == 180
 
 
 def test_golden_samples() -> None:
     """A seed gives the same schedules on every machine and with every version of numpy."""
-    found = [(s.template, *(v for v in s.values.values() if isinstance(v, int))) for s in BOTH.sample(4, 7)]
-    assert found == GOLDEN
+    sample = [(s.template, *(v for v in s.values.values() if isinstance(v, int))) for s in BOTH.sample(4, 7)]
+    assert sample == GOLDEN
 
 
 GOLDEN = [("rows", 8, 2), ("tiles", 8, 2), ("tiles", 2, 4), ("rows", 16, 1)]

@@ -40,12 +40,12 @@ PROBLEMS: list[tuple[Problem, str]] = [
 def orders_of(problem: Problem, gpu: str, count: int, seed: int = 0) -> dict[Schedule, SumOrder]:
     where = device(gpu)
     templates = templates_for(problem, where)
-    found = {}
+    orders = {}
     for schedule in templates.space(problem, where).sample(count, seed):
         order = sum_order(templates.of(schedule), problem, schedule, where)
         assert order is not None
-        found[schedule] = order
-    return found
+        orders[schedule] = order
+    return orders
 
 
 @pytest.mark.parametrize(("problem", "gpu"), PROBLEMS, ids=lambda x: str(getattr(x, "operator", x)))
@@ -60,15 +60,15 @@ def test_every_built_in_schedule_has_an_order_that_survives_json(problem: Proble
 def test_a_restricted_space_holds_exactly_the_schedules_of_the_order(problem: Problem, gpu: str) -> None:
     where = device(gpu)
     templates = templates_for(problem, where)
-    whole = templates.space(problem, where)
+    full_space = templates.space(problem, where)
     known = orders_of(problem, gpu, 60)
     reference = next(iter(known.values()))
-    kept = restricted(templates, problem, where, OrderRule(reference)).space(problem, where)
-    assert 0 < kept.count() <= whole.count()
+    restricted_space = restricted(templates, problem, where, OrderRule(reference)).space(problem, where)
+    assert 0 < restricted_space.count() <= full_space.count()
     for schedule, order in known.items():
-        assert (schedule in kept) == (order == reference)
-    for schedule in kept.sample(20, 1):
-        assert schedule in whole
+        assert (schedule in restricted_space) == (order == reference)
+    for schedule in restricted_space.sample(20, 1):
+        assert schedule in full_space
         assert sum_order(templates.of(schedule), problem, schedule, where) == reference
 
 
@@ -77,10 +77,10 @@ def test_counts_of_all_orders_add_up(nightly: bool) -> None:
     templates = templates_for(problem, where)
     space = templates.space(problem, where)
     every = space.sample(space.count(), 0)
-    found = [sum_order(templates.of(s), problem, s, where) for s in every]
-    for order in set(found):
-        kept = restricted(templates, problem, where, OrderRule(order)).space(problem, where)
-        assert kept.count() == found.count(order)
+    orders = [sum_order(templates.of(s), problem, s, where) for s in every]
+    for order in set(orders):
+        restricted_space = restricted(templates, problem, where, OrderRule(order)).space(problem, where)
+        assert restricted_space.count() == orders.count(order)
 
 
 def test_batch_invariance_excludes_stream_k_and_peeled_rows() -> None:
@@ -91,10 +91,10 @@ def test_batch_invariance_excludes_stream_k_and_peeled_rows() -> None:
     ):
         where = device(gpu)
         templates = templates_for(problem, where)
-        kept = restricted(templates, problem, where, rule).space(problem, where)
-        whole = templates.space(problem, where)
-        assert any(s.values.get(name) == value for s in whole.sample(300, 0))
-        assert not any(s.values.get(name) == value for s in kept.sample(300, 0))
+        restricted_space = restricted(templates, problem, where, rule).space(problem, where)
+        full_space = templates.space(problem, where)
+        assert any(s.values.get(name) == value for s in full_space.sample(300, 0))
+        assert not any(s.values.get(name) == value for s in restricted_space.sample(300, 0))
 
 
 def test_an_order_does_not_depend_on_the_rows() -> None:
@@ -102,11 +102,11 @@ def test_an_order_does_not_depend_on_the_rows() -> None:
         s for s in orders_of(Matmul(4096, 512, 1024), "a100", 50) if s["split_k"] == 1 and not s["stream_k"]
     )
     where = device("a100")
-    found = {
+    orders = {
         sum_order(templates_for(p, where).of(schedule), p, schedule, where)
         for p in (Matmul(m, 512, 1024) for m in (1, 7, 300, 4096))
     }
-    assert len(found) == 1
+    assert len(orders) == 1
 
 
 def test_tiles_and_stages_do_not_change_the_order_and_splits_do() -> None:
@@ -140,10 +140,13 @@ def test_an_empty_space_reports_the_term_of_the_reference() -> None:
 def test_templates_keep_their_version_under_a_rule() -> None:
     problem, where = Matmul(256, 256, 256), device("h100")
     templates = templates_for(problem, where)
-    kept = restricted(templates, problem, where, OrderRule(batch_invariant=True))
-    assert {t.name: t.version for t in kept} == {t.name: t.version for t in templates}
+    restricted_templates = restricted(templates, problem, where, OrderRule(batch_invariant=True))
+    assert {t.name: t.version for t in restricted_templates} == {t.name: t.version for t in templates}
     members = templates.space(problem, where).members
-    assert all(m.fingerprint == members[name].fingerprint for name, m in kept.space(problem, where).members.items())
+    assert all(
+        m.fingerprint == members[name].fingerprint
+        for name, m in restricted_templates.space(problem, where).members.items()
+    )
 
 
 def test_a_rule_needs_a_requirement_and_an_order_needs_its_form() -> None:
@@ -155,11 +158,11 @@ def test_a_rule_needs_a_requirement_and_an_order_needs_its_form() -> None:
 
 
 def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
-    found = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
-    assert {order["sum 2"] for order in found.values()} == {"exact, one term"}
-    late = {schedule["width"] for schedule, order in found.items() if "after the loop" in order["sum 1"]}
+    orders = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
+    assert {order["sum 2"] for order in orders.values()} == {"exact, one term"}
+    late = {schedule["width"] for schedule, order in orders.items() if "after the loop" in order["sum 1"]}
     assert late == {512}  # schedules with other widths have a single iteration
-    assert any("threads 64x" in order["sum 1"] for order in found.values())  # 64 lanes: two warps
+    assert any("threads 64x" in order["sum 1"] for order in orders.values())  # 64 lanes: two warps
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -169,12 +172,12 @@ def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
     @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
     def picked(p: Builder, x: Array, at: Array, out: Array) -> None:
         (i,) = p.blocks((x.shape[0],), (4,))
-        total, wanted = p.state(p.zeros((4, 1))), p.load(p.window(at, (i, 0), (4, 1), column=True))
+        total, index = p.state(p.zeros((4, 1))), p.load(p.window(at, (i, 0), (4, 1), column=True))
         for j in p.steps(x.shape[1], 128):
             if loaded:
-                wanted = p.load(p.window(at, (i, 0), (4, 1), column=True))
+                index = p.load(p.window(at, (i, 0), (4, 1), column=True))
             tile = p.load(p.window(x, (i, j), (4, 128)))
-            total.set(total + p.reduction("add", p.where(p.columns(j, 128) == wanted, tile, 0.0), dim=1))
+            total.set(total + p.reduction("add", p.where(p.columns(j, 128) == index, tile, 0.0), dim=1))
         p.store(total, p.window(out, (i, 0), (4, 1), column=True))
 
     own, where = loading.problem(picked, m=8, n=512), device("a100")
@@ -192,9 +195,9 @@ def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
 
     def order(parts: int, **values: str) -> SumOrder:
         own = schedule.replace(parts=parts, split_launches=1, unroll=1, **values)
-        found = sum_order(templates.of(own), problem, own, where)
-        assert found is not None
-        return found
+        kernel_order = sum_order(templates.of(own), problem, own, where)
+        assert kernel_order is not None
+        return kernel_order
 
     one, two, four, eight, sixteen = (order(parts) for parts in (1, 2, 4, 8, 16))
     assert len({one, two, four}) == 3
@@ -224,9 +227,9 @@ def test_blocks_that_share_long_tiles_have_an_order_of_their_own() -> None:
 
     def order(**values: int | str) -> SumOrder:
         own = schedule.replace(split_launches=1, unroll=1, **values)
-        found = sum_order(templates.of(own), problem, own, where)
-        assert found is not None
-        return found
+        kernel_order = sum_order(templates.of(own), problem, own, where)
+        assert kernel_order is not None
+        return kernel_order
 
     assert len({order(parts=parts, split_tiles=tiles) for parts in (2, 4) for tiles in ("all", "long")}) == 4
     assert order(parts=16, split_tiles="long") == order(parts=16, split_tiles="all")  # each iteration has its own block

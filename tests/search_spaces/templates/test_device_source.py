@@ -99,12 +99,12 @@ def test_code_depends_on_sources_headers_options_entry_and_shared_memory() -> No
     same = dataclasses.replace(kernel, grid=(2, 1, 1), block=(64, 1, 1), repeatable=True)
     assert kernel.digest != same.digest
     assert kernel.code_digest == same.code_digest
-    others = (
+    changes = (
         {"source": "///"}, {"headers": Headers()}, {"compile_options": ("-DA",)}, {"entry": "g"},
         {"dynamic_shared_bytes": 16},
     )  # fmt: skip
-    digests = {dataclasses.replace(kernel, **change).code_digest for change in others}
-    assert len(digests | {kernel.code_digest}) == len(others) + 1
+    digests = {dataclasses.replace(kernel, **change).code_digest for change in changes}
+    assert len(digests | {kernel.code_digest}) == len(changes) + 1
 
 
 LAUNCH_DECISIONS = {
@@ -127,11 +127,11 @@ LAUNCH_DECISIONS = {
 def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set[str]) -> None:
     """Each launch parameter changes the launch and not the code."""
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
-    made, target = template(name), device(on)
-    space, compared = made.space(problem, target).valid, dict.fromkeys(names, 0)
+    kernel_template, target = template(name), device(on)
+    space, compared = kernel_template.space(problem, target).valid, dict.fromkeys(names, 0)
     assert {p.name for p in space.parameters if p.at_launch} == names
-    for schedule in made.space(problem, target).sample(12, 1):
-        one = made.kernel(problem, schedule, target)
+    for schedule in kernel_template.space(problem, target).sample(12, 1):
+        one = kernel_template.kernel(problem, schedule, target)
         for decision in names:
             values = LAUNCH_DECISIONS[decision]
             if schedule[decision] not in values:
@@ -139,7 +139,7 @@ def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set
             for value in values:
                 other = Schedule(name, tuple((schedule.values | {decision: value}).items()))
                 if value != schedule[decision] and other in space:
-                    changed = made.kernel(problem, other, target)
+                    changed = kernel_template.kernel(problem, other, target)
                     assert changed.code_digest == one.code_digest, (schedule, decision, value)
                     compared[decision] += 1
     assert min(compared.values()) > 0, compared
@@ -148,8 +148,8 @@ def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set
 def test_cache_policies_agree_with_the_device_code() -> None:
     text = (Path(include_dir()) / "autosched/ptx/tensor_map/tensor_map.cuh").read_text()
     code = {name: int(number, 16) for name, number in re.findall(r"(normally|first|last) = (0x\w+)ull", text)}
-    for kept, expected in {"none": ("normally", "normally"), "a": ("last", "first"), "b": ("first", "last")}.items():
-        arguments = evict_arguments(kept)
+    for operand, expected in {"none": ("normally", "normally"), "a": ("last", "first"), "b": ("first", "last")}.items():
+        arguments = evict_arguments(operand)
         assert [(a.name, a.value) for a in arguments] == [
             (f"evict_{side}", code[name]) for side, name in zip("ab", expected, strict=True)
         ]

@@ -53,14 +53,14 @@ def test_each_agrees_with_the_row_by_row_function(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(each_module, "_DENSE_KEYS", 1 << 22 if dense else 0)
         patch.setattr(each_module, "_FEW_ROWS", 30 if few else 0)
-        made = each(lambda a, t, b: (a - 2 * b + len(t)) % 1009)(
+        result = each(lambda a, t, b: (a - 2 * b + len(t)) % 1009)(
             np.array(a), TextColumn(np.array(codes), WORDS), np.array(b)
         )
-    assert made.tolist() == [(x - 2 * y + len(WORDS[t])) % 1009 for x, y, t in zip(a, b, codes, strict=True)]
+    assert result.tolist() == [(x - 2 * y + len(WORDS[t])) % 1009 for x, y, t in zip(a, b, codes, strict=True)]
 
 
 def test_many_wide_columns_do_not_overflow() -> None:
     row = np.arange(512)
     first = (row // 2 + 128 * (row % 2)) % 256  # among 256**9 combinations, the first column's weight is 2**64
-    others = [row // 2] * 8
-    assert each(lambda *values: values[0] - values[8])(first, *others).tolist() == (first - others[-1]).tolist()
+    other_rows = [row // 2] * 8
+    assert each(lambda *values: values[0] - values[8])(first, *other_rows).tolist() == (first - other_rows[-1]).tolist()

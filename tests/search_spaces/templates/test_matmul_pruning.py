@@ -37,12 +37,12 @@ TURING = device("t4")  # its tensor cores multiply f16 and i8, but neither bf16 
 
 def units(problem: Matmul, target: Device) -> set[str]:
     """Return the units of intrinsics, without intrinsics that a rule on the intrinsic alone rejects."""
-    whole = space(problem, target)
-    (names,) = (p.values for p in whole.parameters if p.name == "intrinsic")
-    rules = [rule for rule in whole.rules if rule.needs == ("intrinsic",)]
+    problem_space = space(problem, target)
+    (names,) = (p.values for p in problem_space.parameters if p.name == "intrinsic")
+    rules = [rule for rule in problem_space.rules if rule.needs == ("intrinsic",)]
     columns = Columns({"intrinsic": range(len(names))}, {"intrinsic": [str(name) for name in names]})
-    kept = np.all([rule.evaluate(columns) for rule in rules], axis=0)
-    return {intrinsic(str(name)).unit for name, keep in zip(names, kept, strict=True) if keep}
+    allowed = np.all([rule.evaluate(columns) for rule in rules], axis=0)
+    return {intrinsic(str(name)).unit for name, keep in zip(names, allowed, strict=True) if keep}
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_awkward_problems_keep_schedules_for_tensor_cores(problem: Matmul) -> No
 
 
 def test_the_reason_names_a_tensor_instruction_of_the_device() -> None:
-    whole = space(Matmul(64, 64, 64), H200)
-    chosen = {p.name: p.default for p in whole.parameters} | {"intrinsic": "fma_m8n4k1"}
-    (reason,) = (v.reason for v in whole.explain(chosen) if v.rule == "tensor_cores")
+    problem_space = space(Matmul(64, 64, 64), H200)
+    chosen = {p.name: p.default for p in problem_space.parameters} | {"intrinsic": "fma_m8n4k1"}
+    (reason,) = (v.reason for v in problem_space.explain(chosen) if v.rule == "tensor_cores")
     assert reason.startswith("fma_m8n4k1 is slower than mma_m16n8k16_f16, which supports this problem")
 
 
@@ -127,24 +127,24 @@ NARROW: dict[str, str | int] = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_hopeless_schedules_are_pruned_but_still_run(changes: dict[str, str | int], rule: str) -> None:
-    whole = space(Matmul(4096, 4096, 4096), H200)
-    assert whole.explain(GOOD) == []
-    assert rule in {v.rule for v in whole.explain({**GOOD, **changes})}
-    assert whole.valid.explain({**GOOD, **changes}) == []
+    problem_space = space(Matmul(4096, 4096, 4096), H200)
+    assert problem_space.explain(GOOD) == []
+    assert rule in {v.rule for v in problem_space.explain({**GOOD, **changes})}
+    assert problem_space.valid.explain({**GOOD, **changes}) == []
 
 
 def test_small_tiles_are_kept_if_larger_ones_leave_sms_idle() -> None:
-    whole = space(Matmul(256, 512, 4096), H200)
+    problem_space = space(Matmul(256, 512, 4096), H200)
     small = {**GOOD, "tile_m": 32, "sg_data_m": 16}
-    assert not {v.rule for v in whole.explain(small)} & {"tile_waves_m", "tile_waves_n"}
+    assert not {v.rule for v in problem_space.explain(small)} & {"tile_waves_m", "tile_waves_n"}
 
 
 def test_narrower_copies_are_kept_for_small_tiles() -> None:
     """128 threads copy 16 x 64 f16 elements in vectors of up to 8, but 16 x 32 in vectors of up to 4."""
-    whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
+    problem_space = space(Matmul(64, 64, 4096, order_a="col"), H200)
     small = {**GOOD, "tile_m": 16, "tile_n": 64, "subgroups_m": 1, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 16}
     refused = [
-        {v.rule for v in whole.explain({**small, "tile_k": tile_k, "unroll": tile_k // 16, "vector_a": 4})}
+        {v.rule for v in problem_space.explain({**small, "tile_k": tile_k, "unroll": tile_k // 16, "vector_a": 4})}
         for tile_k in (32, 64)
     ]
     assert "copy_whole_a" not in refused[0] and "copy_whole_a" in refused[1]
@@ -155,9 +155,9 @@ def test_narrower_copies_are_kept_for_small_tiles() -> None:
 )
 def test_k_is_only_split_if_the_tiles_are_under_two_waves(batch: int, tile: int, split: bool) -> None:
     """512 x 512 has 64 tiles of 64 x 64, 256 of 32 x 32, or 1024 of 16 x 16. An H200 has 132 SMs."""
-    whole = space(Matmul(512, 512, 4096, batch=batch), H200)
-    chosen = {p.name: p.default for p in whole.parameters} | {"tile_m": tile, "tile_n": tile, "split_k": 4}
-    refused = [v.reason for v in whole.explain(chosen) if v.rule == "split_k_waves"]
+    problem_space = space(Matmul(512, 512, 4096, batch=batch), H200)
+    chosen = {p.name: p.default for p in problem_space.parameters} | {"tile_m": tile, "tile_n": tile, "split_k": 4}
+    refused = [v.reason for v in problem_space.explain(chosen) if v.rule == "split_k_waves"]
     assert refused == (
         []
         if split
@@ -165,7 +165,7 @@ def test_k_is_only_split_if_the_tiles_are_under_two_waves(batch: int, tile: int,
             f"split_k is 4, but tiles of {tile}x{tile} alone already give each of the 132 SMs of h200 2 blocks or more"
         ]
     )
-    assert all(v.rule != "split_k_waves" for v in whole.explain({**chosen, "split_k": 1}))
+    assert all(v.rule != "split_k_waves" for v in problem_space.explain({**chosen, "split_k": 1}))
 
 
 def test_pruned_schedules_are_valid() -> None:
@@ -174,10 +174,10 @@ def test_pruned_schedules_are_valid() -> None:
     rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
     columns, constraints = attributes(problem, H200), validity_constraints(problem, H200)
     unpruned = Space("matmul", parameters(problem, H200), columns, constraints, rules)
-    whole = space(problem, H200)
-    refused = [s for s in unpruned.sample(200, 1) if s not in whole]
+    problem_space = space(problem, H200)
+    refused = [s for s in unpruned.sample(200, 1) if s not in problem_space]
     assert len(refused) > 100
-    assert all(s in whole.valid for s in refused)
+    assert all(s in problem_space.valid for s in refused)
 
 
 ROUNDED = Matmul(2048, 2048, 2048, a="f32")
@@ -202,8 +202,8 @@ def test_two_buffers_that_are_rounded_need_more_registers() -> None:
 @pytest.mark.nightly
 def test_only_schedules_excluded_by_register_rounding_spill() -> None:
     kernels = [MATMUL.kernel(ROUNDED, schedule, H200) for schedule in (TWO_ROUNDED_BUFFERS, *NEIGHBOURS)]
-    found = dict(compile_many(shared_pool(), kernels, H200.arch))
-    compiled = [found[i] for i in range(len(kernels))]
+    results = dict(compile_many(shared_pool(), kernels, H200.arch))
+    compiled = [results[i] for i in range(len(kernels))]
     spilled = [c.resources.spill_store_bytes for c in compiled if isinstance(c, Compiled)]
     assert spilled[0] > 0
     assert spilled[1:] == [0, 0]

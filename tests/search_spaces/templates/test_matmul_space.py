@@ -62,10 +62,10 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     rng = np.random.default_rng(0)
     for problem in (*PROBLEMS, Matmul(64, 64, 64, a="f32", b="f32", precision="ieee")):
         for target in (H200, device("rtx4090")):
-            whole = space(problem, target)
+            problem_space = space(problem, target)
             for _ in range(60):
-                values = {p.name: p.random(rng) for p in whole.parameters}
-                for violation in whole.explain(values):
+                values = {p.name: p.random(rng) for p in problem_space.parameters}
+                for violation in problem_space.explain(values):
                     refused.setdefault(violation.rule, violation.reason)
     names = {rule.name for rule in (*validity_constraints(LARGE, H200), *pruning_rules(LARGE, H200))}
     # No device is older than sm_80, and every value of tile_k is a multiple of every intrinsic's k.
@@ -94,8 +94,8 @@ def test_the_documents_pads_suit_wmma_and_ldmatrix() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_configs_describe_a_partition_of_the_work(problem: Matmul) -> None:
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(25, seed=1)):
+    problem_space = space(problem, H200)
+    for config in problem_space.configs(problem_space.sample(25, seed=1)):
         tile_m, tile_n, tile_k = tile(config)
         threads = config.integer("threads")
         a, b, out = wg_maps(config)
@@ -117,8 +117,8 @@ def test_configs_describe_a_partition_of_the_work(problem: Matmul) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_blocks_and_splits_cover_out_and_k_once(problem: Matmul) -> None:
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(25, seed=6)):
+    problem_space = space(problem, H200)
+    for config in problem_space.configs(problem_space.sample(25, seed=6)):
         for axis, extent, size in zip("mnk", (problem.m, problem.n, problem.k), tile(config), strict=True):
             assert len(range(0, extent, size)) == config[f"tiles_{axis}"]
         tiles_m, tiles_n, tiles_k, split_k = config.integers("tiles_m", "tiles_n", "tiles_k", "split_k")
@@ -134,9 +134,9 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
         small = proxy(problem, schedule)
         tiles = {axis: schedule.integer(f"tile_{axis}") for axis in "mnk"}
         for axis, size in tiles.items():
-            whole, cut = getattr(problem, axis), getattr(small, axis)
-            assert cut <= whole
-            assert cut % size == whole % size
+            full_size, cut = getattr(problem, axis), getattr(small, axis)
+            assert cut <= full_size
+            assert cut % size == full_size % size
         most = MOST_TILES if schedule["stream_k"] else 2
         assert small.m <= most * tiles["m"] and small.n <= most * tiles["n"]
         assert schedule["stream_k"] or small.m < 2 * tiles["m"]
@@ -164,18 +164,18 @@ def test_a_copy_is_valid_exactly_if_the_data_movement_has_a_plan(problem: Matmul
             axis = "cols" if row_major(problem, operand) else "rows"
             region = Region(layout.shape, axis, contiguous_extent(problem, operand), problem.input_dtype.bytes)
             chosen = [values[f"{name}_{operand}"] for name in ("vector", "copy_columns", "copy")]
-            found = copy_plan(region, layout, threads, *chosen)
+            plan = copy_plan(region, layout, threads, *chosen)
             rules_of_copy = {f"{name}_{operand}" for name in ("copy_alignment", "copy_map", "copy_async")}
-            assert isinstance(found, Refusal) == bool(broken & rules_of_copy), (values, found)
-            verdicts[isinstance(found, Refusal)] += 1
+            assert isinstance(plan, Refusal) == bool(broken & rules_of_copy), (values, plan)
+            verdicts[isinstance(plan, Refusal)] += 1
     assert min(verdicts.values()) > 5
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
 def test_sampled_copies_have_few_sectors_and_conflicts(problem: Matmul) -> None:
     """Sampled copies access few sectors, and have as few bank conflicts as the layout allows, over the whole tile."""
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(25, seed=4)):
+    problem_space = space(problem, H200)
+    for config in problem_space.configs(problem_space.sample(25, seed=4)):
         for side in SIDES:
             moved = copy(problem, config, side)
             region = moved.region

@@ -67,24 +67,24 @@ def test_neighbours_have_memory_for_their_partial_sums() -> None:
     assert kernel.grid == (launched, 1, 1) and kernel.cooperating[0] == 1 and kernel.chained
     assert shapes["partials"] == (launched - 1, accumulators, threads)
     assert shapes["counters"] == (launched - 1, 2)
-    whole = space(PROBLEM, A100).valid.config(schedule.replace(stream_k=0))
-    assert config.integer("shared_bytes") == whole.integer("shared_bytes") + KEPT_BYTES
+    undivided = space(PROBLEM, A100).valid.config(schedule.replace(stream_k=0))
+    assert config.integer("shared_bytes") == undivided.integer("shared_bytes") + KEPT_BYTES
 
 
 def test_counts_include_all_tiles_and_the_exchange() -> None:
     for schedule in samples()[:8]:
         valid = space(PROBLEM, A100).valid
-        dealt, whole = (counts(PROBLEM, valid.config(s), A100) for s in (schedule, schedule.replace(stream_k=0)))
-        assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
-        assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
-        assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
-        assert dealt.dram_bytes > whole.dram_bytes
-        assert dealt.drains > 0 == whole.drains
+        dealt, unsplit = (counts(PROBLEM, valid.config(s), A100) for s in (schedule, schedule.replace(stream_k=0)))
+        assert math.isclose(dealt.blocks * dealt.flops, unsplit.blocks * unsplit.flops)
+        assert dealt.blocks * dealt.store_bytes > unsplit.blocks * unsplit.store_bytes
+        assert dealt.instructions * dealt.blocks > unsplit.instructions * unsplit.blocks
+        assert dealt.dram_bytes > unsplit.dram_bytes
+        assert dealt.drains > 0 == unsplit.drains
 
 
 def test_first_copies_are_hidden_if_results_leave_a_free_stage() -> None:
     valid = space(PROBLEM, A100).valid
-    found = set()
+    seen = set()
     for schedule in samples():
         for changed in (schedule, schedule.replace(stages=1, fragment_buffers=1), schedule.replace(stream_k=0)):
             if changed not in valid:
@@ -97,8 +97,8 @@ def test_first_copies_are_hidden_if_results_leave_a_free_stage() -> None:
             assert early == (config.integer("stream_k") == 1 and config.integer("stages") > 1 and fits)
             hidden = early or config.integer("stream_k") == 0
             assert counted.restarts == (0 if hidden else counted.drains - 1)
-            found.add((early, config.integer("stream_k")))
-    assert found == {(0, 0), (0, 1), (1, 1)}
+            seen.add((early, config.integer("stream_k")))
+    assert seen == {(0, 0), (0, 1), (1, 1)}
 
 
 def test_a_reduction_has_no_stream_k() -> None:

@@ -43,8 +43,8 @@ def name_of(problem: Matvec) -> str:
 
 
 def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> None:
-    whole = space(DOCUMENT, H200)
-    assert whole.count() > 10**7
+    problem_space = space(DOCUMENT, H200)
+    assert problem_space.count() > 10**7
     values = {
         **{"tile_m": 2, "tile_n": 1, "vector_w": 8, "lanes_n": 1, "lanes_k": 32},
         **{"subgroups_n": 1, "subgroups_k": 1, "tile_k": 256, "expand_dims": "no"},
@@ -57,12 +57,12 @@ def test_the_space_of_the_document_s_problem_holds_the_document_s_config() -> No
             "min_blocks": 1,
         },
     }
-    assert not whole.explain(values)
-    assert str(lowering_config(whole.config(values))) == (
+    assert not problem_space.explain(values)
+    assert str(lowering_config(problem_space.config(values))) == (
         "#iree_gpu.lowering_config<{lane_basis = [[1, 1, 32], [0, 1, 2]], partial_reduction = [0, 0, 256], "
         "subgroup_basis = [[1, 1, 1], [0, 1, 2]], thread = [0, 0, 8], workgroup = [2, 1, 0]}>"
     )
-    expanded = lowering_config(whole.config(values | {"expand_dims": "yes"}))
+    expanded = lowering_config(problem_space.config(values | {"expand_dims": "yes"}))
     assert expanded.partial_reduction == (0, 0, 32, 0) and expanded.expand_dims == (0, 0, 0, 8)
 
 
@@ -81,9 +81,9 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     rng = np.random.default_rng(0)
     old = device("t4")
     for problem, target in [*((p, H200) for p in PROBLEMS), (DOCUMENT, old)]:
-        whole = space(problem, target)
+        problem_space = space(problem, target)
         for _ in range(200):
-            for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
+            for violation in problem_space.explain({p.name: p.random(rng) for p in problem_space.parameters}):
                 refused.setdefault(violation.rule, violation.reason)
     assert set(refused) == {
         rule.name for rule in (*validity_constraints(DOCUMENT, H200), *pruning_rules(DOCUMENT, old))
@@ -95,8 +95,8 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
     """Accumulators of the space and the kernel equal the lowering config's. Its tile divides evenly among threads."""
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(60, seed=1)):
+    problem_space = space(problem, H200)
+    for config in problem_space.configs(problem_space.sample(60, seed=1)):
         lowering = lowering_config(config)
         tile_m, tile_n, step = config.integers("tile_m", "tile_n", "tile_k")
         accumulators = lowering.accumulators_per_thread()
@@ -121,19 +121,19 @@ def test_a_load_is_a_vector_of_at_most_16_bytes_for_every_k(k: int) -> None:
     width = aligned_elements(problem)
     assert k % width == 0 and width <= 8
     assert width == 8 or k % (2 * width) != 0
-    whole = space(problem, H200)
-    for config in whole.configs(whole.sample(20, seed=0)):
+    problem_space = space(problem, H200)
+    for config in problem_space.configs(problem_space.sample(20, seed=0)):
         assert config["access"] == min(8, config.integer("vector_w"))
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 333), (8, 6), (37, 333), (64, 100), (64, 328)])
 def test_rows_of_a_class_have_equal_offsets_from_an_aligned_address(n: int, k: int) -> None:
     problem = Matvec(1, n, k)
-    classes, behind = row_classes(problem), np.arange(n) * k % 8
+    classes, offsets = row_classes(problem), np.arange(n) * k % 8
     for first in range(min(classes, n)):
-        assert len(set(behind[first::classes])) == 1
-    assert behind.max() <= most_shift(problem)
-    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more classes than needed
+        assert len(set(offsets[first::classes])) == 1
+    assert offsets.max() <= most_shift(problem)
+    assert classes == 1 or len(set(offsets[:classes])) == min(n, classes)  # no more classes than needed
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
         rows = config.integer("tile_n") * config.integer("tiles_n")
         assert classes * rows >= n
@@ -153,13 +153,13 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         for axis, tile in enumerate(schedule.integer(name) for name in tiling(problem).tiles):
             whole_extent, extent = tiling(problem).extents[axis], tiling(small).extents[axis]
             assert extent <= whole_extent and extent % tile == whole_extent % tile
-        whole, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
-        unroll, of_split = schedule.integer("unroll"), whole.integer("tiles_of_split")
+        full_config, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
+        unroll, of_split = schedule.integer("unroll"), full_config.integer("tiles_of_split")
         rounds = 2 + ((2 if unroll == 1 else 1) if most_shift(problem) else 0)
         if small.k < problem.k:
             assert cut["tiles_of_split"] == min(of_split, rounds * unroll + of_split % unroll)
         assert small.k < problem.k or of_split < (rounds + 1) * unroll or schedule["tile_k"] < 8
-        assert cut["access"] == whole["access"]
+        assert cut["access"] == full_config["access"]
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small
 

@@ -45,10 +45,14 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_all_parameters_of_a_program_are_in_the_table_or_sizes_that_it_leaves_open(program: str) -> None:
-    place = Path(__file__).parents[3] / "examples" / "programs" / program
-    given = problem(load_program(str(place if ":" in program else place.with_suffix(".py"))), **PROGRAMS[program])
-    names = {p.name for p in program_template(given.program).space(given, device("h100")).parameters}
-    assert {n for n in names - set(choices_of(given).domains) if meaning(PROGRAM, n) is None} == set()
+    path = Path(__file__).parents[3] / "examples" / "programs" / program
+    program_problem = problem(
+        load_program(str(path if ":" in program else path.with_suffix(".py"))), **PROGRAMS[program]
+    )
+    names = {
+        p.name for p in program_template(program_problem.program).space(program_problem, device("h100")).parameters
+    }
+    assert {n for n in names - set(choices_of(program_problem).domains) if meaning(PROGRAM, n) is None} == set()
 
 
 @pytest.mark.parametrize("template", NAMES)

@@ -44,12 +44,12 @@ def name_of(problem: RowProblem) -> str:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 @pytest.mark.parametrize("name", ["h200", "rtx4090"])
 def test_sampled_schedules_break_no_rule(problem: RowProblem, name: str) -> None:
-    whole = space(problem, device(name))
-    wanted = min(40, whole.count())
-    schedules = whole.sample(wanted, seed=5)
-    assert wanted >= 3
-    assert len({s.key() for s in schedules}) == wanted
-    assert all(not whole.explain(s) for s in schedules)
+    problem_space = space(problem, device(name))
+    expected = min(40, problem_space.count())
+    schedules = problem_space.sample(expected, seed=5)
+    assert expected >= 3
+    assert len({s.key() for s in schedules}) == expected
+    assert all(not problem_space.explain(s) for s in schedules)
 
 
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
@@ -57,10 +57,10 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     rng = np.random.default_rng(0)
     # Only such problems break the rules on the number of blocks (2^29 rows) and of steps (long rows).
     for problem in (*PROBLEMS, Reduce(2**29, 1000, axis="row", reduction_size=1), RmsNorm(1, 2**29)):
-        whole = space(problem, H200)
+        problem_space = space(problem, H200)
         for _ in range(60):
-            values = {p.name: p.random(rng) for p in whole.parameters}
-            for violation in whole.explain(values):
+            values = {p.name: p.random(rng) for p in problem_space.parameters}
+            for violation in problem_space.explain(values):
                 refused.setdefault(violation.rule, violation.reason)
     assert set(refused) == {
         r.name for r in (*validity_constraints(PROBLEMS[0], H200), *pruning_rules(PROBLEMS[0], H200))
@@ -70,8 +70,8 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
 
 
 def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
-    whole = space(problem, H200)
-    return whole.configs(whole.sample(min(count, whole.count()), seed))
+    problem_space = space(problem, H200)
+    return problem_space.configs(problem_space.sample(min(count, problem_space.count()), seed))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)

@@ -47,15 +47,15 @@ def test_configs_and_kernels_require_valid_schedules() -> None:
 
 
 def test_why_not_checks_the_operator_before_support() -> None:
-    asked: list[Copy] = []
+    checked: list[Copy] = []
 
     def supports(problem: Copy, target: object) -> str | None:
-        asked.append(problem)
+        checked.append(problem)
         return "its rows are odd" if problem.rows % 2 else None
 
     picky = replace(COPY, name="picky", supports=supports)
     assert picky.why_not(Matmul(4, 4, 4), H200) == "picky computes copy, not matmul"
-    assert asked == [], "`supports` must only be called with problems of its operator"
+    assert checked == [], "`supports` must only be called with problems of its operator"
     assert picky.why_not(Copy(4, 4), H200) is None
     assert picky.why_not(Copy(3, 4), H200) == "its rows are odd"
     with pytest.raises(ValueError, match=r"^its rows are odd$"):
@@ -137,9 +137,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         forget()
         with monkeypatch.context() as patch:
             patch.syspath_prepend(root)
-            made: KernelTemplate = import_module("toy_kernels.template").TOY
-            assert made.version and made.source.headers
-        return made
+            toy: KernelTemplate = import_module("toy_kernels.template").TOY
+            assert toy.version and toy.source.headers
+        return toy
 
     yield imported
     forget()
@@ -151,15 +151,15 @@ def test_versions_of_tile_programs_cover_their_compiler(
     package: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An edit of any of these packages outdates stored trials."""
-    made = template(name)
-    before, read = replace(made).version, template_module._package
+    kernel_template = template(name)
+    before, read = replace(kernel_template).version, template_module._package
 
     def edited(of: str) -> Iterator[tuple[str, str]]:
         for module, text in read(of):
             yield module, f"{text}# edited\n" if of == f"search_spaces.programs.{package}" else text
 
     monkeypatch.setattr(template_module, "_package", edited)
-    assert replace(made).version != before
+    assert replace(kernel_template).version != before
 
 
 def test_a_version_depends_on_content_and_not_on_the_path(load: Callable[..., KernelTemplate]) -> None:
@@ -173,7 +173,7 @@ def test_a_version_depends_on_content_and_not_on_the_path(load: Callable[..., Ke
         "another header": load("d", include__toy__more_dot_cuh="#pragma once\n"),
         "a module more": load("e", more_dot_py=""),
     }
-    versions = {what: template.version for what, template in changed.items()}
+    versions = {change: template.version for change, template in changed.items()}
     assert here.version not in versions.values(), versions
     assert len(set(versions.values())) == len(versions)
     assert load("f", notes_dot_txt="what is not code").version == here.version

@@ -40,14 +40,14 @@ def test_a_reduced_problem_has_whole_waves_and_a_partial_wave() -> None:
 
 
 def test_results_have_memory_in_addition_to_the_stages() -> None:
-    found = set()
+    seen = set()
     for schedule in samples():
         config = space(PROBLEM, RTX5090).config(schedule)
         stages, stage_bytes, shared = config.integers("stages", "stage_bytes", "shared_bytes")
         results = config.integer("epilogue_bytes") if config["epilogue"] == "shared" else FLAG_BYTES
         assert shared == stages * (stage_bytes + BARRIER_BYTES) + results
-        found.add(config["epilogue"])
-    assert found == {"registers", "shared"}
+        seen.add(config["epilogue"])
+    assert seen == {"registers", "shared"}
 
 
 def test_neighbours_have_memory_for_their_partial_sums() -> None:
@@ -63,11 +63,11 @@ def test_neighbours_have_memory_for_their_partial_sums() -> None:
 def test_counts_include_all_tiles_and_the_exchange() -> None:
     valid = space(PROBLEM, RTX5090).valid
     for schedule in samples()[:8]:
-        dealt, whole = (counts(PROBLEM, valid.config(s), RTX5090) for s in (schedule, schedule.replace(stream_k=0)))
-        assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
-        assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
-        assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
-        assert dealt.drains > whole.drains == 0 == dealt.restarts
+        dealt, unsplit = (counts(PROBLEM, valid.config(s), RTX5090) for s in (schedule, schedule.replace(stream_k=0)))
+        assert math.isclose(dealt.blocks * dealt.flops, unsplit.blocks * unsplit.flops)
+        assert dealt.blocks * dealt.store_bytes > unsplit.blocks * unsplit.store_bytes
+        assert dealt.instructions * dealt.blocks > unsplit.instructions * unsplit.blocks
+        assert dealt.drains > unsplit.drains == 0 == dealt.restarts
 
 
 def test_registers_for_the_tile_order_are_reserved() -> None:

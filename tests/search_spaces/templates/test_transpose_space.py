@@ -36,8 +36,8 @@ COPIES = [Copy(8192, 8192), Copy(1, 1, dtype="u8"), Copy(33, 77, batch=2, dtype=
 
 
 def sampled(problem: Transpose, count: int, seed: int) -> Sequence[Config]:
-    whole = space(problem, H200)
-    return whole.configs(whole.sample(count, seed))
+    problem_space = space(problem, H200)
+    return problem_space.configs(problem_space.sample(count, seed))
 
 
 def tile_of(config: Config) -> tuple[int, int]:
@@ -57,10 +57,10 @@ def test_spaces_are_large_and_counted() -> None:
 @pytest.mark.parametrize("problem", [*TRANSPOSES, *COPIES], ids=lambda p: p.key())
 @pytest.mark.parametrize("name", ["h200", "rtx4090"])
 def test_sampled_schedules_break_no_rule(problem: Problem, name: str) -> None:
-    whole = template_of(problem).space(problem, device(name))
-    schedules = whole.sample(30, seed=5)
+    problem_space = template_of(problem).space(problem, device(name))
+    schedules = problem_space.sample(30, seed=5)
     assert len(schedules) == 30
-    assert all(not whole.explain(s) for s in schedules)
+    assert all(not problem_space.explain(s) for s in schedules)
 
 
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
@@ -70,10 +70,10 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
         names: set[str] = set()
         for problem in problems:
             for target in (H200, device("rtx4090")):
-                whole = template_of(problem).space(problem, target)
-                names |= {rule.name for rule in whole.rules}
+                problem_space = template_of(problem).space(problem, target)
+                names |= {rule.name for rule in problem_space.rules}
                 for _ in range(150):
-                    for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
+                    for violation in problem_space.explain({p.name: p.random(rng) for p in problem_space.parameters}):
                         refused.setdefault(violation.rule, violation.reason)
         assert names - set(refused) <= {"grid", "threads"}  # domains never violate these two rules
         for rule, reason in refused.items():
@@ -89,12 +89,12 @@ def test_a_launch_of_too_many_tiles_is_rejected() -> None:
 def test_the_map_constraints_agree_with_the_maps() -> None:
     """A map is legal if its threads cover the tile in whole rounds and hold no element twice."""
     problem, rng = TRANSPOSES[2], np.random.default_rng(4)
-    whole = space(problem, H200)
+    problem_space = space(problem, H200)
     verdicts = []
     for _ in range(600):
-        values = {p.name: p.random(rng) for p in whole.parameters} | {"layout_x": "identity"}
-        config = whole.config(Schedule.from_json("transpose", values))
-        refused = {violation.rule for violation in whole.valid.explain(values)}
+        values = {p.name: p.random(rng) for p in problem_space.parameters} | {"layout_x": "identity"}
+        config = problem_space.config(Schedule.from_json("transpose", values))
+        refused = {violation.rule for violation in problem_space.valid.explain(values)}
         rows, columns = tile_of(config)
         for name, map_, shape in (
             ("load_map", load_map(config), (rows, columns)),
@@ -145,11 +145,11 @@ def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> 
         shared = np.full(config.integer("stage_bytes") // problem.element_bytes, -1)
         shared[layout(r, c)] = held
         assert np.count_nonzero(shared >= 0) == tile.size
-        wanted = stores.distribute(tile.T)
-        r, c = np.divmod(wanted, columns)
-        assert np.array_equal(shared[layout(r, c)], wanted)
+        expected = stores.distribute(tile.T)
+        r, c = np.divmod(expected, columns)
+        assert np.array_equal(shared[layout(r, c)], expected)
         assert not any(stores.wraps((columns, rows)))
-        assert np.array_equal(stores.undistribute(wanted, (columns, rows)), tile.T)
+        assert np.array_equal(stores.undistribute(expected, (columns, rows)), tile.T)
 
 
 def test_the_maps_of_the_register_route_agree_as_a_transpose() -> None:
@@ -187,9 +187,9 @@ def test_sampled_conflicts_agree_with_the_whole_tile(element_bytes: int) -> None
         layout = shared_layout(config)
         if layout is not None:
             vector, columns, threads = config.integers("vector_out", "copy_columns_out", "threads")
-            whole = copy_traffic(layout, element_bytes, "rows", vector, columns, threads)
-            found = conflict_percent(layout, element_bytes, "rows", vector, columns)
-            assert found == pytest.approx(100 * whole.conflict_degree, rel=0.3)
+            full_traffic = copy_traffic(layout, element_bytes, "rows", vector, columns, threads)
+            conflicts = conflict_percent(layout, element_bytes, "rows", vector, columns)
+            assert conflicts == pytest.approx(100 * full_traffic.conflict_degree, rel=0.3)
 
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
@@ -199,8 +199,8 @@ def test_a_cut_transpose_is_small_and_has_the_same_remainders(problem: Transpose
     for schedule in space(problem, H200).sample(25, seed=2):
         small = proxy(problem, schedule)
         for name, tile_name in (("rows", "tile_m"), ("columns", "tile_n")):
-            whole, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(tile_name)
-            assert cut <= min(whole, 2 * tile) and cut % tile == whole % tile
+            size, cut, tile = getattr(problem, name), getattr(small, name), schedule.integer(tile_name)
+            assert cut <= min(size, 2 * tile) and cut % tile == size % tile
         assert not space(small, H200).valid.explain(schedule)
         assert proxy(small, schedule) == small
 

@@ -47,15 +47,20 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
     problem = Matmul(1000, 520, 4104, a="f16", order_a=order_a, order_b=order_b)
     for schedule in space(problem, H200).sample(40, seed=3):
         config = WGMMA_MATMUL.config(problem, schedule, H200)
-        consumers, given, taken = config.integers("consumer_warpgroups", "producer_registers", "consumer_registers")
-        assert config.integer("threads") == 128 * consumers + (128 if given else 32)
+        consumers, producer_registers, consumer_registers = config.integers(
+            "consumer_warpgroups", "producer_registers", "consumer_registers"
+        )
+        assert config.integer("threads") == 128 * consumers + (128 if producer_registers else 32)
         # setmaxnreg.inc waits forever if the block does not have the requested registers. Values are 24 to 256 in steps
         # of 8.
-        if given:
+        if producer_registers:
             launched = min(65536 // config.integer("min_blocks") // (128 * (consumers + 1)) // 8 * 8, 248)
-            assert given + consumers * taken <= (consumers + 1) * launched
-            assert given % 8 == taken % 8 == 0 and 24 <= given < launched < taken <= 240
-            assert config.integer("accumulators") < taken
+            assert producer_registers + consumers * consumer_registers <= (consumers + 1) * launched
+            assert (
+                producer_registers % 8 == consumer_registers % 8 == 0
+                and 24 <= producer_registers < launched < consumer_registers <= 240
+            )
+            assert config.integer("accumulators") < consumer_registers
         # Every box starts at a multiple of the period of its swizzle.
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
@@ -163,8 +168,8 @@ def test_other_schedules_are_rejected_with_the_reason(
     changes: dict[str, int], problem: Matmul, rule: str, reason: str
 ) -> None:
     assert not list(space(PROBLEM, H200).explain(GOOD))
-    found = {v.rule: v.reason for v in space(problem, H200).explain(GOOD.replace(**changes))}
-    assert rule in found and reason in found[rule], found
+    reasons = {v.rule: v.reason for v in space(problem, H200).explain(GOOD.replace(**changes))}
+    assert rule in reasons and reason in reasons[rule], reasons
 
 
 @pytest.mark.parametrize(
@@ -183,8 +188,8 @@ def test_other_schedules_are_rejected_with_the_reason(
     ],
 )
 def test_unsupported_problems_and_devices_are_rejected(problem: Matmul, name: str, reason: str) -> None:
-    found = WGMMA_MATMUL.why_not(problem, device(name))
-    assert found is not None and reason in found
+    unsupported = WGMMA_MATMUL.why_not(problem, device(name))
+    assert unsupported is not None and reason in unsupported
     assert WGMMA_MATMUL.why_not(Matmul(63, 63, 61, order_b="col"), H200) is None
 
 
@@ -262,8 +267,8 @@ def test_threads_copy_operands_that_tma_cannot(problem: Matmul, a: int, b: int) 
 def test_rules_of_thread_copies(changes: dict[str, Value], problem: dict[str, int], rule: str, reason: str) -> None:
     odd = dataclasses.replace(PROBLEM, **problem)
     schedule = Schedule.from_json("wgmma_matmul", {**GOOD.to_json(), **changes})
-    found = {v.rule: v.reason for v in space(odd, H200).explain(schedule)}
-    assert rule in found and reason in found[rule], found
+    reasons = {v.rule: v.reason for v in space(odd, H200).explain(schedule)}
+    assert rule in reasons and reason in reasons[rule], reasons
 
 
 def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:

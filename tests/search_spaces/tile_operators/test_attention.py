@@ -76,9 +76,9 @@ def test_tiles_that_tma_copies() -> None:
 
 def test_queries_without_keys_are_zero() -> None:
     problem = replace(SMALL, causal=1, keys=60, log_sum_exp=1)
-    found = problem.reference(problem.random_inputs(1))
-    assert not found["out"][:, :, :40].any() and np.all(found["lse"][:, :, :40] == -np.inf)
-    assert np.all(np.isfinite(found["lse"][:, :, 40:]))
+    outputs = problem.reference(problem.random_inputs(1))
+    assert not outputs["out"][:, :, :40].any() and np.all(outputs["lse"][:, :, :40] == -np.inf)
+    assert np.all(np.isfinite(outputs["lse"][:, :, 40:]))
 
 
 FAULTS = {
@@ -389,8 +389,8 @@ TURNS = Attention(batch=1, heads=2, kv_heads=1, queries=200, head_size=64, causa
 
 def ping_pong(problem: Attention, count: int) -> list[Schedule]:
     """Return some schedules in which two warpgroups alternate (ping-pong)."""
-    found = sampled_with(problem, "h100", 2000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
-    chosen = [s for s in found if s.values["ping_pong"]][:count]
+    schedules = sampled_with(problem, "h100", 2000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
+    chosen = [s for s in schedules if s.values["ping_pong"]][:count]
     assert len(chosen) == count
     return chosen
 

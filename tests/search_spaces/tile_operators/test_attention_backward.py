@@ -49,7 +49,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
     problem = replace(CASES[name], batch=1, queries=9, keys=keys, dtype="f16", head_size=16)
     problem = replace(problem, window=min(problem.window, 4))
     inputs = problem.random_inputs(3)
-    found, rng, step = problem.reference(inputs), np.random.default_rng(4), 2.0**-6
+    gradients, rng, step = problem.reference(inputs), np.random.default_rng(4), 2.0**-6
     gradient = np.asarray(problem.operand("do").dtype.load(inputs["do"]), dtype=np.float64)
     exact = problem.loaded(inputs)
     forward = replace(problem.forward, dtype="f16")
@@ -63,7 +63,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
         direction = rng.standard_normal(exact[name].shape)
         ahead, back = ({**exact, name: exact[name] + sign * step * direction} for sign in (1, -1))
         numeric = (loss(ahead) - loss(back)) / (2 * step)
-        exact_slope = float((found[of] * direction).sum())
+        exact_slope = float((gradients[of] * direction).sum())
         assert numeric == pytest.approx(exact_slope, rel=0.02, abs=0.02)  # rounded o and lse; truncation
 
 
@@ -134,9 +134,9 @@ def test_a_reduced_problem_has_the_schedule() -> None:
 def test_edge_cases_follow_from_attention() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = list(replace(SMALL, queries=20, batch=1, causal=1).stress_inputs(1))
-    assert len(found) > 3
-    assert all(set(case.inputs) == {"q", "k", "v", "o", "lse", "do"} for case in found)
+        input_sets = list(replace(SMALL, queries=20, batch=1, causal=1).stress_inputs(1))
+    assert len(input_sets) > 3
+    assert all(set(case.inputs) == {"q", "k", "v", "o", "lse", "do"} for case in input_sets)
 
 
 OF_CASES = {  # text of the program, and its replacement

@@ -54,10 +54,10 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
 def test_edges_of_lengths_and_pages() -> None:
     kernel = kernel_of(SMALL, "a100", sampled(SMALL, "a100", 1)[0])
     tried = set()
-    for given in SMALL.stress_inputs(1):
-        if given.cases[0].startswith(("lengths", "table")):
-            assert outcome(SMALL, kernel, given.inputs) == "ok", given.cases
-            tried.add(given.cases[0])
+    for input_set in SMALL.stress_inputs(1):
+        if input_set.cases[0].startswith(("lengths", "table")):
+            assert outcome(SMALL, kernel, input_set.inputs) == "ok", input_set.cases
+            tried.add(input_set.cases[0])
     assert {"lengths: least", "lengths: outside", "table: outside", "lengths: alternating"} <= tried
 
 

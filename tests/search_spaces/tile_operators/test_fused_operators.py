@@ -74,8 +74,8 @@ def test_sampled_schedules_and_edge_cases(name: str) -> None:
     for schedule in sampled(problem, "a100", 5):
         assert outcome(problem, kernel_of(problem, "a100", schedule)) == "ok", schedule
     kernel = kernel_of(problem, "h100", sampled(problem, "h100", 1)[0])
-    for given in problem.stress_inputs(1):
-        assert outcome(problem, kernel, given.inputs) == "ok", given.cases
+    for input_set in problem.stress_inputs(1):
+        assert outcome(problem, kernel, input_set.inputs) == "ok", input_set.cases
 
 
 LINEAR = "a linear layer and cross entropy"
@@ -245,8 +245,8 @@ def test_problems_round_trip_as_json(name: str) -> None:
 
 
 def test_equal_logits_choose_the_first() -> None:
-    found = RouterTopK(1, 6, top=3).reference({"logits": np.array([[1, 3, 3, 0, 3, 2]], dtype=np.float32)})
-    assert found["expert"].tolist() == [[1, 2, 4]]
+    outputs = RouterTopK(1, 6, top=3).reference({"logits": np.array([[1, 3, 3, 0, 3, 2]], dtype=np.float32)})
+    assert outputs["expert"].tolist() == [[1, 2, 4]]
 
 
 @pytest.mark.parametrize(("name", "output"), [("cross entropy", "lse"), ("norm and quantisation", "scale")])
@@ -261,8 +261,8 @@ def test_rows_of_several_outputs_are_parts(name: str, output: str) -> None:
 
 def test_edge_cases_have_indices_and_labels_at_the_ends_of_their_ranges() -> None:
     rope, loss = CASES["rotary positions"], CASES["cross entropy"]
-    positions = np.concatenate([given.inputs["positions"] for given in rope.stress_inputs(1)])
-    labels = np.concatenate([given.inputs["label"] for given in loss.stress_inputs(1)])
+    positions = np.concatenate([input_set.inputs["positions"] for input_set in rope.stress_inputs(1)])
+    labels = np.concatenate([input_set.inputs["label"] for input_set in loss.stress_inputs(1)])
     assert {-1, 0, 19, 20} <= set(positions.tolist()) and {-1, 0, 1299, 1300} <= set(labels.tolist())
 
 
@@ -280,4 +280,4 @@ def test_invalid_problems_are_rejected() -> None:
 
 def test_some_rows_are_minus_infinity_up_to_their_last_elements() -> None:
     sets = CrossEntropy(rows=32, columns=3000).stress_inputs(0)
-    assert "one finite" in {case for given in sets for case in given.cases}
+    assert "one finite" in {case for input_set in sets for case in input_set.cases}

@@ -112,7 +112,7 @@ def test_persistent_blocks() -> None:
 @pytest.mark.parametrize("name", [name for name, p in EVERY.items() if p.rows != "masked"])
 def test_sampled_persistent_schedules(name: str) -> None:
     problem = EVERY[name]
-    ways = [("h100", "mma_m16n8k32_e4m3", {})] if problem.scaled else [("a100", f"mma_m16n8k16_{problem.dtype}", {})]
+    cases = [("h100", "mma_m16n8k32_e4m3", {})] if problem.scaled else [("a100", f"mma_m16n8k16_{problem.dtype}", {})]
     if not problem.scaled:
         fills = (
             ("threads",)
@@ -121,8 +121,8 @@ def test_sampled_persistent_schedules(name: str) -> None:
             if problem.gathered
             else ("tma", "warp")
         )
-        ways += [("h100", f"wgmma_m64k16_{problem.dtype}", {"filled_by": by}) for by in fills]
-    for gpu, intrinsic, values in ways:
+        cases += [("h100", f"wgmma_m64k16_{problem.dtype}", {"filled_by": by}) for by in fills]
+    for gpu, intrinsic, values in cases:
         schedules = sampled_persistent(problem, gpu, 3, intrinsic, **values)
         assert len(schedules) == 3
         for schedule in schedules:
@@ -154,9 +154,9 @@ def test_sampled_schedules_of_quantised_weights_by_warp_groups(name: str, intrin
 def test_edge_cases_of_quantised_weights(name: str) -> None:
     """A verification's inputs include empty and skewed groups, and extreme numbers, zero points and scales."""
     problem = replace(QUANTISED[name], m=40, n=24, k=128, zero_points=int("int4" in name))
-    cases = {case for given in problem.stress_inputs(1) for case in given.cases}
-    wanted = {"w: smallest numbers", "w: largest numbers", "w_scale: small and large alternate"}
-    assert wanted <= cases
+    cases = {case for input_set in problem.stress_inputs(1) for case in input_set.cases}
+    expected = {"w: smallest numbers", "w: largest numbers", "w_scale: small and large alternate"}
+    assert expected <= cases
     assert ("zeros: 0 and 15 alternate" in cases) == bool(problem.zero_points)
     assert any(case.startswith("ends: ") for case in cases)
 
@@ -164,16 +164,16 @@ def test_edge_cases_of_quantised_weights(name: str) -> None:
 def test_empty_and_skewed_groups_of_quantised_weights() -> None:
     kernel = kernel_of(INT4, "h100", sampled(INT4, "h100", 1)[0])
     for ends in ([0, 0, 0, 150, 150, 150], [0, 1, 2, 3, 4, 150]):
-        given = {**INT4.random_inputs(1), "ends": np.array(ends, dtype=np.int32)}
-        assert outcome(INT4, kernel, given) == "ok", ends
+        group_inputs = {**INT4.random_inputs(1), "ends": np.array(ends, dtype=np.int32)}
+        assert outcome(INT4, kernel, group_inputs) == "ok", ends
 
 
 def test_empty_and_skewed_groups() -> None:
     kernel = kernel_of(SMALL, "a100", sampled(SMALL, "a100", 1)[0])
     inputs = SMALL.random_inputs(1)
     for ends in ([0, 0, 0, 150, 150, 150], [0, 150, 150, 150, 150, 150], [0, 1, 2, 3, 4, 150]):
-        given = {**inputs, "ends": np.array(ends, dtype=np.int32)}
-        assert outcome(SMALL, kernel, given) == "ok", ends
+        group_inputs = {**inputs, "ends": np.array(ends, dtype=np.int32)}
+        assert outcome(SMALL, kernel, group_inputs) == "ok", ends
 
 
 FAULTS = {
@@ -364,8 +364,8 @@ def test_quantised_matrices_agree_with_their_dequantised_values() -> None:
     }
     along = np.arange(128) // 64
     weights = [(numbers[g].T - zeros[g][along]) * scale[g].astype(np.float64)[along] for g in (0, 1)]
-    wanted = np.concatenate([x[:3].astype(np.float64) @ weights[0], x[3:].astype(np.float64) @ weights[1]])
-    assert np.allclose(problem.reference(arrays)["out"], wanted, rtol=1e-12)
+    expected = np.concatenate([x[:3].astype(np.float64) @ weights[0], x[3:].astype(np.float64) @ weights[1]])
+    assert np.allclose(problem.reference(arrays)["out"], expected, rtol=1e-12)
 
 
 def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:

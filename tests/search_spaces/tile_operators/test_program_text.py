@@ -13,7 +13,7 @@ def text(module: object) -> str:
 
 
 def test_a_program_includes_the_modules_that_it_imports() -> None:
-    found = program_text(quantized_matmul.QuantizedMatmul.compute)
-    assert found.startswith(text(quantized_matmul)) and text(weight_formats) in found
-    assert text(tile_problem) not in found
+    printed = program_text(quantized_matmul.QuantizedMatmul.compute)
+    assert printed.startswith(text(quantized_matmul)) and text(weight_formats) in printed
+    assert text(tile_problem) not in printed
     assert text(softmax_rows) in program_text(attention.Attention.compute)

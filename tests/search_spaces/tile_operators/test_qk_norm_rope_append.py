@@ -52,8 +52,8 @@ def test_sampled_schedules_and_edge_cases(name: str) -> None:
         assert outcome(problem, kernel_of(problem, "a100", schedule)) == "ok", schedule
     kernel = kernel_of(problem, "h100", sampled(problem, "h100", 1)[0])
     for seed in (1, 2):
-        for given in problem.stress_inputs(seed):
-            assert outcome(problem, kernel, given.inputs) == "ok", given.cases
+        for input_set in problem.stress_inputs(seed):
+            assert outcome(problem, kernel, input_set.inputs) == "ok", input_set.cases
 
 
 @pytest.mark.parametrize("name", CASES)

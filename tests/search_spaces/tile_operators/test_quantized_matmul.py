@@ -65,9 +65,9 @@ def test_fragments_are_the_bytes_of_a_lane(name: str) -> None:
     problem = CASES[name]
     order, shape = problem.format.order, (problem.format.rows(problem.n), problem.format.columns(problem.k))
     assert order is not None
-    places = np.arange(shape[0] * shape[1]).reshape(shape)
-    packed = order.pack(places)
-    assert np.array_equal(order.unpack(packed, shape), places)
+    positions = np.arange(shape[0] * shape[1]).reshape(shape)
+    packed = order.pack(positions)
+    assert np.array_equal(order.unpack(packed, shape), positions)
     a_lane = 16 // problem.operand("w").dtype.bytes
     rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // shape[1], packed[0, 37 * a_lane : 38 * a_lane]
     assert set(rows.tolist()) == {1, 9}  # rows of lane 5, whose g is 1
@@ -90,8 +90,8 @@ def test_kernels_pack_weights() -> None:
 def words(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
     """Pack eight columns per word: (rows, columns / 8). Column ``order[i]`` has bits 4 i to 4 i + 3."""
     eight = columns.astype(np.uint32).reshape(len(columns), -1, 8)
-    found = sum(eight[:, :, column] << np.uint32(4 * i) for i, column in enumerate(order))
-    return np.asarray(found, dtype=np.uint32).view(np.int32)
+    packed = sum(eight[:, :, column] << np.uint32(4 * i) for i, column in enumerate(order))
+    return np.asarray(packed, dtype=np.uint32).view(np.int32)
 
 
 @pytest.mark.parametrize("kind", ["awq", "gptq", "gptq_v2"])
@@ -101,11 +101,11 @@ def test_checkpoints_are_decoded_as_their_format_specifies(kind: str) -> None:
     scales = np.random.default_rng(3).uniform(0.01, 0.1, (k // group, n)).astype(np.float16)
     if kind == "awq":
         order = (0, 2, 4, 6, 1, 3, 5, 7)
-        found = int4_from_awq(words(weights, order), words(zeros, order), scales)
+        actual = int4_from_awq(words(weights, order), words(zeros, order), scales)
     else:
         straight, less = tuple(range(8)), 1 if kind == "gptq" else 0
         of_rows = words(weights.T, straight).T
-        found = int4_from_gptq(
+        actual = int4_from_gptq(
             np.ascontiguousarray(of_rows),
             words(zeros - less, straight),
             scales,
@@ -116,10 +116,10 @@ def test_checkpoints_are_decoded_as_their_format_specifies(kind: str) -> None:
             int4_from_gptq(of_rows, words(zeros, straight), scales, np.arange(k)[::-1] // group)
     problem = QuantizedMatmul(m=3, n=n, k=k, group=group, zero_points=1)
     x = np.random.default_rng(4).standard_normal((3, k)).astype(np.float16)
-    out = problem.reference({"x": x, "w": found[0], "scale": found[1], "zeros": found[2]})["out"]
+    out = problem.reference({"x": x, "w": actual[0], "scale": actual[1], "zeros": actual[2]})["out"]
     of_rows = np.arange(k) // group
-    wanted = x.astype(np.float64) @ ((weights - zeros[of_rows]) * scales.astype(np.float64)[of_rows])
-    assert np.allclose(out, wanted, rtol=1e-12)
+    expected = x.astype(np.float64) @ ((weights - zeros[of_rows]) * scales.astype(np.float64)[of_rows])
+    assert np.allclose(out, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,8 +18,8 @@ SHARED, SPLIT = "autosched/common/stream_k.cuh", "autosched/tile/split.cuh"
 def of_two(gpu: str, tiles: str, **values: str) -> Schedule:
     """Return a schedule in which two blocks share all tiles or the long tiles."""
     drawn = sampled_with(SMALL, gpu, 1000, **values) if values else sampled(SMALL, gpu, 1000)
-    wanted = {"parts": 2, "split_launches": 1, "split_tiles": tiles}
-    return next(s for s in drawn if wanted.items() <= s.values.items())
+    chosen = {"parts": 2, "split_launches": 1, "split_tiles": tiles}
+    return next(s for s in drawn if chosen.items() <= s.values.items())
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_one_of_two_blocks_stores_its_part() -> None:
         {o.name: o.shape for o in template.kernel(problem, s, chip).arguments if o.name.startswith("split_")}
         for s in (two, four)
     ]
-    assert [len(found["split_partials"]) for found in sizes] == [3, 4]
+    assert [len(arrays["split_partials"]) for arrays in sizes] == [3, 4]
     assert sizes[0]["split_counters"][1] == 2

@@ -112,43 +112,43 @@ class FaultyGpu:
         return {}
 
     def _measure(self, name: str) -> dict[str, Any]:
-        what, *words = name.split("_")
-        if what in ("hang", "spin"):
+        behaviour, *words = name.split("_")
+        if behaviour in ("hang", "spin"):
             while True:
-                time.sleep(3600 if what == "hang" else 0)
-        if what == "unplug":
+                time.sleep(3600 if behaviour == "hang" else 0)
+        if behaviour == "unplug":
             _mark("unplugged").touch()
-        if what == "segfault":
+        if behaviour == "segfault":
             ctypes.string_at(0)
-        if what == "abort":
+        if behaviour == "abort":
             os.abort()
-        if what == "once" and not _mark(name).exists():
+        if behaviour == "once" and not _mark(name).exists():
             _mark(name).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        if what == "memory":
+        if behaviour == "memory":
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             hoard = []
             while True:
                 hoard.append(bytearray(1 << 24))
-        if what in _ANSWERS:
+        if behaviour in _ANSWERS:
             for fd in range(3, 64):
                 with suppress(OSError):
-                    os.write(fd, _ANSWERS[what])
-        if what == "mute":
+                    os.write(fd, _ANSWERS[behaviour])
+        if behaviour == "mute":
             os.closerange(3, 64)
             time.sleep(3600)
-        if what == "parent":
+        if behaviour == "parent":
             child = os.fork()
             if child == 0:
                 time.sleep(3600)
             _mark("child").write_text(str(child))
-        if what in ("exit", "unplug", "half", "parent"):
+        if behaviour in ("exit", "unplug", "half", "parent"):
             os._exit(3)
-        if what == "shout":
+        if behaviour == "shout":
             print("noise " * 50_000, flush=True)
-        if what == "raise":
+        if behaviour == "raise":
             raise RuntimeError("raised on demand")
-        if what == "poison":
+        if behaviour == "poison":
             self._poisoned = True
             return {
                 "status": Status.LAUNCH_ERROR.value,
@@ -156,18 +156,18 @@ class FaultyGpu:
                 "seconds": [],
                 "poisoned": True,
             }
-        if what in ("wrong", "error"):
-            status = Status.WRONG_RESULT if what == "wrong" else Status.LAUNCH_ERROR
-            return {"status": status.value, "reason": f"{what} on demand", "seconds": [], "error": math.inf}
-        if what == "paint":
+        if behaviour in ("wrong", "error"):
+            status = Status.WRONG_RESULT if behaviour == "wrong" else Status.LAUNCH_ERROR
+            return {"status": status.value, "reason": f"{behaviour} on demand", "seconds": [], "error": math.inf}
+        if behaviour == "paint":
             return {"status": Status.LAUNCH_ERROR.value, "reason": "\x1b[31mred\x07\r\non two lines", "seconds": []}
-        if what == "nonsense":
+        if behaviour == "nonsense":
             return {"status": "splendid"}
-        if what == "negative":
+        if behaviour == "negative":
             return {"status": Status.OK.value, "seconds": [-1.0], "error": 0.0}
-        if what == "slow":
+        if behaviour == "slow":
             time.sleep(int(words.pop(0)) * 1e-3)
-        if what == "counted":
+        if behaviour == "counted":
             with _mark(name).open("a", encoding="ascii") as file:
                 file.write("x")
         return {"status": Status.OK.value, "seconds": [int(words[0]) * 1e-9] * 5, "error": 0.5, "clock_mhz": CLOCK_MHZ}

@@ -49,14 +49,14 @@ def main(database: str, cache: str) -> None:
         runner = CudaRunner(
             h200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
         )
-        made = sampler("random", SPACE, seed=1)
+        random_sampler = sampler("random", SPACE, seed=1)
         with Store.open(database) as store:
             Tuner(
                 TunerParts(
                     RunIdentity(PROBLEM, h200, runner.provenance, None, 1, {}, {"toy": "s"}),
                     runner,
                     store,
-                    made,
+                    random_sampler,
                     generate=generate,
                     observer=Acknowledge(),
                 )

@@ -55,7 +55,7 @@ def make_trials(one: Observations, **change: Any) -> list[Trial]:
     """
     fields = {f.name for f in dataclasses.fields(Measurement)}
     measurement = {k: v for k, v in change.items() if k in fields}
-    made = []
+    trials = []
     for schedule, time in zip(one.schedules, one.seconds, strict=True):
         result = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 20))
         trial = Trial(
@@ -74,8 +74,8 @@ def make_trials(one: Observations, **change: Any) -> list[Trial]:
             sampler="random",
             seed=0,
         )
-        made.append(dataclasses.replace(trial, **{k: v for k, v in change.items() if k not in fields}))
-    return made
+        trials.append(dataclasses.replace(trial, **{k: v for k, v in change.items() if k not in fields}))
+    return trials
 
 
 def store(path: Path, *trials: Trial) -> Path:

@@ -204,8 +204,8 @@ class Function:
         self.cupy.launches.append(arguments[0].data.offset)
         a, b, out = (x.host() for x in arguments[:3])
         out[...] = a.astype(np.float32) @ b.astype(np.float32)
-        turn = len(self.cupy.launches)
-        if self.name == "two_phases" and turn % 2:
+        launch_number = len(self.cupy.launches)
+        if self.name == "two_phases" and launch_number % 2:
             out[...] = 0  # only every second launch leaves a complete result
         if self.name == "wrong":
             out[0, 3, 4] += 1
@@ -213,7 +213,7 @@ class Function:
             out.view(np.uint8)[...] = 0xFF
         if self.name == "partial":
             out[0, 16, 8] = np.float32(np.nan)
-        if self.name == "sometimes" and turn > 5:
+        if self.name == "sometimes" and launch_number > 5:
             out[0, 0, 0] = 0
         if self.name == "overwrites":
             b[0, 1, 1] = 0
@@ -233,11 +233,11 @@ class Function:
     def check_bytes(self, copies, slots, expected, size, stride, mode, guard, report):
         first = slots.data.offset
         rows = slots.data.memory[first : first + int(copies) * int(stride)].reshape(int(copies), int(stride))
-        inside, behind = rows[:, : int(size)], rows[:, int(size) :]
+        inside, outside = rows[:, : int(size)], rows[:, int(size) :]
         correct = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
         wrong = np.zeros(1) if correct is None else inside != correct
         report.host()[0] += np.uint64(wrong.sum())
-        report.host()[2] += np.uint64((behind != int(guard)).sum())
+        report.host()[2] += np.uint64((outside != int(guard)).sum())
 
     def check_output(self, found, expected, allowed, count, report):
         limit = allowed.host().reshape(-1)

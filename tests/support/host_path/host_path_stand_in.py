@@ -72,15 +72,15 @@ LISTENER = ctypes.CFUNCTYPE(
 def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int]) -> Launched:
     """Return a record of a call of ``cuLaunchKernelEx``. ``sizes`` are the sizes of its parameters in bytes."""
     c = config.contents
-    found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
+    attributes: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
     return Launched(
         function,
         tuple(c.grid),
         tuple(c.block),
         c.shared,
-        tuple(found[4][:3]) if 4 in found else None,
-        2 in found and found[2][0] == 1,
-        6 in found and found[6][0] == 1,
+        tuple(attributes[4][:3]) if 4 in attributes else None,
+        2 in attributes and attributes[2][0] == 1,
+        6 in attributes and attributes[6][0] == 1,
         c.stream or 0,
         tuple(ctypes.string_at(parameters[i], size) for i, size in enumerate(sizes)),
     )

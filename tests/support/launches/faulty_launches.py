@@ -13,9 +13,9 @@ from measurements.workers.worker import serve
 
 
 def handle(request: Mapping[str, Any]) -> dict[str, Any]:
-    what = read(Path(request["folder"]), request["name"]).test.partition("[")[0]
-    row: dict[str, Any] = {"status": what, "process": os.getpid()}
-    match what:
+    name = read(Path(request["folder"]), request["name"]).test.partition("[")[0]
+    row: dict[str, Any] = {"status": name, "process": os.getpid()}
+    match name:
         case "dies":
             os._exit(3)
         case "sleeps":

@@ -44,11 +44,11 @@ class ForeignKernel:
 
     def run(self, source: str, order: Order) -> tuple[EmulatedLaunch, bool]:
         """Emulate the kernel. Return the launch, and True if it has no findings and the result is correct."""
-        given = self.arguments()
+        arguments = self.arguments()
         done = autosched.emulate(
             source,
             kernel="kernel",
-            arguments=given,
+            arguments=arguments,
             grid=self.grid,
             block=self.block,
             shared_bytes=self.shared_bytes,
@@ -60,9 +60,9 @@ class ForeignKernel:
         )
         if not done.ok:
             return done, False
-        arrays = [k for k, a in enumerate(given) if isinstance(a, np.ndarray)]
+        arrays = [k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]
         output = done.arrays[arrays.index(self.output)]
-        return done, bool(np.allclose(output, self.expected(given), rtol=1e-4, atol=1e-4))
+        return done, bool(np.allclose(output, self.expected(arguments), rtol=1e-4, atol=1e-4))
 
     def broken(self, fault: tuple[str, str, str]) -> str:
         _, old, new = fault

@@ -38,9 +38,9 @@ class Idiom:
     outputs: tuple[int, ...] = ()
 
     def is_right(self, arrays: tuple[Array | None, ...]) -> bool:
-        got = arrays[self.result]
-        return got is not None and bool(
-            np.allclose(got.reshape(-1), np.reshape(self.expected(), -1), rtol=1e-2, atol=1e-2, equal_nan=True)
+        actual = arrays[self.result]
+        return actual is not None and bool(
+            np.allclose(actual.reshape(-1), np.reshape(self.expected(), -1), rtol=1e-2, atol=1e-2, equal_nan=True)
         )
 
 
@@ -297,7 +297,7 @@ def source(name: str) -> str:
 
 
 def planted(name: str, fault: tuple[str, str, str]) -> str:
-    what, old, new = fault
-    whole = source(name)
-    assert old in whole, f"{name}: the source has no text for the fault {what!r}"
-    return whole.replace(old, new, -1 if what.endswith("everywhere") else 1)
+    description, old, new = fault
+    text = source(name)
+    assert old in text, f"{name}: the source has no text for the fault {description!r}"
+    return text.replace(old, new, -1 if description.endswith("everywhere") else 1)

@@ -111,13 +111,13 @@ def mutation_tests(
 
     @pytest.mark.parametrize(("case", "fields"), cases)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
-        found = found_in(case, **dict(fields))
-        assert found == "ok", found
+        findings = found_in(case, **dict(fields))
+        assert findings == "ok", findings
 
     @pytest.mark.parametrize("mutation", spread(mutations, count), ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
-        found = found_with(mutation)
-        assert found != "ok", f"the fault was not detected: {mutation.name}"
-        assert mutation.breaks_a_type or not found.startswith("compile_error"), found
+        findings = found_with(mutation)
+        assert findings != "ok", f"the fault was not detected: {mutation.name}"
+        assert mutation.breaks_a_type or not findings.startswith("compile_error"), findings
 
     return unbroken, broken

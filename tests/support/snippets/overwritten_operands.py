@@ -18,8 +18,8 @@ def written(instruction: SassInstruction) -> range:
     """Return the registers that an instruction writes, except for the accumulators of a wgmma."""
     if instruction.opcode.startswith((*_WRITES_NONE, "HGMMA")):
         return range(0)
-    found = _FIRST_REGISTER.match(instruction.operands)
-    if found is None:
+    match = _FIRST_REGISTER.match(instruction.operands)
+    if match is None:
         return range(0)
     count = 1
     if wide := _WIDE.search(instruction.opcode):
@@ -28,7 +28,7 @@ def written(instruction: SassInstruction) -> range:
         count = int(matrices[1])
     if instruction.opcode.startswith(("HMMA", "IMMA", "QMMA")):
         count = 2 if instruction.opcode.endswith(".F16") else 4
-    return range(int(found[1]), int(found[1]) + count)
+    return range(int(match[1]), int(match[1]) + count)
 
 
 def operand(instruction: SassInstruction) -> range:
@@ -36,10 +36,10 @@ def operand(instruction: SassInstruction) -> range:
 
     The range is empty for other instructions and for a wgmma that reads shared memory.
     """
-    found = re.match(r"R\d+,\s*R(\d+)\b", instruction.operands)
-    if not instruction.opcode.startswith("HGMMA") or found is None:
+    match = re.match(r"R\d+,\s*R(\d+)\b", instruction.operands)
+    if not instruction.opcode.startswith("HGMMA") or match is None:
         return range(0)
-    return range(int(found[1]), int(found[1]) + 4)
+    return range(int(match[1]), int(match[1]) + 4)
 
 
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
@@ -51,10 +51,10 @@ def overwritten(code: Sequence[SassInstruction]) -> list[str]:
     wrong = []
     for body in loops(code):
         for at, wgmma in enumerate(body):
-            turn = [*body[at + 1 :], *body[:at]]  # the instructions between two executions of this wgmma
+            between = [*body[at + 1 :], *body[:at]]  # the instructions between two executions of this wgmma
             for register in operand(wgmma):
-                writes = [i for i, other in enumerate(turn) if register in written(other)]
-                if writes and any(register in operand(other) for other in turn[writes[-1] :]):
-                    last = turn[writes[-1]]
+                writes = [i for i, other in enumerate(between) if register in written(other)]
+                if writes and any(register in operand(other) for other in between[writes[-1] :]):
+                    last = between[writes[-1]]
                     wrong.append(f"{last.opcode} {last.operands} in R{register} of {wgmma.opcode} {wgmma.operands}")
     return wrong

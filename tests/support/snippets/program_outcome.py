@@ -21,9 +21,9 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Arr
     expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
     for name, values in expected.items():
-        found = types[name].load(run.outputs[name])
+        loaded = types[name].load(run.outputs[name])
         with np.errstate(invalid="ignore"):
-            near = np.abs(found - values) <= bounds[name]
-        if not np.all(near | (found == values) | (np.isnan(found) & np.isnan(values))):
+            near = np.abs(loaded - values) <= bounds[name]
+        if not np.all(near | (loaded == values) | (np.isnan(loaded) & np.isnan(values))):
             return "wrong"
     return "ok"

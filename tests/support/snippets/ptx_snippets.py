@@ -82,9 +82,9 @@ def results(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]], pert
     count = len(operands)
     threads = -(-count // 32) * 32
     padded = [*operands, *([operands[0]] * (threads - count))]
-    given = np.array(padded, dtype=np.uint64).T.copy()
-    while given.shape[0] < 3:
-        given = np.vstack([given, np.zeros((1, threads), np.uint64)])
+    lanes = np.array(padded, dtype=np.uint64).T.copy()
+    while lanes.shape[0] < 3:
+        lanes = np.vstack([lanes, np.zeros((1, threads), np.uint64)])
     body = "\n".join(_lines(k, s, threads) for k, s in enumerate(snippets))
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
@@ -97,7 +97,7 @@ add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
 {body}
 ret; }}
 """
-    run = run_ptx(text, len(snippets) * threads, given, grid=threads // 32, block=32, perturb=perturb)
+    run = run_ptx(text, len(snippets) * threads, lanes, grid=threads // 32, block=32, perturb=perturb)
     assert run.ok, run.reason
     return run.outputs["out"].view(np.uint64).reshape(len(snippets), threads)[:, :count]
 
@@ -170,15 +170,15 @@ def run_ptx(
 
 def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]) -> list[str]:
     """Return the differences between the emulator and the references, at most a few for each snippet."""
-    found: list[str] = []
+    differences: list[str] = []
     for snippet, row in zip(snippets, results(snippets, operands), strict=True):
         masks = [2 ** (8 * BYTES[s]) - 1 if s in BYTES else 1 for s in snippet.sources]
         wrong = []
-        for given, got in zip(operands, row, strict=True):
-            masked = [x & m if m > 1 else int(x != 0) for x, m in zip(given, masks, strict=False)]
+        for values, actual in zip(operands, row, strict=True):
+            masked = [x & m if m > 1 else int(x != 0) for x, m in zip(values, masks, strict=False)]
             expected = snippet.reference(*masked) & (2 ** (8 * BYTES.get(snippet.to, 8)) - 1)
-            if int(got) != expected:
+            if int(actual) != expected:
                 shown = ", ".join(f"{x:#x}" for x in masked)
-                wrong.append(f"{snippet.text} of {shown}: {int(got):#x}, not {expected:#x}")
-        found += wrong[:3]
-    return found
+                wrong.append(f"{snippet.text} of {shown}: {int(actual):#x}, not {expected:#x}")
+        differences += wrong[:3]
+    return differences

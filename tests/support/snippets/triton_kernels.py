@@ -155,9 +155,9 @@ def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
 def in_turns(lock, o):
     """Let programs run one after another, the last first. Each polls a lock until its turn, then passes it on."""
     last = tl.num_programs(0) - 1
-    turn = last - tl.program_id(0)
-    while tl.atomic_cas(lock, turn, turn) != turn:
+    block = last - tl.program_id(0)
+    while tl.atomic_cas(lock, block, block) != block:
         pass
-    tl.store(o + tl.program_id(0), turn)
+    tl.store(o + tl.program_id(0), block)
     tl.debug_barrier()
     tl.atomic_add(lock, 1)

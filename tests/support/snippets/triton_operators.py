@@ -120,11 +120,11 @@ def online_softmax(X, O, n, BLOCK: tl.constexpr):  # noqa: E741
         total = tl.where(highest == -float("inf"), 0.0, total * tl.exp(top - highest) + tl.exp(x - highest))
         top = highest
     most = tl.max(top, 0)
-    whole = tl.sum(tl.where(top == -float("inf"), 0.0, total * tl.exp(top - most)), 0)
+    denominator = tl.sum(tl.where(top == -float("inf"), 0.0, total * tl.exp(top - most)), 0)
     for s in range(0, n, BLOCK):
         c = s + tl.arange(0, BLOCK)
         x = tl.load(X + row * n + c, mask=c < n, other=0.0)
-        tl.store(O + row * n + c, tl.exp(x - most) / whole, mask=c < n)
+        tl.store(O + row * n + c, tl.exp(x - most) / denominator, mask=c < n)
 
 
 @triton.jit

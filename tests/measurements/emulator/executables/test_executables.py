@@ -86,10 +86,10 @@ def test_an_overrun_is_found_at_its_line() -> None:
     )
     assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
     assert "byte 400 of cudaMalloc#1, which has 400 bytes" in done.stderr
-    (found,) = json.loads(done.stdout)["findings"]
+    (finding,) = json.loads(done.stdout)["findings"]
     lines = (CORPUS / "overrun.cu").read_text().splitlines()
-    assert lines[found["line"] - 1].endswith("// here")
-    assert found["kernel"] == "fill(int*, int)" and found["launch"] == 1
+    assert lines[finding["line"] - 1].endswith("// here")
+    assert finding["kernel"] == "fill(int*, int)" and finding["launch"] == 1
 
 
 @pytest.mark.parametrize("use", ["", "cleared", "filled", "half"])

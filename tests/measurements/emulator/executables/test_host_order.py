@@ -90,10 +90,10 @@ def test_accesses_ordered_by_streams_events_and_waits_are_accepted(orders: Path,
 
 
 def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
-    _, (found,) = run(orders, "streams")
-    assert found["kernel"] == "twice(int const*, int*)"
-    assert "kernel fill(int*, int)" in found["message"] and "cudaMalloc#1" in found["message"]
-    assert re.search(r"stream 1 .*host_order\.cu:\d+", found["message"])
+    _, (finding,) = run(orders, "streams")
+    assert finding["kernel"] == "twice(int const*, int*)"
+    assert "kernel fill(int*, int)" in finding["message"] and "cudaMalloc#1" in finding["message"]
+    assert re.search(r"stream 1 .*host_order\.cu:\d+", finding["message"])
 
 
 # Edges of graphs have data since CUDA 13.

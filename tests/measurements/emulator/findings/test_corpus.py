@@ -123,8 +123,8 @@ def test_the_fault_is_found_at_its_line(case: Case, kernel_of: MakeKernel, test_
     done = launched(case, True, Order(), kernel_of, test_kernel)
     lines = f"#define BROKEN 1\n{test_kernel(case.kernel)}".splitlines()
     line = next(i for i, text in enumerate(lines, 1) if text.endswith("// found here"))
-    places = {(f.kind, f.line, f.grade) for f in done.findings}
-    assert (case.kind, line, case.grade) in places, [str(f) for f in done.findings]
+    findings = {(f.kind, f.line, f.grade) for f in done.findings}
+    assert (case.kind, line, case.grade) in findings, [str(f) for f in done.findings]
     assert done.status == ("ok" if case.grade == "note" else "findings")
 
 

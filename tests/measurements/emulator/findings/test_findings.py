@@ -112,10 +112,10 @@ def test_fault_is_found_at_its_line(
 ) -> None:
     emulation, line = emulate_case(case, True, run, test_kernel)
     assert emulation.status == case.status, emulation.reason
-    found = [f for f in emulation.findings if f.kind is case.kind]
-    assert found, f"found only {[str(f) for f in emulation.findings]}"
-    assert line in [f.line for f in found], f"expected line {line}: {[str(f) for f in found]}"
-    assert all(f.file == "kernel.cu" for f in found if f.line)
+    findings = [f for f in emulation.findings if f.kind is case.kind]
+    assert findings, f"found only {[str(f) for f in emulation.findings]}"
+    assert line in [f.line for f in findings], f"expected line {line}: {[str(f) for f in findings]}"
+    assert all(f.file == "kernel.cu" for f in findings if f.line)
     assert emulation.reason
 
 

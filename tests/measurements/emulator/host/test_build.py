@@ -106,14 +106,14 @@ def test_the_object_is_independent_of_the_header_folder(
     )
     text = '#pragma once\n#include "common.cuh"\ninline void store(float* o) { st_global(o + 32, packet(1)); }'
     compiled = []
-    for place in ("one", "two"):
-        (tmp_path / place).mkdir()
-        (tmp_path / place / "own.cuh").write_text(text)
-        kernel = dataclasses.replace(base, headers=base.headers | Headers.from_folder(tmp_path / place))
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.cuh").write_text(text)
+        kernel = dataclasses.replace(base, headers=base.headers | Headers.from_folder(tmp_path / folder))
         compiled.append(compile_to_bytecode(kernel))
     assert compiled[0].path == compiled[1].path and compiled[1].from_cache
-    found = emulate(kernel, INPUTS).findings
-    assert [(f.file, f.line) for f in found if f.line] == [("own.cuh", 3)]
+    findings = emulate(kernel, INPUTS).findings
+    assert [(f.file, f.line) for f in findings if f.line] == [("own.cuh", 3)]
 
 
 def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[..., GeneratedKernel]) -> None:
@@ -138,10 +138,10 @@ def test_cache_is_pruned_oldest_first(
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
     monkeypatch.setattr(build, "_added", itertools.count())  # the next program counts as this process's first
     compiled = compile_to_bytecode(kernel_of(source(7.0), ARGUMENTS))
-    kept = {"new.program", compiled.path.name, here.name}
+    remaining = {"new.program", compiled.path.name, here.name}
     assert {
         p.name for p in empty_cache.iterdir() if p.suffix in (".program", ".o") or p.name.startswith("runner-")
-    } == kept
+    } == remaining
     monkeypatch.setattr(build, "CACHE_BYTES", 10**9)
 
 

@@ -23,9 +23,9 @@ def write(folder: Path, name: str, age: float, size: int = 100) -> Path:
 def test_least_recently_used_files_are_deleted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "CACHE_BYTES", 250)
     old = [write(tmp_path, f"{name}", age) for name, age in (("a.program", 9e4), ("b.o", 8e4), ("runner-c", 7e4))]
-    kept = [write(tmp_path, "d.program", 6e4), write(tmp_path, "e.program", 5e4), write(tmp_path, "other", 1e5)]
+    remaining = [write(tmp_path, "d.program", 6e4), write(tmp_path, "e.program", 5e4), write(tmp_path, "other", 1e5)]
     build.prune(tmp_path)
-    assert [path.exists() for path in (*old, *kept)] == [False, False, False, True, True, True]
+    assert [path.exists() for path in (*old, *remaining)] == [False, False, False, True, True, True]
 
 
 def test_recently_used_files_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

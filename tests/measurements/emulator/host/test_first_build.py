@@ -93,8 +93,8 @@ def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     process.send_signal(how)
     process.communicate(timeout=60)
     assert process.returncode != 0
-    kept = site.object_files()
-    assert len(kept) == 2 and all(intact(path) for path in kept)
+    objects = site.object_files()
+    assert len(objects) == 2 and all(intact(path) for path in objects)
     slow.unlink()
     site.log = site.log.with_name("log of the next")  # compilers of the killed process may still write to the first log
     site.environment["LOG"] = str(site.log)
@@ -102,7 +102,7 @@ def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     path, reported = again.communicate(timeout=60)
     assert again.returncode == 0, reported
     assert Path(path.strip()).exists()
-    assert len(site.compiled()) == 4 - len(kept), "finished parts are not compiled again"
+    assert len(site.compiled()) == 4 - len(objects), "finished parts are not compiled again"
     assert [p.name for p in (site.cache / "emulator").iterdir() if p.name.startswith("build-")] == []
 
 

@@ -162,8 +162,8 @@ def test_the_compiler_only_needs_the_folder_of_its_output(
 ) -> None:
     compiler('test "$TMPDIR" = "$(dirname "$out")" || exit 1; exec "$REAL" "$@"')
     monkeypatch.setenv("TMPDIR", "/no/such/folder")
-    made = tmp_path / "program"
-    assert compile_to(made, host_compiler(), FROM_STDIN, 60.0, "int main() { return 0; }") is None and made.exists()
+    path = tmp_path / "program"
+    assert compile_to(path, host_compiler(), FROM_STDIN, 60.0, "int main() { return 0; }") is None and path.exists()
 
 
 @pytest.mark.parametrize("mode", ["+x", "-x"])
@@ -207,8 +207,8 @@ def test_checking_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert check_host() == host_compiler()
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", tmp_path / ("x" * 300)):
-        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(place))
+    for path in (tmp_path / "file", tmp_path / ("x" * 300)):
+        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(path))
         with pytest.raises(HostFailure, match="set AUTOSCHED_CACHE_DIR"):
             check_host()
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -94,22 +94,22 @@ SMALL = RuntimePart("small", ("machine/report.cpp",))
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     compiler = host_compiler()
-    kept = build._object_path(compiler, SMALL, RUNTIME_FLAGS)
+    object_path = build._object_path(compiler, SMALL, RUNTIME_FLAGS)
     options = build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path)
     if "clang" in compiler.identity:
         assert options == ()
         return
     objects = []
-    for given in ((), (*options, "-Winvalid-pch", "-Werror")):
-        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, given, kept)
-        assert intact(kept)
-        objects.append(kept.read_bytes())
+    for flags in ((), (*options, "-Winvalid-pch", "-Werror")):
+        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, flags, object_path)
+        assert intact(object_path)
+        objects.append(object_path.read_bytes())
     assert options and objects[0] == objects[1]
     (tmp_path / "machine").mkdir()
     (tmp_path / "machine" / "report.cpp").write_text("int changed;\n")
     monkeypatch.setattr(build, "RUNTIME", tmp_path)
     with pytest.raises(HostFailure, match="changed"):
-        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, (), kept)
+        build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, (), object_path)
     (tmp_path / "standard.hpp").write_text("#error none\n")
     assert build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path) == (), (
         "the build continues without precompiled headers"
@@ -127,6 +127,10 @@ def test_odd_names_of_the_cache_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     wrong = kernel(SOURCE.replace("3u *", "undeclared *"))
     done = emulate(kernel(), {})
     assert done.ok and done.outputs["out"].tolist() == [3 * i for i in range(32)], done.reason
-    said = emulate(wrong, {})
-    assert said.status == "compile_error" and "undeclared" in said.reason and str(tmp_path) not in said.reason
+    emulation = emulate(wrong, {})
+    assert (
+        emulation.status == "compile_error"
+        and "undeclared" in emulation.reason
+        and str(tmp_path) not in emulation.reason
+    )
     assert {path.suffix for path in folder.iterdir() if not path.name.startswith("runner")} == {".program"}

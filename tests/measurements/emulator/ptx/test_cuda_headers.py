@@ -34,8 +34,8 @@ TOGETHER = 100  # number of assembly statements in one kernel
 
 def statements(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the text of each inline assembly statement, and the constraints of its operands."""
-    for found in ASSEMBLY.finditer(text):
-        depth, quoted, at = 1, False, found.end()
+    for statement in ASSEMBLY.finditer(text):
+        depth, quoted, at = 1, False, statement.end()
         fields: list[str] = [""]
         while depth:
             c = text[at]
@@ -50,8 +50,8 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
             else:
                 fields[-1] += c
             at += 1
-        said = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', fields[0])).encode().decode("unicode_escape")
-        yield said, re.findall(r'"([^"]*)"\s*\(', ":".join(fields[1:3]))
+        template = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', fields[0])).encode().decode("unicode_escape")
+        yield template, re.findall(r'"([^"]*)"\s*\(', ":".join(fields[1:3]))
 
 
 def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
@@ -89,8 +89,8 @@ def test_inline_assembly_of_headers(architecture: str, tmp_path: Path) -> None:
         flags.append(f"-D__CUDA_ARCH_FEAT_SM{architecture.rstrip('a')}_ALL")
     text = subprocess.run(["nvcc", *flags, str(source)], capture_output=True, text=True, check=True).stdout
     text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
-    found = dict.fromkeys((said, tuple(constraints)) for said, constraints in statements(text))
-    ptx = [as_ptx(said, list(constraints), k) for k, (said, constraints) in enumerate(found)]
+    unique_statements = dict.fromkeys((template, tuple(constraints)) for template, constraints in statements(text))
+    ptx = [as_ptx(template, list(constraints), k) for k, (template, constraints) in enumerate(unique_statements)]
     known = [one for one in ptx if one is not None]
     assert len(known) > 1000
     for first in range(0, len(known), TOGETHER):

@@ -85,6 +85,6 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_in_any_order(fault: Fault) -> None:
-    found = [found_of(fault, seed) for seed in range(4)]
-    assert all(found)
-    assert any(set(kinds) & set(fault.found) for kinds in found)
+    findings = [found_of(fault, seed) for seed in range(4)]
+    assert all(findings)
+    assert any(set(kinds) & set(fault.found) for kinds in findings)

@@ -55,7 +55,7 @@ def integers(kind: str) -> list[Snippet]:
     def three(name: str, f: Callable[[int, int, int], int]) -> Snippet:
         return Snippet(f"{name}.{kind} %d, %a, %b, %c;", b, (b, b, b), lambda x, y, z: f(read(x), read(y), read(z)))
 
-    found = [
+    values = [
         two("add", lambda x, y: x + y),
         two("sub", lambda x, y: x - y),
         two("mul.lo", lambda x, y: x * y),
@@ -69,18 +69,18 @@ def integers(kind: str) -> list[Snippet]:
         three("sad", lambda x, y, z: z + abs(x - y)),
     ]
     shift = ("b32",)
-    found.append(Snippet(f"shr.{kind} %d, %a, %b;", b, (b, *shift), lambda x, n: read(x) >> min(n, bits)))
-    found.append(Snippet(f"shl.b{bits} %d, %a, %b;", b, (b, *shift), lambda x, n: x << min(n, 64)))
+    values.append(Snippet(f"shr.{kind} %d, %a, %b;", b, (b, *shift), lambda x, n: read(x) >> min(n, bits)))
+    values.append(Snippet(f"shl.b{bits} %d, %a, %b;", b, (b, *shift), lambda x, n: x << min(n, 64)))
     if kind[0] == "s":
-        found.append(Snippet(f"abs.{kind} %d, %a;", b, (b,), lambda x: abs(read(x))))
-        found.append(Snippet(f"neg.{kind} %d, %a;", b, (b,), lambda x: -x))
+        values.append(Snippet(f"abs.{kind} %d, %a;", b, (b,), lambda x: abs(read(x))))
+        values.append(Snippet(f"neg.{kind} %d, %a;", b, (b,), lambda x: -x))
     if bits < 64:
         wide = f"b{2 * bits}"
-        found.append(Snippet(f"mul.wide.{kind} %d, %a, %b;", wide, (b, b), lambda x, y: read(x) * read(y)))
-        found.append(
+        values.append(Snippet(f"mul.wide.{kind} %d, %a, %b;", wide, (b, b), lambda x, y: read(x) * read(y)))
+        values.append(
             Snippet(f"mad.wide.{kind} %d, %a, %b, %c;", wide, (b, b, wide), lambda x, y, z: read(x) * read(y) + z)
         )
-    return found
+    return values
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
@@ -206,8 +206,8 @@ def rounded(x: Fraction, mode: str) -> float:
         exponent += 1
     step = Fraction(2) ** (exponent - 23)
     away = (mode == "rm" and x < 0) or (mode == "rp" and x > 0)
-    whole = -(-size // step) if away else size // step
-    value = float(whole * step)
+    steps = -(-size // step) if away else size // step
+    value = float(steps * step)
     if value > 3.4028234663852886e38:
         value = math.inf if away else 3.4028234663852886e38
     return math.copysign(value, -1 if x < 0 else 1)
@@ -295,8 +295,8 @@ NOT_A_NUMBER = [
 
 def test_bits_of_nan_agree_with_an_h100() -> None:
     snippets = [Snippet(f"{name} %d, %a;", to, (of,), int) for name, of, to, *_ in NOT_A_NUMBER]
-    found = results(snippets, [(given, 0, 0) for *_, given, _ in NOT_A_NUMBER])
-    assert [(row[0], hex(found[k, k])) for k, row in enumerate(NOT_A_NUMBER)] == [
+    actual = results(snippets, [(operand, 0, 0) for *_, operand, _ in NOT_A_NUMBER])
+    assert [(row[0], hex(actual[k, k])) for k, row in enumerate(NOT_A_NUMBER)] == [
         (row[0], hex(row[-1])) for row in NOT_A_NUMBER
     ]
 
@@ -469,8 +469,8 @@ st.global.u64 [%o], %v;
 ret; }}
 """
     run = run_ptx(text, 1, np.zeros(1, np.uint64), block=1)
-    found = [f for f in run.findings if f.kind == "wrong_state_space"]
-    assert found and "PTX line 13" in found[0].instruction
+    findings = [f for f in run.findings if f.kind == "wrong_state_space"]
+    assert findings and "PTX line 13" in findings[0].instruction
 
 
 @pytest.mark.parametrize(
@@ -490,8 +490,8 @@ st.global.u64 [%o], %v;
 ret; }}
 """
     run = run_ptx(text, 1, np.zeros(1, np.uint64), block=1)
-    found = [f for f in run.findings if f.kind == "undefined_register"]
-    assert bool(found) != ok
+    findings = [f for f in run.findings if f.kind == "undefined_register"]
+    assert bool(findings) != ok
 
 
 # (instruction, whether its result is defined). %never is unwritten, %no is false, %yes is true.
@@ -536,8 +536,8 @@ mov.u64 %a, mine;
 ret; }}
 """
     run = run_ptx(text, 1, np.zeros(1, np.uint64), block=1)
-    found = [f for f in run.findings if f.kind == kind]
-    assert found and "PTX line 9" in found[0].instruction
+    findings = [f for f in run.findings if f.kind == kind]
+    assert findings and "PTX line 9" in findings[0].instruction
 
 
 WARP = (
@@ -572,11 +572,11 @@ ret; }}
 """
     run = run_ptx(text, len(WARP) * 32, np.zeros(1, np.uint64))
     assert run.ok, run.reason
-    got = run.outputs["out"].reshape(len(WARP), 32)
+    actual = run.outputs["out"].reshape(len(WARP), 32)
     lane = np.arange(32)
     x = lane * lane + 7
     down = np.where((lane % 8) + 3 < 8, lane + 3, lane)
-    wanted = [
+    expected = [
         np.where(lane >= 3, x[lane - 3], x),
         x[down],
         x[lane ^ 5],
@@ -588,5 +588,5 @@ ret; }}
         np.full(32, 0xFFFFFFFF),
         np.full(32, 16),
     ]
-    for line, mine, theirs in zip(WARP, got, wanted, strict=True):
-        assert np.array_equal(mine, theirs.astype(np.uint32)), line
+    for line, lanes, expected_lanes in zip(WARP, actual, expected, strict=True):
+        assert np.array_equal(lanes, expected_lanes.astype(np.uint32)), line

@@ -65,14 +65,14 @@ def test_fma_oob_treats_elements_outside_a_tensor_as_zero(relu: str) -> None:
     """TMA writes a special NaN outside of the tensor. As on an H100, other NaNs stay NaN, including all ones."""
     bits = [*(int(x) for x in HALVES.view(np.uint16)), 0xFFFF, OUTSIDE]
     cases = [*itertools.product(bits, bits, (0x3C00, 0xBC00))]
-    (found,) = results([Snippet(f"fma.rn.oob{relu}.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, int)], cases)
-    for (a, b, c), got in zip(cases, found, strict=True):
+    (values,) = results([Snippet(f"fma.rn.oob{relu}.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, int)], cases)
+    for (a, b, c), actual in zip(cases, values, strict=True):
         x, y, z = (np.uint16(v).view(np.float16).astype(np.float64) for v in (a, b, c))
         with np.errstate(all="ignore"):
-            wanted = np.float16(0 if OUTSIDE in (a, b) else x * y + z)
-        if relu and not np.isnan(wanted):
-            wanted = max(wanted, np.float16(0))
-        np.testing.assert_array_equal(np.uint16(got).view(np.float16), wanted)
+            expected = np.float16(0 if OUTSIDE in (a, b) else x * y + z)
+        if relu and not np.isnan(expected):
+            expected = max(expected, np.float16(0))
+        np.testing.assert_array_equal(np.uint16(actual).view(np.float16), expected)
 
 
 def cluster_program(directive: str) -> str:
@@ -87,7 +87,7 @@ mov.pred %p, %is_explicit_cluster; selp.u64 %x, 1, 0, %p; st.global.u64 [%out], 
 
 
 def test_whether_clusters_were_requested() -> None:
-    for directive, wanted in (("", 0), (".reqnctapercluster 1, 1, 1", 1)):
+    for directive, expected in (("", 0), (".reqnctapercluster 1, 1, 1", 1)):
         done = run_ptx(cluster_program(directive), 32, np.zeros(1, np.uint64))
         assert done.ok, done.reason
-        assert set(done.outputs["out"].view(np.uint64).tolist()) == {wanted}
+        assert set(done.outputs["out"].view(np.uint64).tolist()) == {expected}

@@ -49,7 +49,7 @@ def test_f64_arithmetic() -> None:
     x, y = (np.array(column) for column in zip(*two, strict=True))
     operands = [(f64_bits(a), f64_bits(b), f64_bits(0.5)) for a, b in two]
     with np.errstate(all="ignore"):
-        wanted = {
+        expected = {
             "add.rn.f64 %d, %a, %b;": x + y,
             "sub.f64 %d, %a, %b;": x - y,
             "mul.f64 %d, %a, %b;": x * y,
@@ -63,13 +63,13 @@ def test_f64_arithmetic() -> None:
             "cvt.rni.f64.f64 %d, %a;": np.rint(x),
             "cvt.rzi.f64.f64 %d, %a;": np.trunc(x),
         }
-    found = results([Snippet(text, "b64", ("b64", "b64", "b64"), int) for text in wanted], operands)
-    for (text, right), row in zip(wanted.items(), found, strict=True):
-        got = f64(row)
-        same = (got == right) | (np.isnan(got) & np.isnan(right))
-        assert same.all(), (text, x[~same][0], y[~same][0], got[~same][0], right[~same][0])
+    outputs = results([Snippet(text, "b64", ("b64", "b64", "b64"), int) for text in expected], operands)
+    for (text, right), row in zip(expected.items(), outputs, strict=True):
+        actual = f64(row)
+        same = (actual == right) | (np.isnan(actual) & np.isnan(right))
+        assert same.all(), (text, x[~same][0], y[~same][0], actual[~same][0], right[~same][0])
         if not text.startswith(("min", "max")):  # the minimum of -0 and +0 may be either
-            assert (np.signbit(got) == np.signbit(right))[right == 0].all(), text
+            assert (np.signbit(actual) == np.signbit(right))[right == 0].all(), text
 
 
 def test_f64_fma_rounds_once() -> None:
@@ -132,7 +132,7 @@ def test_bf16_arithmetic() -> None:
     x, y = (BF16.load(np.array(column, dtype=np.uint16)) for column in zip(*pairs, strict=True))
     operands = [(a, b, third) for a, b in pairs]
     with np.errstate(all="ignore"):
-        wanted = {
+        expected = {
             "add.rn.bf16 %d, %a, %b;": x + y,
             "sub.rn.bf16 %d, %a, %b;": x - y,
             "mul.rn.bf16 %d, %a, %b;": x * y,
@@ -144,18 +144,18 @@ def test_bf16_arithmetic() -> None:
             "neg.bf16 %d, %a;": -x,
             "abs.bf16 %d, %a;": np.abs(x),
         }
-    found = results([Snippet(text, "b16", ("b16",) * 3, int) for text in wanted], operands)
+    outputs = results([Snippet(text, "b16", ("b16",) * 3, int) for text in expected], operands)
     doubled = [(a | b << 16, b | a << 16, third * 0x10001) for a, b in pairs]
-    texts = [text.replace("bf16", "bf16x2") for text in wanted]
+    texts = [text.replace("bf16", "bf16x2") for text in expected]
     packed = results([Snippet(text, "b32", ("b32",) * 3, int) for text in texts], doubled)
     swapped = [pairs.index((b, a)) for a, b in pairs]
-    for i, (text, exact) in enumerate(wanted.items()):
+    for i, (text, exact) in enumerate(expected.items()):
         right = BF16.load(rounded(exact).astype(np.uint16))
-        rows = (found[i], packed[i] & np.uint64(0xFFFF), (packed[i] >> np.uint64(16))[swapped])
+        rows = (outputs[i], packed[i] & np.uint64(0xFFFF), (packed[i] >> np.uint64(16))[swapped])
         for row in rows:
-            got = BF16.load(row.astype(np.uint16))
-            same = (got == right) | (np.isnan(got) & np.isnan(right))
-            assert same.all(), (text, x[~same][0], y[~same][0], got[~same][0], right[~same][0])
+            actual = BF16.load(row.astype(np.uint16))
+            same = (actual == right) | (np.isnan(actual) & np.isnan(right))
+            assert same.all(), (text, x[~same][0], y[~same][0], actual[~same][0], right[~same][0])
 
 
 def test_bf16_conversions_round_to_nearest_even() -> None:
@@ -225,7 +225,7 @@ def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool
     """
     bits = int(kind[1:])
     word, third = f"b{bits}", ", %c" if op == "cas" else ""
-    place = {
+    address = {
         "shared": "mov.u32 %s, scratch; mad.lo.u32 %s, %l, 8, %s; cvt.u64.u32 %p, %s;",
         "global": "mov.u64 %p, %out;",
         "generic": "mov.u32 %s, scratch; mad.lo.u32 %s, %l, 8, %s; cvt.u64.u32 %p, %s; cvta.shared.u64 %p, %p;",
@@ -238,7 +238,7 @@ def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool
     )
     text = (
         f"{{ .reg .b64 %p; .reg .b32 %s, %l; .reg .{word} %old, %z; .shared .align 8 .b8 scratch[256]; "
-        f"mov.u32 %l, %laneid; {place} mov.{word} %old, 0; st{named}.{word} [%p], %a; {change} "
+        f"mov.u32 %l, %laneid; {address} mov.{word} %old, 0; st{named}.{word} [%p], %a; {change} "
         f"ld{named}.{word} %z, [%p]; mov.{word} %d, {'%z' if answer == 'new' else '%old'}; }}"
     )
     update = ATOMICS[op]
@@ -255,37 +255,39 @@ def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool
 
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 def test_atomics_of_integers(space: str) -> None:
-    made = []
+    snippets = []
     for i, (op, kind) in enumerate((op, kind) for op, kinds in OF_TYPES.items() for kind in kinds):
-        made.append(atomic(ORDERS[i % len(ORDERS)], space, op, kind, "new", False))
-        made.append(atomic(ORDERS[(i + 1) % len(ORDERS)], space, op, kind, "old", False))
+        snippets.append(atomic(ORDERS[i % len(ORDERS)], space, op, kind, "new", False))
+        snippets.append(atomic(ORDERS[(i + 1) % len(ORDERS)], space, op, kind, "old", False))
         if op not in ("exch", "cas"):
             order = ("", ".relaxed.gpu", ".release.cta")[i % 3]
-            made.append(atomic(order, space, op, kind, "new", True))
+            snippets.append(atomic(order, space, op, kind, "new", True))
     words = (0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63, 2**64 - 1)
     operands = [(a, b, c) for a in words for b in words for c in (7,)]
     first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)  # other snippets use its result's memory
-    found = [line for line in disagreements([first, *made], operands) if not line.startswith("mov")]
-    assert not found, found[:5]
+    differences = [line for line in disagreements([first, *snippets], operands) if not line.startswith("mov")]
+    assert not differences, differences[:5]
 
 
 @pytest.mark.parametrize("how", ["", ".rn", ".rz", ".rp.ftz"])
 def test_packed_f32_arithmetic_equals_scalar_arithmetic(how: str) -> None:
     """Triton emits add, sub, mul and fma of .f32x2 for sm_100 and later."""
-    made = []
+    snippets = []
     for op, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
         if op == "fma" and not how:
             continue
         names = "abc"[:count]
-        taken = "".join(f" .reg .f32 {n}0, {n}1; mov.b64 {{{n}0, {n}1}}, %{n};" for n in names)
+        unpack = "".join(f" .reg .f32 {n}0, {n}1; mov.b64 {{{n}0, {n}1}}, %{n};" for n in names)
         halves = "".join(f" {op}{how}.f32 r{h}, {', '.join(n + h for n in names)};" for h in "01")
         pair = f"{op}{how}.f32x2 p, {', '.join('%' + n for n in names)};"
-        text = f"{{ .reg .b64 p, q; .reg .f32 r0, r1; {pair}{taken}{halves} mov.b64 q, {{r0, r1}}; xor.b64 %d, p, q; }}"
-        made.append(Snippet(text, "b64", ("b64",) * count, lambda *_: 0))
+        text = (
+            f"{{ .reg .b64 p, q; .reg .f32 r0, r1; {pair}{unpack}{halves} mov.b64 q, {{r0, r1}}; xor.b64 %d, p, q; }}"
+        )
+        snippets.append(Snippet(text, "b64", ("b64",) * count, lambda *_: 0))
     words = (0, 0x3F800000, 0xBF800001, 0x00000001, 0x80000000, 0x7F800000, 0x7FC00000, 0x4B7FFFFF, 0x33800000)
     pairs = [a << 32 | b for a, b in zip(words, words[1:] + words[:1], strict=True)]
     operands = [(a, b, c) for a in pairs for b in pairs for c in pairs[::3]]
-    assert not disagreements(made, operands)[:5]
+    assert not disagreements(snippets, operands)[:5]
 
 
 @pytest.mark.parametrize(
@@ -309,11 +311,11 @@ red.global.{add}.{kind} [%out], %x;
 ret; }}
 """
     values = np.arange(32 * lanes).astype(unit).reshape(32, lanes)
-    given = np.zeros((32, 8), dtype=np.uint8)
-    given[:, :size] = values.view(np.uint8).reshape(32, size)
-    run = run_ptx(text, 1, given)
-    got = run.outputs["out"].view(np.uint8)[:size].view(unit)
-    assert got.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
+    initial = np.zeros((32, 8), dtype=np.uint8)
+    initial[:, :size] = values.view(np.uint8).reshape(32, size)
+    run = run_ptx(text, 1, initial)
+    actual = run.outputs["out"].view(np.uint8)[:size].view(unit)
+    assert actual.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
     # All lanes clear the same bytes, and the remaining bytes of the 8-byte word are never written.
     assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write", "unwritten_output"}
 
@@ -403,10 +405,10 @@ mul.wide.u32 %o, %t, {max(size, 8)}; add.u64 %out, %out, %o;
 {"mov.b32 %x, 0; st.global.b32 [%out+4], %x;" if size == 4 else ""}
 ret; }}
 """
-    given = np.random.default_rng(size).integers(0, 256, (32, 16)).astype(np.uint8)
-    run = run_ptx(text, 32 * max(size, 8) // 8, given)
+    values = np.random.default_rng(size).integers(0, 256, (32, 16)).astype(np.uint8)
+    run = run_ptx(text, 32 * max(size, 8) // 8, values)
     assert run.ok, run.reason
-    right = given[:, :size].copy()
+    right = values[:, :size].copy()
     if third.isdigit():
         right[:, int(third) :] = 0
     elif third:
@@ -429,10 +431,10 @@ ld.shared.b32 %x, [%s]; ld.shared.b32 %y, [%s+LATER];
 st.global.b32 [%out], %x; st.global.b32 [%out+4], %y;
 ret; }}
 """
-    given = np.arange(32, dtype=np.uint64) * np.uint64(2**32 + 1)
+    values = np.arange(32, dtype=np.uint64) * np.uint64(2**32 + 1)
 
     def run(wait: int, later: int) -> tuple[str, list[str]]:
-        done = run_ptx(text.replace("WAIT", str(wait)).replace("LATER", str(later)), 32, given)
+        done = run_ptx(text.replace("WAIT", str(wait)).replace("LATER", str(later)), 32, values)
         return done.status, [str(f.kind) for f in done.findings]
 
     assert run(0, 4) == ("ok", []) and run(1, 0) == ("ok", [])

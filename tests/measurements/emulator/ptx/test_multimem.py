@@ -102,13 +102,13 @@ def moved(kind: str, n: int, operation: str, at: int) -> str:
 
 @pytest.mark.parametrize(("kind", "n"), KINDS)
 def test_one_replica_is_loaded_and_stored_as_it_is(kind: str, n: int) -> None:
-    given = np.random.default_rng(1).integers(0, 256, (32, 16), np.uint8)
+    values = np.random.default_rng(1).integers(0, 256, (32, 16), np.uint8)
     operations = loads(kind)
     body = "\n".join(moved(kind, n, operation, 512 * k) for k, operation in enumerate(operations))
-    done = run(program(body), np.zeros((len(operations), 32, 16), np.uint8), given)
+    done = run(program(body), np.zeros((len(operations), 32, 16), np.uint8), values)
     assert done.ok, done.reason
-    given[:, n * each_bytes(kind) :] = 0
-    np.testing.assert_array_equal(done.arrays[0], np.stack([given] * len(operations)))
+    values[:, n * each_bytes(kind) :] = 0
+    np.testing.assert_array_equal(done.arrays[0], np.stack([values] * len(operations)))
 
 
 STORAGE = {"f16": np.float16, "f16x2": np.float16, "f32": np.float32, "f64": np.float64, "bf16": BF16, "bf16x2": BF16}
@@ -147,34 +147,34 @@ def test_reductions_of_one_replica(kind: str, n: int) -> None:
     body = declared + values + "\n".join(f"{one} [%out+{512 * k}], {operand};" for k, one in enumerate(each))
     done = run(program(body), np.stack([old] * len(operations)), new)
     assert done.ok, done.reason
-    for operation, found in zip(operations, np.asarray(done.arrays[0]), strict=True):
-        wanted = old.reshape(32, 16).copy()
-        wanted[:, : n * size] = combined(operation, kind, old, new).reshape(32, 16)[:, : n * size]
-        np.testing.assert_array_equal(found.reshape(32, 16), wanted)
+    for operation, result in zip(operations, np.asarray(done.arrays[0]), strict=True):
+        expected = old.reshape(32, 16).copy()
+        expected[:, : n * size] = combined(operation, kind, old, new).reshape(32, 16)[:, : n * size]
+        np.testing.assert_array_equal(result.reshape(32, 16), expected)
 
 
 def test_semantics_and_scopes() -> None:
     scopes = ("cta", "cluster", "gpu", "sys")
-    ways = {
+    instructions = {
         "ld_reduce": ["", "weak", *(f"{s}.{scope}" for s in ("relaxed", "acquire") for scope in scopes)],
         "st": ["", "weak", *(f"{s}.{scope}" for s in ("relaxed", "release") for scope in scopes)],
         "red": ["", *(f"{s}.{scope}" for s in ("relaxed", "release") for scope in scopes)],
     }
     loads, stores, sums = (
         [
-            form(what, name(how, space), "" if what == "st" else "add", "u32", 1)
-            for how in ways[what]
+            form(form_name, name(how, space), "" if form_name == "st" else "add", "u32", 1)
+            for how in instructions[form_name]
             for space in ("", "global")
         ]
-        for what in ways
+        for form_name in instructions
     )
     body = ".reg .b32 %v;" + "".join(f"{one} %v, [%in];" for one in [*loads, "multimem.ld_reduce.sys.relaxed.add.u32"])
     body += "".join(f"{one} [%out], %v;" for one in (*stores, *sums))
-    given = np.arange(128, dtype=np.uint32)
-    done = run(program(body), np.zeros(128, np.uint32), given)
+    values = np.arange(128, dtype=np.uint32)
+    done = run(program(body), np.zeros(128, np.uint32), values)
     assert done.ok, done.reason
-    wanted = np.where(np.arange(128) % 4 == 0, (1 + len(sums)) * given, 0)
-    np.testing.assert_array_equal(done.arrays[0], wanted)
+    expected = np.where(np.arange(128) % 4 == 0, (1 + len(sums)) * values, 0)
+    np.testing.assert_array_equal(done.arrays[0], expected)
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,10 @@ def test_scales(rounding: str, satfinite: str) -> None:
 
 def test_scales_as_numbers() -> None:
     codes = [(a << 8 | b,) for a, b in itertools.product((0, 1, 127, 200, 254, 255), repeat=2)]
-    (found,) = results([Snippet("cvt.rn.bf16x2.ue8m0x2 %d, %a;", "b32", ("b16",), int)], codes)
-    for (code,), got in zip(codes, found, strict=True):
+    (values,) = results([Snippet("cvt.rn.bf16x2.ue8m0x2 %d, %a;", "b32", ("b16",), int)], codes)
+    for (code,), actual in zip(codes, values, strict=True):
         for k in range(2):
-            byte, half = code >> 8 * k & 255, int(got) >> 16 * k & 0xFFFF
+            byte, half = code >> 8 * k & 255, int(actual) >> 16 * k & 0xFFFF
             x = float(BF16.load(np.array([half], np.uint16))[0])
             assert math.isnan(x) if byte == 255 else x == 2.0 ** (byte - 127)
 
@@ -157,8 +157,8 @@ def test_sums_with_halves(kind: str) -> None:
 def test_the_extreme_of_three_magnitudes(name: str, chosen: np.ufunc) -> None:
     def reference(a: int, b: int, c: int) -> int:
         x, y, z = (np.abs(np.uint32(v).view(np.float32)) for v in (a, b, c))
-        found = chosen(chosen(x, y), z)
-        return 0x7FFFFFFF if np.isnan(found) else int(found.view(np.uint32))
+        extreme = chosen(chosen(x, y), z)
+        return 0x7FFFFFFF if np.isnan(extreme) else int(extreme.view(np.uint32))
 
     few = [f32_bits(x) for x in (0.0, -1.0, 2.5, -math.inf, math.nan)]
     snippet = Snippet(f"{name}.abs.f32 %d, %a, %b, %c;", "b32", ("b32",) * 3, reference)
@@ -197,6 +197,6 @@ def test_zeros_in_bulk(at: int, size: int, barrier: str, kind: str) -> None:
         assert kind in {f.kind.value for f in done.findings}
         return
     assert done.ok, done.reason
-    wanted = np.full(32, 7, np.uint64)
-    wanted[at // 8 : (at + size) // 8] = 0
-    np.testing.assert_array_equal(done.outputs["out"].view(np.uint64), wanted)
+    expected = np.full(32, 7, np.uint64)
+    expected[at // 8 : (at + size) // 8] = 0
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint64), expected)

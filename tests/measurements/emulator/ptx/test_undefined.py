@@ -122,12 +122,12 @@ def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
 
 def test_instructions_propagate_undefined_bits_exactly() -> None:
     """Storing the known bits of a result gives no finding. Storing these and one unknown bit does."""
-    lines, wanted = [], []
+    lines, expected = [], []
     for text, a_mask, b_mask, a, b, known in checks():
         unknown = [1 << bit for bit in range(32) if not known >> bit & 1]
         for mask in (known, *(known | bit for bit in {*unknown[:1], *unknown[-1:]})):
-            n = len(wanted)
-            wanted.append((mask != known, text, f"{mask:#010x}"))
+            n = len(expected)
+            expected.append((mask != known, text, f"{mask:#010x}"))
             here = text.replace("%d", f"%d{n}").replace("%a", f"%a{n}").replace("%b", f"%b{n}")
             lines.append(
                 f".reg .b32 %a{n}, %b{n}, %d{n}, %never{n}, %n{n}, %m{n};\n"
@@ -144,9 +144,9 @@ def test_instructions_propagate_undefined_bits_exactly() -> None:
 {body}
 ret; }}
 """
-    run = run_ptx(text, len(wanted), np.zeros(1, np.uint64), block=1)
+    run = run_ptx(text, len(expected), np.zeros(1, np.uint64), block=1)
     numbered = text.split("\n")
-    found = set()
+    reported = set()
     for finding in run.findings:
         if finding.kind == "unwritten_output":
             continue  # the upper halves of the words are unwritten
@@ -155,10 +155,10 @@ ret; }}
         assert line is not None
         case = re.search(r"// case (\d+)", numbered[int(line[1]) - 1])
         assert case is not None, finding
-        found.add(int(case[1]))
-    wrong = [w for n, w in enumerate(wanted) if w[0] != (n in found)]
+        reported.add(int(case[1]))
+    wrong = [w for n, w in enumerate(expected) if w[0] != (n in reported)]
     assert not wrong, wrong
-    assert len(found) > len(wanted) // 3
+    assert len(reported) > len(expected) // 3
 
 
 def kinds(run: Emulation) -> set[str]:
@@ -220,7 +220,7 @@ def test_copied_undefined_bits_are_reported_at_their_use() -> None:
 
     All pairs of a copy and a use are in one kernel. Each pair is a scope on a separate line, which findings name.
     """
-    pairs = [(way, use, found) for way in MOVED for use, found in USED]
+    pairs = [(way, use, reported) for way in MOVED for use, reported in USED]
     scopes = [
         "{ .reg .b32 %b, %c, %never; .reg .b64 %x; .reg .pred %q; "
         f".local .align 16 .b8 stack{n}[16]; .shared .align 16 .b8 tile{n}[256]; "
@@ -230,10 +230,10 @@ def test_copied_undefined_bits_are_reported_at_their_use() -> None:
     before = kernel_text("", FUNCTION).split("\n").index("") + 1
     run = run_ptx(kernel_text("\n".join(scopes), FUNCTION), 32, np.zeros(32, np.uint64), block=8)
     assert kinds(run) <= {"undefined_register", "lost_write"}, run.findings
-    found = {int(m[1]) - before for f in run.findings if (m := re.search(r"PTX line (\d+)", f.instruction))
+    reported = {int(m[1]) - before for f in run.findings if (m := re.search(r"PTX line (\d+)", f.instruction))
              if f.kind == "undefined_register"}  # fmt: skip
-    wanted = {n for n, (_, _, fault) in enumerate(pairs) if fault}
-    assert found == wanted, [pairs[n] for n in found ^ wanted]
+    expected = {n for n, (_, _, fault) in enumerate(pairs) if fault}
+    assert reported == expected, [pairs[n] for n in reported ^ expected]
 
 
 def test_a_narrow_store_only_reads_the_stored_bytes() -> None:
@@ -258,9 +258,15 @@ def test_transposing_a_matrix_moves_its_unknown_elements() -> None:
     some = ".reg .pred %q; .reg .b16 %g; setp.ne.u32 %q, %t, 4; mov.u32 %c, %never; @%q mov.u32 %c, %a;"
     moved = f"{some} movmatrix.sync.aligned.m8n8.trans.b16 %b, %c;"
     store = "setp.eq.u32 %q, %t, {lane}; @%q st.global.b16 [%p], {half};"
-    for lane, half, found in ((0, "%h", False), (0, "%g", True), (4, "%g", True), (4, "%h", False), (1, "%g", False)):
+    for lane, half, reported in (
+        (0, "%h", False),
+        (0, "%g", True),
+        (4, "%g", True),
+        (4, "%h", False),
+        (1, "%g", False),
+    ):
         text = kernel(f"{moved} mov.b32 {{%h, %g}}, %b; {store.format(lane=lane, half=half)}")
-        assert kinds(text) == ({"undefined_register"} if found else set()), (lane, half)
+        assert kinds(text) == ({"undefined_register"} if reported else set()), (lane, half)
 
 
 @pytest.mark.parametrize(("index", "found"), [("%a", set()), ("%never", {"undefined_register"})])
@@ -314,13 +320,13 @@ def test_debug_code_may_copy_undefined_fields() -> None:
     assert right.ok, right.reason
     np.testing.assert_array_equal(right.arrays[0], 2 * a)
     for name, source in (("wrong", "q.x * q.count"), ("decides", "if (q.tag)")):
-        found = [f for f in launch(name).findings if f.kind == "undefined_register"]
+        findings = [f for f in launch(name).findings if f.kind == "undefined_register"]
         line = next(k for k, x in enumerate((PTX / "stack_copies.cu").read_text().split("\n"), 1) if source in x)
         returns = next(
             k for k, x in enumerate((PTX / "stack_copies.cu").read_text().split("\n"), 1) if "are unwritten" in x
         )
-        assert [f.line for f in found] == [returns]
-        assert f"stack_copies.cu:{line}" in found[0].message
+        assert [f.line for f in findings] == [returns]
+        assert f"stack_copies.cu:{line}" in findings[0].message
 
 
 RESULT = """
@@ -358,9 +364,9 @@ def test_a_result_that_a_function_never_writes_is_undefined() -> None:
         out = np.zeros(32, np.uint32)
         return autosched.emulate(program, kernel="kernel", arguments=(out,), grid=1, block=32, outputs=(0,))
 
-    whole = run(text.replace("@%p bra DONE;", ""))
-    assert whole.ok, whole.reason
-    np.testing.assert_array_equal(whole.arrays[0], np.arange(32))
+    complete = run(text.replace("@%p bra DONE;", ""))
+    assert complete.ok, complete.reason
+    np.testing.assert_array_equal(complete.arrays[0], np.arange(32))
     (finding,) = run(text).findings
     assert str(finding.kind) == "undefined_register" and "28 times" in str(finding)
     # An unused result is no fault.

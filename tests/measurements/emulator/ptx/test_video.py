@@ -235,12 +235,12 @@ BY_H100 = [
 
 
 def test_scalar_instructions_agree_with_an_h100() -> None:
-    operands = [tuple(given) for _, *given, _ in BY_H100]
-    found = results([snippet(text, int) for text, *_ in BY_H100], operands)
+    operands = [tuple(values) for _, *values, _ in BY_H100]
+    actual = results([snippet(text, int) for text, *_ in BY_H100], operands)
     wrong = [
-        f"{text} of {a:#x}, {b:#x}, {c:#x}: {int(found[k, k]):#x}, not {wanted:#x}"
-        for k, (text, a, b, c, wanted) in enumerate(BY_H100)
-        if int(found[k, k]) != wanted
+        f"{text} of {a:#x}, {b:#x}, {c:#x}: {int(actual[k, k]):#x}, not {expected:#x}"
+        for k, (text, a, b, c, expected) in enumerate(BY_H100)
+        if int(actual[k, k]) != expected
     ]
     assert not wrong
 

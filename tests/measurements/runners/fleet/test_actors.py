@@ -60,10 +60,10 @@ def test_concurrent_calls_are_measured_one_after_the_other(tmp_path: Path) -> No
         return actor.measure(device("h200"), checks, None, it)
 
     with ThreadPoolExecutor(CALLS) as calls:
-        found = list(calls.map(measure, works))
+        results = list(calls.map(measure, works))
     actor._equipped(device("h200"), checks, None).close()
-    assert all(measurement.ok for measurement, _ in found)
-    assert len({measurement.timing.median for measurement, _ in found}) == len(works)  # one module per call
+    assert all(measurement.ok for measurement, _ in results)
+    assert len({measurement.timing.median for measurement, _ in results}) == len(works)  # one module per call
     spans = sorted(tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines())
     assert len(spans) == len(works)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

@@ -40,10 +40,10 @@ class Member:
     def future(self) -> Future[Any]:
         return self.jobs[-1][1]
 
-    def finish(self, result: Callable[[Any], Any] = lambda what: what) -> None:
-        what, future = self.jobs.pop(0)
+    def finish(self, result: Callable[[Any], Any] = lambda work: work) -> None:
+        work, future = self.jobs.pop(0)
         try:
-            future.set_result(result(what))
+            future.set_result(result(work))
         except ValueError as error:
             future.set_exception(error)
 
@@ -55,10 +55,10 @@ class Member:
 
 
 def dispatcher(*members: Member) -> Dispatcher:
-    made = Dispatcher(lambda error: isinstance(error, Lost))
+    instance = Dispatcher(lambda error: isinstance(error, Lost))
     for member in members:
-        made.add(member)
-    return made
+        instance.add(member)
+    return instance
 
 
 def submit(to: Dispatcher, what: Any) -> Future[Any]:
@@ -69,10 +69,10 @@ def test_each_member_has_one_running_and_one_waiting_job() -> None:
     a, b = Member("a"), Member("b")
     it = dispatcher(a, b)
     results = [submit(it, n) for n in range(7)]
-    assert [what for what, _ in a.jobs] == [0, 2] and [what for what, _ in b.jobs] == [1, 3]
+    assert [work for work, _ in a.jobs] == [0, 2] and [work for work, _ in b.jobs] == [1, 3]
     assert len(a.jobs) == IN_FLIGHT
     a.finish()
-    assert [what for what, _ in a.jobs] == [2, 4] and results[0].result() == 0
+    assert [work for work, _ in a.jobs] == [2, 4] and results[0].result() == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -81,9 +81,9 @@ def test_every_job_is_completed_exactly_once(seed: int) -> None:
     members = [Member("m0"), Member("m1")]
     it = dispatcher(*members)
     results = [submit(it, n) for n in range(60)]
-    told: list[int] = []
+    completed: list[int] = []
     for result in results:
-        result.add_done_callback(lambda done: told.append(done.result()))
+        result.add_done_callback(lambda done: completed.append(done.result()))
     for n in range(2000):
         if all(r.done() for r in results):
             break
@@ -96,7 +96,7 @@ def test_every_job_is_completed_exactly_once(seed: int) -> None:
         else:
             members.append(Member(f"m{n}"))
             it.add(members[-1])
-    assert sorted(told) == list(range(60))
+    assert sorted(completed) == list(range(60))
 
 
 def test_an_error_of_a_job_is_its_result() -> None:
@@ -104,7 +104,7 @@ def test_an_error_of_a_job_is_its_result() -> None:
     it = dispatcher(a)
     result = submit(it, 1)
 
-    def fail(what: Any) -> Any:
+    def fail(job: Any) -> Any:
         raise ValueError("no such schedule")
 
     a.finish(fail)
@@ -116,7 +116,7 @@ def test_an_error_of_a_job_is_its_result() -> None:
 def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
     it = dispatcher()
     killer = submit(it, "killer")
-    others = [submit(it, n) for n in range(3)]
+    other_futures = [submit(it, n) for n in range(3)]
     for n in range(MOST_LOSSES):
         member = Member(f"m{n}")
         it.add(member)
@@ -126,7 +126,7 @@ def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
         member.die()
     with pytest.raises(WorkersLost, match="m3"):
         killer.result()
-    assert [o.result() for o in others] == [0, 1, 2]
+    assert [o.result() for o in other_futures] == [0, 1, 2]
     assert it.lost == MOST_LOSSES
 
 
@@ -141,9 +141,9 @@ def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch
     quick.finish()
     it.check_jobs(60)
     it.check_jobs(60)
-    assert [what for what, _ in quick.jobs] == ["straggler"], "once"
-    quick.finish(lambda what: f"{what} of quick")
-    slow.finish(lambda what: f"{what} of slow")
+    assert [work for work, _ in quick.jobs] == ["straggler"], "once"
+    quick.finish(lambda work: f"{work} of quick")
+    slow.finish(lambda work: f"{work} of slow")
     assert (straggler.result(), other.result()) == ("straggler of quick", "other")
 
 

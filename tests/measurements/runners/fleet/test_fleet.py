@@ -106,10 +106,10 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
         assert isinstance(it, Streaming)
         wait_for(lambda: it.gpus == 2)  # a search may begin with one GPU, so wait for both
         assert it.fingerprint()["device"] == "h200"
-        found = dict(it.measure([candidate(name) for name in FATES]))
-        assert [found[i].status for i in range(len(FATES))] == list(FATES.values())
-        assert "SIGSEGV" in found[4].reason
-        timing = found[7].timing
+        results = dict(it.measure([candidate(name) for name in FATES]))
+        assert [results[i].status for i in range(len(FATES))] == list(FATES.values())
+        assert "SIGSEGV" in results[4].reason
+        timing = results[7].timing
         assert timing is not None and timing.median == pytest.approx(2e-6)
 
         entrants = it.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
@@ -123,8 +123,8 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
         assert it.gpus == 4, "GPUs of a node added later are used"
         names = [f"slow_60_{1000 + n}" for n in range(48)]
         threading.Timer(0.5, lambda: cluster.remove_node(node, allow_graceful=False)).start()
-        found = dict(it.measure([candidate(name) for name in names]))
-        medians = [m.timing.median for m in (found[n] for n in range(48)) if m.timing is not None]
+        results = dict(it.measure([candidate(name) for name in names]))
+        medians = [m.timing.median for m in (results[n] for n in range(48)) if m.timing is not None]
         assert medians == pytest.approx([(1000 + n) * 1e-9 for n in range(48)])
         dispatcher = fleet.gpus(it.device)
         assert dispatcher.lost == 2 and dispatcher.resubmitted >= 2
@@ -135,7 +135,7 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
 @pytest.mark.nightly
 def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path) -> None:
     add_node(cluster, 1, "a100")
-    told: list[str] = []
+    messages: list[str] = []
     lacking = dataclasses.replace(options(tmp_path), worker_module="lacking_worker", path=(HERE, str(tmp_path)))
     (tmp_path / "lacking_worker.py").write_text(
         "from faults import FaultyGpu\nfrom measurements.workers.worker import serve\n"
@@ -146,7 +146,7 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
         "        return super().handle(request)\n"
         "if __name__ == '__main__':\n    serve(Lacking().handle)\n"
     )
-    fleet = Fleet(cluster.address, lacking, compilers=1, on_message=told.append)
+    fleet = Fleet(cluster.address, lacking, compilers=1, on_message=messages.append)
     try:
         until = time.monotonic() + 60
         while fleet.kinds != {"h200": 2, "a100": 1} and time.monotonic() < until:
@@ -159,9 +159,9 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
         for name in ("h200", "a100"):
             it = runner(fleet, tmp_path, name)
             assert it.device == device(name)
-            found = dict(it.measure([candidate("time_1000"), candidate("time_2000")]))
-            assert [found[i].status for i in range(2)] == [Status.OK, Status.OK], found
-        assert told == []
+            results = dict(it.measure([candidate("time_1000"), candidate("time_2000")]))
+            assert [results[i].status for i in range(2)] == [Status.OK, Status.OK], results
+        assert messages == []
     finally:
         fleet.close()
 
@@ -196,26 +196,26 @@ def test_tune_searches_on_the_cluster(
 
     suite = tmp_path / "layers.toml"
     suite.write_text("".join(f'[[problem]]\noperator = "softmax"\nrows = {n}\ncolumns = 256\n' for n in (8, 16)))
-    made: list[Any] = []
+    fleets: list[Any] = []
 
-    def counted(*given: Any, **options: Any) -> Fleet:
-        made.append(of_clusters.cluster(*given, **options))
-        return made[-1]
+    def counted(*positional: Any, **options: Any) -> Fleet:
+        fleets.append(of_clusters.cluster(*positional, **options))
+        return fleets[-1]
 
     monkeypatch.setattr(tune_suite, "cluster", counted)
     called = tmp_path / "shapes.csv"
     with autosched.log_calls(called) as log:
         for n in (8, 16):
             log.add(autosched.Softmax(rows=n, columns=128))
-    for given in (["--suite", str(suite)], ["--from", str(called)]):
-        made.clear()
-        arguments = ["tune", *given, "--db", str(tmp_path / "suite.db"), "--ray", cluster.address]
+    for positional in (["--suite", str(suite)], ["--from", str(called)]):
+        fleets.clear()
+        arguments = ["tune", *positional, "--db", str(tmp_path / "suite.db"), "--ray", cluster.address]
         capsys.readouterr()
         assert run([*arguments, "--trials", "8", "--workers", "1", "--json"]) == 0
-        said = json.loads(capsys.readouterr().out)
-        assert [p["best"]["provenance"] for p in said["problems"]] == ["measured"] * 2
-        assert sum(p["trials"] for p in said["problems"]) == 8
-        assert len(made) == 1, "one set of actors for all problems"
+        output = json.loads(capsys.readouterr().out)
+        assert [p["best"]["provenance"] for p in output["problems"]] == ["measured"] * 2
+        assert sum(p["trials"] for p in output["problems"]) == 8
+        assert len(fleets) == 1, "one set of actors for all problems"
 
 
 def test_a_missing_cluster_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,12 +262,12 @@ def test_copies_of_tiles_of_many_periods(axis, element_bytes):
             position = position + piece * np.arange(vector // piece)[:, None]
             offsets = layout(line, position) if axis == "cols" else layout(position, line)
             addresses = offsets.astype(np.int64).reshape(-1, WARP) * element_bytes
-            whole = Traffic(
+            full_traffic = Traffic(
                 len(addresses),
                 int(wavefronts(addresses, piece * element_bytes).sum()),
                 int(ideal_wavefronts(addresses, piece * element_bytes).sum()),
             )
-            assert copy_traffic(layout, element_bytes, axis, vector, columns, threads) == whole
+            assert copy_traffic(layout, element_bytes, axis, vector, columns, threads) == full_traffic
             checked += 1
     assert checked > 50
 

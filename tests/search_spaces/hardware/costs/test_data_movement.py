@@ -220,6 +220,6 @@ def test_conflicts_include_every_access_of_the_first_warps(element_bytes):
         axis = ("rows", "cols")[rng.integers(2)]
         for _ in range(6):
             vector, columns, block = (2 ** int(rng.integers(n)) for n in (5 - element_bytes // 2, 6, 3))
-            found = conflict_percent(layout, element_bytes, axis, vector, columns, block)
-            assert found == counted_percent(layout, element_bytes, axis, vector, columns, block), (
+            conflicts = conflict_percent(layout, element_bytes, axis, vector, columns, block)
+            assert conflicts == counted_percent(layout, element_bytes, axis, vector, columns, block), (
                 layout, axis, vector, columns, block)  # fmt: skip

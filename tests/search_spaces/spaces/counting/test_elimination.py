@@ -131,11 +131,11 @@ def test_a_join_pairs_all_rows_that_agree_in_order(
 ) -> None:
     size = 5 if dense else 2**30  # a domain so large that the join searches instead of using a table
     join = Join(relation(left, "ab"), relation(right, "bc"), {"a": 5, "b": size})
-    whole = join.rows(0, len(left))
+    all_rows = join.rows(0, len(left))
     by_b = sorted(range(len(right)), key=lambda i: right[i][0])
     expected = [(a, b, right[i][1]) for a, b in left for i in by_b if right[i][0] == b]
-    assert list(zip(*(whole.columns[n].tolist() for n in "abc"), strict=True)) == expected
-    assert int(join.counts.sum()) == whole.length == len(expected)
+    assert list(zip(*(all_rows.columns[n].tolist() for n in "abc"), strict=True)) == expected
+    assert int(join.counts.sum()) == all_rows.length == len(expected)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
@@ -156,10 +156,10 @@ def test_estimates_for_the_plan_are_exact_for_parameters_and_close_for_attribute
     parameters = [ordinal(n, range(50)) for n in names]
     total = Attribute("total", lambda a, b: a + b)
     half = Attribute("half", lambda total, c: total // 2 + 0 * c)
-    made = Constraints(parameters, [total, half])
+    constraints = Constraints(parameters, [total, half])
 
     def combinations(*columns: str) -> float:
-        return made.combinations(made.mask(columns))
+        return constraints.combinations(constraints.mask(columns))
 
     assert combinations("a", "b", "c") == 50**3
     assert combinations("total") == 99 and combinations("total", "c") == 99 * 50
@@ -373,13 +373,13 @@ def test_threads_share_the_relations_of_a_space() -> None:
             assert go_on.wait(10)
         return x * 2
 
-    made = Constraints([ordinal("x", range(4))], [Attribute("twice", compute)])
+    constraints = Constraints([ordinal("x", range(4))], [Attribute("twice", compute)])
     small = rule("small", ("twice",), lambda c: c["twice"] < 4)
     first: list[Relation | None] = []
-    thread = threading.Thread(target=lambda: first.append(made.relation(small)))
+    thread = threading.Thread(target=lambda: first.append(constraints.relation(small)))
     thread.start()
     assert at_work.wait(10)
-    second = made.relation(small), made.definition("twice"), made.domain("twice")
+    second = constraints.relation(small), constraints.definition("twice"), constraints.domain("twice")
     go_on.set()
     thread.join()
-    assert all(found is not None for found in (*first, *second))
+    assert all(relation is not None for relation in (*first, *second))

@@ -53,13 +53,13 @@ def test_bulk_copies_without_tensors(seed: int) -> None:
         Operand("sums", "inout", F32, (256,)),
         Operand("x", "input", F32, (256,)),
     )
-    given = {"x": x, "sums": sums}
-    done = run(COPY, "float* out, float* sums, const float* x", *operands, inputs=given, seed=seed)
+    inputs = {"x": x, "sums": sums}
+    done = run(COPY, "float* out, float* sums, const float* x", *operands, inputs=inputs, seed=seed)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"], 2 * x)
     np.testing.assert_array_equal(done.outputs["sums"], 1 + 2 * x)
     early = COPY.replace("wait_group.read 0", "wait_group.read 1")
-    done = run(early, "float* out, float* sums, const float* x", *operands, inputs=given, seed=seed)
+    done = run(early, "float* out, float* sums, const float* x", *operands, inputs=inputs, seed=seed)
     assert K.BULK_COPY_IN_FLIGHT in kinds(done)
 
 
@@ -83,8 +83,8 @@ def test_distributed_shared_memory() -> None:
     operands = (Operand("out", "output", U32, (1024,)), Operand("sums", "output", U32, (8,)))
     done = run(NEIGHBOURS, "u32* out, u32* sums", *operands, grid=8, cluster=4, seed=1)
     assert done.ok, done.reason
-    wanted = [1000 * ((block + 1) % 4) + t for block in range(8) for t in range(128)]
-    assert done.outputs["out"].tolist() == wanted
+    expected = [1000 * ((block + 1) % 4) + t for block in range(8) for t in range(128)]
+    assert done.outputs["out"].tolist() == expected
     assert done.outputs["sums"].tolist() == [0, 0, 512, 0, 0, 0, 512, 0]
     first, last = "  if (t == 0) total = 0;\n  sync_cluster();", "  sync_cluster();\n  if (t == 0) sums"
     for seed in range(3):
@@ -164,12 +164,12 @@ def test_boxes(
     dense = TensorMap.dense("map", operand, box, swizzle=swizzle)
     map_ = TensorMap(**{**vars(dense), "element_strides": steps[::-1]})
     counts = [-(-side // step) for side, step in zip(box, steps, strict=True)]
-    wanted = np.zeros(counts, np.float16)
+    expected = np.zeros(counts, np.float16)
     for at in itertools.product(*map(range, counts)):
         source = [first + step * k for first, step, k in zip(place, steps, at, strict=True)]
         if all(0 <= k < size for k, size in zip(source, shape, strict=True)):
-            wanted[at] = x[tuple(source)]
-    flat = np.ascontiguousarray(wanted).view(np.uint8).reshape(-1)
+            expected[at] = x[tuple(source)]
+    flat = np.ascontiguousarray(expected).view(np.uint8).reshape(-1)
     pieces = {"NONE": 1, "32B": 2, "64B": 4, "128B": 8}[swizzle]
     byte = np.arange(flat.size)
     image = np.zeros_like(flat)
@@ -186,11 +186,11 @@ def test_a_box_begins_at_sixteen_bytes() -> None:
     """The first coordinate must be a multiple of 16 bytes: on an H100, others give an illegal instruction."""
     map_ = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
     out = Operand("out", "output", U8, (512,))
-    for place, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):
-        body = BOX % {"bytes": 512, "rank": 2, "place": place}
-        given = {"x": np.zeros((40, 64), np.float16)}
-        done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
-        assert done.ok if good else K.MISALIGNED_ACCESS in kinds(done), place
+    for position, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):
+        body = BOX % {"bytes": 512, "rank": 2, "place": position}
+        inputs = {"x": np.zeros((40, 64), np.float16)}
+        done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=inputs)
+        assert done.ok if good else K.MISALIGNED_ACCESS in kinds(done), position
 
 
 ADD = """
@@ -211,9 +211,9 @@ def test_boxes_are_added() -> None:
     map_ = TensorMap.dense("map", Operand("x", "inout", U32, (20, 24)), (16, 32))
     done = run(ADD, "const __grid_constant__ Map map", map_, inputs={"x": start}, grid=3, block=32)
     assert done.ok, done.reason
-    wanted = start.copy()
-    wanted[8:, 4:] += 3 * np.arange(512, dtype=np.uint32).reshape(16, 32)[:12, :20]
-    np.testing.assert_array_equal(done.outputs["x"], wanted)
+    expected = start.copy()
+    expected[8:, 4:] += 3 * np.arange(512, dtype=np.uint32).reshape(16, 32)[:12, :20]
+    np.testing.assert_array_equal(done.outputs["x"], expected)
     done = run(ADD.replace("fence();", ""), "const __grid_constant__ Map map", map_, inputs={"x": start}, block=32)
     assert K.MISSING_PROXY_FENCE in kinds(done)
 
@@ -264,8 +264,8 @@ def test_boxes_are_only_written_by_supported_instructions(
     element = SCALAR_DTYPES[dtype]
     map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))
     body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", place)
-    given = {"x": np.zeros((40, 64), element.storage)}
-    done = run(body, "const __grid_constant__ Map map", map_, inputs=given, block=32)
+    inputs = {"x": np.zeros((40, 64), element.storage)}
+    done = run(body, "const __grid_constant__ Map map", map_, inputs=inputs, block=32)
     assert kinds(done) == (set() if kind is None else {kind}), done.reason
 
 

@@ -44,7 +44,7 @@ def pixels_of(
 def _product(axes: list[range]) -> list[tuple[int, ...]]:
     if not axes:
         return [()]
-    return [(k, *rest) for k in axes[0] for rest in _product(axes[1:])]
+    return [(k, *tail) for k in axes[0] for tail in _product(axes[1:])]
 
 
 def load(
@@ -95,41 +95,41 @@ def test_columns_of_pixels(
     im2col = autosched.Im2col(lower, upper, 40, CHANNELS, strides)
     done = load(x, start, offsets, im2col)
     assert done.ok, (done.reason, done.findings)
-    wanted = column(x, pixels_of(x, start, lower, upper, strides, 40), offsets, CHANNELS)
-    assert not wanted.all() and wanted.any()  # some pixels are outside the image
-    np.testing.assert_array_equal(np.asarray(done.arrays[1]).view(np.float32).reshape(wanted.shape), wanted)
+    expected = column(x, pixels_of(x, start, lower, upper, strides, 40), offsets, CHANNELS)
+    assert not expected.all() and expected.any()  # some pixels are outside the image
+    np.testing.assert_array_equal(np.asarray(done.arrays[1]).view(np.float32).reshape(expected.shape), expected)
 
 
 def test_columns_are_swizzled_as_boxes_are() -> None:
     x = np.arange(1, 1 + 2 * 6 * 6 * 16, dtype=np.float32).reshape(2, 6, 6, 16)
     done = load(x, (0, 0, 0), (1, 1), autosched.Im2col((0, 0), (-2, -2), 16, 16), swizzle="64B", c=4)
     assert done.ok, (done.reason, done.findings)
-    wanted = column(x, pixels_of(x, (0, 0, 0), (0, 0), (-2, -2), (1, 1), 16), (1, 1), 16, c=4)
-    at = np.arange(wanted.nbytes)
-    got = np.asarray(done.arrays[1])[at ^ ((at >> 7 & 3) << 4)]
-    np.testing.assert_array_equal(got.view(np.float32).reshape(wanted.shape), wanted)
+    expected = column(x, pixels_of(x, (0, 0, 0), (0, 0), (-2, -2), (1, 1), 16), (1, 1), 16, c=4)
+    at = np.arange(expected.nbytes)
+    actual = np.asarray(done.arrays[1])[at ^ ((at >> 7 & 3) << 4)]
+    np.testing.assert_array_equal(actual.view(np.float32).reshape(expected.shape), expected)
 
 
 def test_columns_are_stored_at_their_im2col_positions() -> None:
     out = np.zeros((2, 4, 5, CHANNELS), np.float32)
     im2col = autosched.Im2col((0, 0), (0, -1), 26, CHANNELS)
-    given = np.arange(1, 1 + 26 * CHANNELS, dtype=np.float32).reshape(26, CHANNELS)
+    values = np.arange(1, 1 + 26 * CHANNELS, dtype=np.float32).reshape(26, CHANNELS)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
-        f"{{{store_box(given.nbytes, (0, 2, 1, 0), 'im2col_no_offs')}}}"
+        f"{{{store_box(values.nbytes, (0, 2, 1, 0), 'im2col_no_offs')}}}"
     )
 
     def stored(im2col: autosched.Im2col) -> EmulatedLaunch:
         of = autosched.TensorMapOf(np.zeros_like(out), im2col=im2col)
-        return autosched.emulate(source, kernel="k", arguments=(of, given), grid=1, block=128)
+        return autosched.emulate(source, kernel="k", arguments=(of, values), grid=1, block=128)
 
     done = stored(im2col)
     assert done.ok, (done.reason, done.findings)
-    wanted = np.zeros_like(out)
-    for (image, *at), row in zip(pixels_of(out, (0, 1, 2), (0, 0), (0, -1), (1, 1), 26), given, strict=True):
+    expected = np.zeros_like(out)
+    for (image, *at), row in zip(pixels_of(out, (0, 1, 2), (0, 0), (0, -1), (1, 1), 26), values, strict=True):
         if all(0 <= p < n for p, n in zip((image, *at), out.shape, strict=False)):
-            wanted[(image, *at)] = row
-    np.testing.assert_array_equal(done.arrays[0], wanted)
+            expected[(image, *at)] = row
+    np.testing.assert_array_equal(done.arrays[0], expected)
     # On an H100, writing pixels before the tensor gives an illegal instruction.
     done = stored(autosched.Im2col((-1, 0), (0, -1), 26, CHANNELS))
     assert "invalid_argument" in {f.kind for f in done.findings}
@@ -182,7 +182,7 @@ def test_columns_of_pixels_round_to_tf32() -> None:
         inputs={"x": x},
     )
     assert done.ok, done.reason
-    found = done.outputs["out"].view(np.float32).reshape(count, CHANNELS)
+    actual = done.outputs["out"].view(np.float32).reshape(count, CHANNELS)
     expected = round_to_nearest_tf32(column(x, pixels_of(x, (0, 4), (-1,), (-1,), (1,), count), (0,), CHANNELS))
     assert not np.array_equal(expected[0], x[0, 4])
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)

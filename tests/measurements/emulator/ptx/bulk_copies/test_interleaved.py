@@ -82,32 +82,32 @@ def test_boxes_of_one_slice_are_loaded(
     layout: Layout, swizzle: Swizzle, dtype: str, shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...]
 ) -> None:
     x = numbered(shape, layout, dtype)
-    wanted = box_slices(x, box, place)
+    expected = box_slices(x, box, place)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{kernel(wanted.nbytes, place)}}}"
+        f"{{{kernel(expected.nbytes, place)}}}"
     )
     of = autosched.TensorMapOf(x, box=box, swizzle=swizzle, interleave=layout)
-    out = np.zeros(padded(wanted.nbytes), np.uint8)
+    out = np.zeros(padded(expected.nbytes), np.uint8)
     done = autosched.emulate(source, kernel="k", arguments=(of, out), outputs=(1,), grid=1, block=128)
     assert done.ok, (done.reason, done.findings)
-    np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, swizzle))
+    np.testing.assert_array_equal(done.arrays[1], swizzled(expected, swizzle))
 
 
 def test_boxes_are_stored_at_their_interleaved_positions() -> None:
     out = numbered((2, 3, 4, 10), "16B")
-    box, place = (2, 1, 2, 8), (0, 1, 1, 5)
-    given = np.arange(1, 1 + 2 * 2 * 8 * 8, dtype=np.uint16).reshape(2, 1, 2, 8, 8) + 5000
-    wanted = out.copy()
-    wanted[0:2, 1:2, 1:3, 5:10] = given[:, :, :, :5]
+    box, position = (2, 1, 2, 8), (0, 1, 1, 5)
+    values = np.arange(1, 1 + 2 * 2 * 8 * 8, dtype=np.uint16).reshape(2, 1, 2, 8, 8) + 5000
+    expected = out.copy()
+    expected[0:2, 1:2, 1:3, 5:10] = values[:, :, :, :5]
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, const unsigned char* in) '
-        f"{{{store_box(given.nbytes, place[::-1])}}}"
+        f"{{{store_box(values.nbytes, position[::-1])}}}"
     )
     of = autosched.TensorMapOf(out, box=box, interleave="16B")
-    done = autosched.emulate(source, kernel="k", arguments=(of, given), grid=1, block=128)
+    done = autosched.emulate(source, kernel="k", arguments=(of, values), grid=1, block=128)
     assert done.ok, (done.reason, done.findings)
-    np.testing.assert_array_equal(done.arrays[0], wanted)
+    np.testing.assert_array_equal(done.arrays[0], expected)
 
 
 def test_columns_of_pixels() -> None:
@@ -117,20 +117,20 @@ def test_columns_of_pixels() -> None:
     start, offsets = (0, 2, -1, 1), (1, 2)
     box = [(n, h, w) for n in range(3) for h in range(-1, 4) for w in range(-1, 6, 2)]
     pixels = box[box.index((0, -1, 1)) :][:40]
-    wanted = np.zeros((40, 8), np.uint16)
-    for row, (n, h, w) in zip(wanted, pixels, strict=True):
+    expected = np.zeros((40, 8), np.uint16)
+    for row, (n, h, w) in zip(expected, pixels, strict=True):
         at = (n, 2, h + offsets[0], w + offsets[1])
         if inside(at, x.shape[:-1]):
             row[:] = x[at]
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{kernel(wanted.nbytes, start, offsets)}}}"
+        f"{{{kernel(expected.nbytes, start, offsets)}}}"
     )
     of = autosched.TensorMapOf(x, im2col=im2col, interleave="16B")
     out = np.zeros(1024, np.uint8)
     done = autosched.emulate(source, kernel="k", arguments=(of, out), outputs=(1,), grid=1, block=128)
     assert done.ok, (done.reason, done.findings)
-    np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, "NONE"))
+    np.testing.assert_array_equal(done.arrays[1], swizzled(expected, "NONE"))
 
 
 # H100 results (driver 580.159.04) for 16-bit elements that equal their indices, as runs (first element, length). A
@@ -160,12 +160,12 @@ def test_interleaved_loads_agree_with_an_h100(
     """The box has the size of the whole second dimension, but one slice of it is loaded."""
     x = Operand("x", "input", U16, (1 << 16,))
     map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
-    wanted = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
-    image = np.ascontiguousarray(wanted.astype(np.uint16)).view(np.uint8)
+    expected = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
+    image = np.ascontiguousarray(expected.astype(np.uint16)).view(np.uint8)
     out = Operand("out", "output", U8, (padded(image.size),))
-    given = {"x": np.arange(1 << 16, dtype=np.uint16)}
+    inputs = {"x": np.arange(1 << 16, dtype=np.uint16)}
     body = kernel(image.size, place[::-1])
-    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
+    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=inputs)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"][: image.size], image)
 
@@ -175,9 +175,9 @@ def test_waiting_for_the_bytes_of_the_whole_box_never_ends() -> None:
     x = Operand("x", "input", U16, (2, 4, 16, 8))
     map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")
     body = kernel(2 * 2 * 8 * 16, (0, 0, 0))
-    given = {"x": np.zeros(x.shape, np.uint16)}
+    inputs = {"x": np.zeros(x.shape, np.uint16)}
     out = Operand("out", "output", U8, (1024,))
-    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=given)
+    done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=inputs)
     assert FindingKind.BARRIER_NOT_REACHED in kinds(done)
 
 

@@ -106,9 +106,9 @@ def test_min_ignores_nan_and_orders_zeros() -> None:
         Operand("out", "inout", SCALAR_DTYPES["f16"], x.shape),
         inputs={"x": x, "out": old},
     )
-    got = done.outputs["out"].view(np.float16)
+    actual = done.outputs["out"].view(np.float16)
     # As on an H100: the minimum of NaNs is the canonical NaN, and of two zeros it is -0.
-    np.testing.assert_array_equal(got.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
+    np.testing.assert_array_equal(actual.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
 
 
 def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
@@ -119,13 +119,13 @@ def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
         (0x7FC12345, 0x3F800000, 0x7FFFFFFF), (0x7F800000, 0xFF800000, 0x7FFFFFFF),
         (0x7F800000, 0xBF800000, 0x7F800000),
     ]  # fmt: skip
-    x, old, wanted = np.tile(np.array(cases, np.uint32), (N // len(cases), 1)).T.copy().view(np.float32)
+    x, old, expected = np.tile(np.array(cases, np.uint32), (N // len(cases), 1)).T.copy().view(np.float32)
     f32 = SCALAR_DTYPES["f32"]
     done = run(
         REDUCE.replace("BYTES", str(x.nbytes)).replace("FORM", "add.f32"), "const unsigned char* x, unsigned char* out",
         Operand("x", "input", f32, x.shape), Operand("out", "inout", f32, x.shape), inputs={"x": x, "out": old},
     )  # fmt: skip
-    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted.view(np.uint32))
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), expected.view(np.uint32))
 
 
 TENSOR = """
@@ -152,9 +152,9 @@ def test_reductions_of_boxes(name: str) -> None:
         Operand("x", "input", u32, (N,)), inputs={"x": x, "out": old},
     )  # fmt: skip
     assert done.ok, done.reason
-    wanted = old.copy()  # elements outside of the tensor are dropped
-    wanted[32:] = OPERATIONS[name](old[32:], x[:-32])
-    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
+    expected = old.copy()  # elements outside of the tensor are dropped
+    expected[32:] = OPERATIONS[name](old[32:], x[:-32])
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), expected)
 
 
 # Each block reduces into block 0's shared memory, with a bulk copy or red.async.
@@ -210,19 +210,19 @@ def into_block(
         Operand("start", "input", dtype, (N,)), Operand("out", "output", dtype, (N,)), inputs={"x": x, "start": start},
         cluster=2, seed=seed,
     )  # fmt: skip
-    wanted = start
-    for mine in x:
-        wanted = OPERATIONS[name](wanted, mine).astype(storage(kind))
-    return done, wanted
+    expected = start
+    for operand in x:
+        expected = OPERATIONS[name](expected, operand).astype(storage(kind))
+    return done, expected
 
 
 @pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
 @pytest.mark.parametrize(("name", "kind"), IN_SHARED)
 @pytest.mark.parametrize("seed", [0, 3])
 def test_reductions_in_the_memory_of_another_block(reduction: str, name: str, kind: str, seed: int) -> None:
-    done, wanted = into_block(reduction, name, kind, seed=seed)
+    done, expected = into_block(reduction, name, kind, seed=seed)
     assert done.ok, (done.reason, done.findings)
-    np.testing.assert_array_equal(done.outputs["out"].view(storage(kind)), wanted)
+    np.testing.assert_array_equal(done.outputs["out"].view(storage(kind)), expected)
 
 
 @pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
@@ -268,8 +268,8 @@ SET, GET = "sum = 5;", "out[32] = sum;"
 
 def into_one_word(*places: str, seed: int = 0) -> Emulation:
     body = ONE_WORD
-    for name, place in zip(("FIRST", "SECOND", "THIRD"), places, strict=True):
-        body = body.replace(name, place)
+    for name, position in zip(("FIRST", "SECOND", "THIRD"), places, strict=True):
+        body = body.replace(name, position)
     return run(body, "u32* out", Operand("out", "inout", SCALAR_DTYPES["u32"], (33,)),
                inputs={"out": np.zeros(33, np.uint32)}, seed=seed)  # fmt: skip
 
@@ -424,9 +424,9 @@ END: ret; }}
 
 @pytest.mark.parametrize("mask", [0, 1, 0x8001, 0x0FF0, 0xFFFF])
 def test_bytes_that_a_mask_names_are_copied(mask: int) -> None:
-    given = np.random.default_rng(1).integers(0, 200, 256).astype(np.uint8)
+    values = np.random.default_rng(1).integers(0, 200, 256).astype(np.uint8)
     text = MASKED.format(head=PTX_HEAD.replace("sm_90", "sm_100"), mask=mask)
-    done = autosched.emulate(text, arguments=(np.full(256, 0xFF, np.uint8), given), grid=1, block=32)
+    done = autosched.emulate(text, arguments=(np.full(256, 0xFF, np.uint8), values), grid=1, block=32)
     assert done.ok, (done.reason, done.findings)
     named = np.tile(np.array([mask >> k & 1 for k in range(16)], np.bool_), 16)
-    np.testing.assert_array_equal(done.arrays[0], np.where(named, given, 0xFF))
+    np.testing.assert_array_equal(done.arrays[0], np.where(named, values, 0xFF))

@@ -95,12 +95,12 @@ def run(
     block: int = 64,
     arch: str = "sm_90a",
 ) -> Emulation:
-    given = arguments or (Operand("out", "output", U32, (64,)), Operand("x", "input", U32, (2 * WORDS,)))
+    operands = arguments or (Operand("out", "output", U32, (64,)), Operand("x", "input", U32, (2 * WORDS,)))
     kernel = GeneratedKernel(
         entry="test",
         source=f"{HEAD}{TOOLS}\n"
         f'extern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
-        arguments=given,
+        arguments=operands,
         grid=(cluster, 1, 1),
         block=(block, 1, 1),
         cluster=(cluster, 1, 1),

@@ -37,16 +37,16 @@ extern "C" __global__ void both(const __grid_constant__ TensorMap map, const voi
 
 def maps() -> list[TensorMap]:
     """Return tensor maps that cover every element type, rank, swizzle and fill."""
-    made = []
+    tensor_maps = []
     for k, (element, size) in enumerate(ELEMENT_BYTES.items()):
         rank = 1 + k % 5
         shape = (3, 5, 4, 6, 64)[5 - rank :]
         dense = TensorMap.dense("map", Operand("x", "input", OF_BYTES[size], shape), (1, 2, 2, 3, 16)[5 - rank :])
         steps = tuple(1 + d % 3 for d in range(rank))
-        made.append(dataclasses.replace(dense, element=element, element_strides=steps))
+        tensor_maps.append(dataclasses.replace(dense, element=element, element_strides=steps))
     plain = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
-    made += [dataclasses.replace(plain, swizzle=s) for s in ("32B", "64B", "128B")]
-    return [*made, dataclasses.replace(plain, fill="NAN_REQUEST_ZERO_FMA")]
+    tensor_maps += [dataclasses.replace(plain, swizzle=s) for s in ("32B", "64B", "128B")]
+    return [*tensor_maps, dataclasses.replace(plain, fill="NAN_REQUEST_ZERO_FMA")]
 
 
 @pytest.mark.parametrize("tensor_map", maps(), ids=lambda m: f"{m.element}-{m.swizzle}-{m.fill}")
@@ -92,17 +92,17 @@ def test_elements_outside_are_zero_or_one_nan(
     size = ELEMENT_BYTES[element]
     count = 128 // size
     x = Operand("x", "input", OF_BYTES[size], (count,))
-    given = np.arange(1, count + 1).astype(x.dtype.storage)
+    values = np.arange(1, count + 1).astype(x.dtype.storage)
     done = run(
         FILLED.replace("BEGIN", str(count // 2)),
         "const __grid_constant__ Map map, u32* out",
         dataclasses.replace(TensorMap.dense("map", x, (count,)), element=element, fill=fill),
         Operand("out", "output", SCALAR_DTYPES["u32"], (32,)),
-        inputs={"x": given},
+        inputs={"x": values},
     )
     assert done.ok, done.reason
-    wanted = np.concatenate([given.view(np.uint32)[16:], np.full(16, outside, np.uint32)])
-    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
+    expected = np.concatenate([values.view(np.uint32)[16:], np.full(16, outside, np.uint32)])
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), expected)
 
 
 BITS = np.array(

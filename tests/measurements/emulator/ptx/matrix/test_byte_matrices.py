@@ -56,8 +56,8 @@ def loaded(shape: str, count: int, registers: int, kind: str, rows: Array, guard
 
 def packed(values: Array, bits: int) -> Array:
     """Return rows of 16 bytes, each with 16 packed values of ``bits`` bits, followed by filler bytes."""
-    said = (values[..., None] >> np.arange(bits)) & 1
-    together = np.packbits(said.reshape(len(values), -1).astype(np.uint8), axis=1, bitorder="little")
+    bit_values = (values[..., None] >> np.arange(bits)) & 1
+    together = np.packbits(bit_values.reshape(len(values), -1).astype(np.uint8), axis=1, bitorder="little")
     return np.concatenate([together, np.full((len(values), 16 - together.shape[1]), 0xA5, np.uint8)], axis=1)
 
 
@@ -71,31 +71,31 @@ def rows_of(kind: str) -> tuple[Array, Array]:
 
 def transposed(values: Array, registers: int) -> Array:
     """Return the transposed fragments. Register r has rows 2r and 2r + 1 of four, at columns group and group + 8."""
-    got = np.zeros((32, 4 * registers), np.uint8)
+    actual = np.zeros((32, 4 * registers), np.uint8)
     for byte in range(4 * registers):
         matrix, register, within = byte // 8, byte // 4 % 2, byte % 4
         row = 16 * matrix + 4 * (LANE % 4) + 2 * register + within % 2
-        got[:, byte] = values[row, LANE // 4 + 8 * (within // 2)]
-    return got
+        actual[:, byte] = values[row, LANE // 4 + 8 * (within // 2)]
+    return actual
 
 
 @pytest.mark.parametrize("kind", ["b8", "b8x16.b6x16_p32", "b8x16.b4x16_p64"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_matrices_that_are_transposed_on_their_way(count: int, kind: str) -> None:
     rows, values = rows_of(kind)
-    done, got = loaded("m16n16", count, 2 * count, kind, rows)
+    done, actual = loaded("m16n16", count, 2 * count, kind, rows)
     assert done.ok, done.reason
-    np.testing.assert_array_equal(got, transposed(values, 2 * count))
+    np.testing.assert_array_equal(actual, transposed(values, 2 * count))
 
 
 @pytest.mark.parametrize("kind", ["b8x16.b6x16_p32", "b8x16.b4x16_p64"])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_values_that_are_unpacked_on_their_way(count: int, kind: str) -> None:
     rows, values = rows_of(kind)
-    done, got = loaded("m8n16", count, count, kind, rows)
+    done, actual = loaded("m8n16", count, count, kind, rows)
     assert done.ok, done.reason
-    wanted = values[: 8 * count].reshape(count, 32, 4).transpose(1, 0, 2).reshape(32, 4 * count)
-    np.testing.assert_array_equal(got, wanted)
+    expected = values[: 8 * count].reshape(count, 32, 4).transpose(1, 0, 2).reshape(32, 4 * count)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -108,13 +108,13 @@ ld.shared.u64 %w, [%row]; st.global.u64 [%at], %w; ld.shared.u64 %w, [%row+8]; s
     before = np.random.default_rng(4).integers(0, 256, (32, 16)).astype(np.uint8)
     done = run(body, 64, before)
     assert done.ok, done.reason
-    given = before.reshape(4, 32, 4)  # register, lane, byte
-    wanted = before.copy()
+    original = before.reshape(4, 32, 4)  # register, lane, byte
+    expected = before.copy()
     for register in range(count):
         for byte in range(4):
             row, column = 8 * register + 2 * (LANE % 4) + byte % 2, LANE // 4 + 8 * (byte // 2)
-            wanted[row, column] = given[register, LANE, byte]
-    np.testing.assert_array_equal(done.outputs["out"].view(np.uint8).reshape(32, 16), wanted)
+            expected[row, column] = original[register, LANE, byte]
+    np.testing.assert_array_equal(done.outputs["out"].view(np.uint8).reshape(32, 16), expected)
 
 
 def test_unwritten_rows_are_found() -> None:

@@ -141,15 +141,15 @@ def test_every_integer_mma_matches_numpy() -> None:
         words += np.array(registers_of(mma, a, b, c)).T.tolist()
     run = run_ptx(program(ALL), sum(32 * mma.registers()[2] for mma in ALL), np.array(words, np.uint64))
     assert run.ok, run.reason
-    found = run.outputs["out"].view(np.uint64).reshape(-1, 32).astype(np.uint32).view(np.int32)
+    results = run.outputs["out"].view(np.uint64).reshape(-1, 32).astype(np.uint32).view(np.int32)
     saturated = wrapped = at = 0
     for mma, right in zip(ALL, expected, strict=True):
-        got = np.full_like(right, -1)
+        actual = np.full_like(right, -1)
         for lane in range(32):
-            for i, place in enumerate(of_lane(mma, lane)[2]):
-                got[place] = found[at + i, lane]
+            for i, position in enumerate(of_lane(mma, lane)[2]):
+                actual[position] = results[at + i, lane]
         at += mma.registers()[2]
-        np.testing.assert_array_equal(got, right, mma.opcode)
+        np.testing.assert_array_equal(actual, right, mma.opcode)
         ends = bool(np.isin(right, (MOST, -MOST - 1)).any())
         saturated += mma.saturates and ends
         wrapped += not mma.saturates and bool((right[0] < 0).any())

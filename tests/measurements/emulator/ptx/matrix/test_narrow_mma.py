@@ -56,8 +56,8 @@ def test_eight_bit_floats(depth: int, sums: str, kinds: tuple[str, str]) -> None
     of_a, of_b = (KINDS[k].store(x.astype(np.float64)).view(np.uint8) for k, x in zip(kinds, (a, b), strict=True))
     for variant in ("", "kind::f8f6f4."):
         opcode = f"mma.sync.aligned.m16n8k{depth}.row.col.{variant}{sums}.{'.'.join(kinds)}.{sums}"
-        got = product(opcode, depth, sums, of_a, of_b, c)
-        np.testing.assert_array_equal(got, of_sums((a @ b + c.astype(np.int64)).astype(SUMS[sums])))
+        actual = product(opcode, depth, sums, of_a, of_b, c)
+        np.testing.assert_array_equal(actual, of_sums((a @ b + c.astype(np.int64)).astype(SUMS[sums])))
 
 
 # (exponent bits, mantissa bits, position of the lowest bit within a byte)
@@ -86,8 +86,8 @@ def test_narrower_floats_in_bytes(sums: str, kinds: tuple[str, str]) -> None:
     (of_a, a), (of_b, b) = narrow(kinds[0], rng, (16, 32)), narrow(kinds[1], rng, (32, 8))
     c = np.zeros((16, 8), SUMS[sums])
     types = f"{sums}.{'.'.join(kinds)}.{sums}"
-    got = product(f"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.{types}", 32, sums, of_a, of_b, c)
-    np.testing.assert_array_equal(got, of_sums((a @ b).astype(SUMS[sums])))
+    actual = product(f"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.{types}", 32, sums, of_a, of_b, c)
+    np.testing.assert_array_equal(actual, of_sums((a @ b).astype(SUMS[sums])))
 
 
 @pytest.mark.parametrize("kinds", [*itertools.product(("e5m2", *NARROW), repeat=2)], ids=".".join)
@@ -97,5 +97,5 @@ def test_narrower_floats_with_scales(kinds: tuple[str, str]) -> None:
     types = f"f32.{'.'.join(kinds)}.f32.ue8m0"
     opcode = f"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.{types}"
     scales = ", 0x80808080, {0, 0}, 0x7e7e7e7e, {0, 0}"  # scales of 2.0 for a and 0.5 for b
-    got = product(opcode, 32, "f32", of_a, of_b, np.zeros((16, 8), np.float32), scales)
-    np.testing.assert_array_equal(got, of_sums((a @ b).astype(np.float32)))
+    actual = product(opcode, 32, "f32", of_a, of_b, np.zeros((16, 8), np.float32), scales)
+    np.testing.assert_array_equal(actual, of_sums((a @ b).astype(np.float32)))

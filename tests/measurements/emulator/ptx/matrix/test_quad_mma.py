@@ -29,8 +29,8 @@ def position_of_a(layout: str, lane: int, v: int) -> tuple[int, int]:
 
 
 def position_of_b(layout: str, lane: int, v: int) -> tuple[int, int]:
-    behind = 0 if lane < 16 else 4
-    return (lane % 4, v + behind) if layout == "row" else (v, lane % 4 + behind)
+    offset = 0 if lane < 16 else 4
+    return (lane % 4, v + offset) if layout == "row" else (v, lane % 4 + offset)
 
 
 @pytest.mark.parametrize("types", TYPES, ids=".".join)
@@ -53,12 +53,12 @@ def test_four_products_of_a_warp(types: tuple[str, str], layouts: tuple[str, str
     text = (
         f"mma.sync.aligned.m8n8k4.{layouts[0]}.{layouts[1]}.{d_type}.f16.f16.{c_type} {{%d}}, {{%a}}, {{%b}}, {{%c}};"
     )
-    given = np.concatenate([halves.view(np.uint32)[..., 0], of_c]).astype(np.uint64)
+    operands = np.concatenate([halves.view(np.uint32)[..., 0], of_c]).astype(np.uint64)
     snippet = WarpSnippet(text, registers[d_type], (2, 2, registers[c_type]))
-    done = run_ptx(warp_program([snippet]), 32 * registers[d_type], given)
+    done = run_ptx(warp_program([snippet]), 32 * registers[d_type], operands)
     assert done.ok, done.reason
     words = done.outputs["out"].view(np.uint64).astype(np.uint32).reshape(-1, 32)
-    got = np.ascontiguousarray(words.T).view({"f16": np.float16, "f32": np.float32}[d_type])
-    wanted = a @ b + c
+    actual = np.ascontiguousarray(words.T).view({"f16": np.float16, "f32": np.float32}[d_type])
+    expected = a @ b + c
     for lane, v in itertools.product(LANES, range(8)):
-        assert got[lane, v] == wanted[lane % 16 // 4][position_of_c(d_type, lane, v)], (lane, v)
+        assert actual[lane, v] == expected[lane % 16 // 4][position_of_c(d_type, lane, v)], (lane, v)

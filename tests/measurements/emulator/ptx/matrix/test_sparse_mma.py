@@ -105,22 +105,22 @@ def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.in
     columns, fields = [], []
     for _ in range(16):
         row: list[int] = []
-        said: list[int] = []
+        indices: list[int] = []
         if mma.a == "tf32":  # one of two elements is kept: 0b0100 selects the first, 0b1110 the second
             for pair in range(mma.k // 2):
                 which = int(rng.integers(2))
                 row.append(2 * pair + which)
-                said += [2, 3] if which else [0, 1]
+                indices += [2, 3] if which else [0, 1]
         else:  # two of four are kept; 4-bit elements are kept in pairs
             unit = 2 if BITS[mma.a] == 4 else 1
             for four in range(mma.k // 4 // unit):
                 first, second = rng.permutation(4)[:2].tolist()
                 if mma.ordered:
                     first, second = sorted((first, second))
-                said += [first, second]
+                indices += [first, second]
                 row += [(4 * four + which) * unit + e for which in (first, second) for e in range(unit)]
         columns.append(row)
-        fields.append(said)
+        fields.append(indices)
     return np.array(columns), np.array(fields)
 
 
@@ -145,8 +145,8 @@ def of_lane(mma: SparseMma, lane: int) -> tuple[list[tuple[int, int]], list[tupl
     """Return (row, column) of a lane's elements of A, B and C. Columns of A are those of the compressed matrix."""
     group, within = divmod(lane, 4)
     rows = (group, group + 8)
-    kept = range(0, mma.k // 2, 4 * mma.held)
-    a = [(row, half + within * mma.held + i) for half in kept for row in rows for i in range(mma.held)]
+    columns = range(0, mma.k // 2, 4 * mma.held)
+    a = [(row, half + within * mma.held + i) for half in columns for row in rows for i in range(mma.held)]
     b = [(part + within * mma.held + i, group) for part in range(0, mma.k, 4 * mma.held) for i in range(mma.held)]
     return a, b, [(row, 2 * within + i) for row in rows for i in range(2)]
 
@@ -192,39 +192,41 @@ def test_every_sparse_mma_matches_numpy() -> None:
     words, expected = [], []
     for mma in ALL:
         columns, fields = kept_of(mma, rng)
-        kept, b = random_matrix(mma.a, (16, mma.k // 2), rng), random_matrix(mma.b, (mma.k, 8), rng)
+        compressed, b = random_matrix(mma.a, (16, mma.k // 2), rng), random_matrix(mma.b, (mma.k, 8), rng)
         c = rng.integers(-50, 51, (16, 8)).astype(np.float64)
         if mma.out == "s32":
             c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # makes sums exceed 32 bits
         elif mma.k == 16:
             b[1] = np.inf  # many rows of A drop this column: zero times infinity would be NaN
         dense = np.zeros((16, mma.k))
-        np.put_along_axis(dense, columns, kept, axis=1)
+        np.put_along_axis(dense, columns, compressed, axis=1)
         with np.errstate(invalid="ignore"):  # a kept zero times infinity
-            total = (kept[:, :, None] * b[columns]).sum(1) + c
+            total = (compressed[:, :, None] * b[columns]).sum(1) + c
         if np.isfinite(b).all():
             np.testing.assert_array_equal(total, dense @ b + c)
         expected.append(total)
-        words.append(words_of(mma, kept, b, c, metadata_of(mma, fields, rng)))
+        words.append(words_of(mma, compressed, b, c, metadata_of(mma, fields, rng)))
     run = run_ptx(program(ALL), sum(32 * mma.registers()[2] for mma in ALL), np.concatenate(words))
     assert run.ok, run.reason
-    found = run.outputs["out"].view(np.uint64).reshape(-1, 32).astype(np.uint32)
+    results = run.outputs["out"].view(np.uint64).reshape(-1, 32).astype(np.uint32)
     at = saturated = 0
     for mma, right in zip(ALL, expected, strict=True):
         count = mma.registers()[2]
-        got = np.full((16, 8), np.nan)
+        actual = np.full((16, 8), np.nan)
         for lane in range(32):
-            mine = np.ascontiguousarray(found[at : at + count, lane])
-            values = mine.view({"s32": np.int32, "f32": np.float32, "f16": np.float16}[mma.out]).astype(np.float64)
-            for place, value in zip(of_lane(mma, lane)[2], values, strict=True):
-                got[place] = value
+            lane_results = np.ascontiguousarray(results[at : at + count, lane])
+            values = lane_results.view({"s32": np.int32, "f32": np.float32, "f16": np.float16}[mma.out]).astype(
+                np.float64
+            )
+            for position, value in zip(of_lane(mma, lane)[2], values, strict=True):
+                actual[position] = value
         at += count
         if mma.saturates:
             saturated += bool((np.abs(right) > MOST).any())
             right = np.clip(right, -MOST - 1, MOST)
         elif mma.out == "s32":
             right = right.astype(np.int64).astype(np.uint32).view(np.int32).astype(np.float64)
-        np.testing.assert_array_equal(got, right, mma.opcode)
+        np.testing.assert_array_equal(actual, right, mma.opcode)
     assert saturated >= 8
 
 

@@ -187,8 +187,8 @@ def some(faults: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("name", some(FAULTS))
 def test_planted_faults_are_reported(name: str) -> None:
     old, new, kind = FAULTS[name]
-    found = kinds(run(old, new)[0])
-    assert kind in found, found
+    found_kinds = kinds(run(old, new)[0])
+    assert kind in found_kinds, found_kinds
 
 
 def test_unwritten_columns_are_undefined() -> None:
@@ -209,8 +209,8 @@ def test_columns_loaded_into_registers_are_free_without_a_wait() -> None:
 @pytest.mark.parametrize("name", some(FAULTS_OF_STORES))
 def test_faults_of_stores(name: str) -> None:
     old, new, kind = FAULTS_OF_STORES[name]
-    found = kinds(run(old, new, from_tensor_memory=True)[0])
-    assert kind in found, found
+    found_kinds = kinds(run(old, new, from_tensor_memory=True)[0])
+    assert kind in found_kinds, found_kinds
 
 
 @pytest.mark.parametrize(

@@ -99,19 +99,19 @@ def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Arr
     """
     columns, bits = [], []
     for _ in range(64):
-        kept: list[int] = []
-        said: list[int] = []
+        kept_columns: list[int] = []
+        indices: list[int] = []
         if kind == "tf32":
             for pair, second in enumerate(rng.integers(0, 2, depth // 2).tolist()):
-                kept.append(2 * pair + second)
-                said += [0, 1, 1, 1] if second else [0, 0, 1, 0]
+                kept_columns.append(2 * pair + second)
+                indices += [0, 1, 1, 1] if second else [0, 0, 1, 0]
         else:
             for four in range(depth // 4):
                 two = sorted(rng.permutation(4)[:2].tolist())
-                kept += [4 * four + one for one in two]
-                said += [one >> bit & 1 for one in two for bit in (0, 1)]
-        columns.append(kept)
-        bits.append(said)
+                kept_columns += [4 * four + one for one in two]
+                indices += [one >> bit & 1 for one in two for bit in (0, 1)]
+        columns.append(kept_columns)
+        bits.append(indices)
     return np.array(columns), np.array(bits)
 
 
@@ -131,8 +131,8 @@ def metadata_words(bits: Array, selector: int) -> Array:
                     words[first + 2 * part + high] = value >> 32 * part & 0xFFFFFFFF
                 else:
                     at = first + 2 * selector + part
-                    kept = int(words[at]) & (0xFFFF if high else 0xFFFF0000)
-                    words[at] = kept | (value >> 16 * part & 0xFFFF) << 16 * high
+                    preserved = int(words[at]) & (0xFFFF if high else 0xFFFF0000)
+                    words[at] = preserved | (value >> 16 * part & 0xFFFF) << 16 * high
     return words.astype(np.uint32)
 
 
@@ -187,10 +187,10 @@ def run(
     for matrix, operand, at in ((x_bits, left, 0), (y_bits, right, B_AT)):
         if operand is None:
             continue
-        places, leading, stride = operand.place(*matrix.shape, size)
+        positions, leading, stride = operand.place(*matrix.shape, size)
         bytes_of = np.ascontiguousarray(matrix).view(np.uint8).reshape(*matrix.shape, size)
         for byte in range(size):
-            image[at + places + byte] = bytes_of[..., byte]
+            image[at + positions + byte] = bytes_of[..., byte]
         descriptors.append(operand.descriptor(1024 + at, leading, stride))
 
     thread = np.arange(128)
@@ -207,13 +207,13 @@ def run(
     a_registers = np.ascontiguousarray(x_bits[a_rows, a_columns]).view(np.uint32).reshape(128, 4)
 
     count = registers.shape[1]
-    given = np.concatenate([image.view(np.uint32), registers.reshape(-1), a_registers.reshape(-1), meta])
+    inputs = np.concatenate([image.view(np.uint32), registers.reshape(-1), a_registers.reshape(-1), meta])
     names = [f"%d{k}" for k in range(count)]
     ra = ", ".join(f"%a{k}" for k in range(4))
     first = f"{{{ra}}}" if left is None else "%desc_a"
     types = f"{d}.{a}.{b}"
     variant, of_sparse = ("", "") if selector is None else (".sp", f"%m, {selector}, ")
-    behind = ".and.popc" if a == "b1" else ""
+    suffix = ".and.popc" if a == "b1" else ""
     numbers_behind = [] if d == "s32" else [str(s) for s in negated]
     if a in ("f16", "bf16"):
         numbers_behind += [str(int(o.transposed)) for o in (left, right) if o is not None]
@@ -241,7 +241,7 @@ mul.wide.u32 %at, %t, 4; add.u64 %at, %at, %in; ld.global.u32 %m, [%at+{base + 5
 mov.u64 %desc_a, {descriptors[0]}; mov.u64 %desc_b, {descriptors[-1]};
 setp.eq.u32 %p, 0, 0;
 wgmma.fence.sync.aligned;
-wgmma.mma_async{variant}.sync.aligned.m64n{n}k{depth}.{types}{behind}
+wgmma.mma_async{variant}.sync.aligned.m64n{n}k{depth}.{types}{suffix}
   {{{", ".join(names)}}}, {first}, %desc_b, {of_sparse}%p{tail};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
@@ -249,13 +249,13 @@ mul.wide.u32 %at, %t, {4 * count}; add.u64 %at, %at, %out;
 {" ".join(f"st.global.u32 [%at+{4 * k}], {name};" for k, name in enumerate(names))}
 ret; }}
 """
-    done = run_ptx(edit(text), 64 * count, given, block=128)
+    done = run_ptx(edit(text), 64 * count, inputs, block=128)
     assert done.ok, (done.reason, done.findings)
-    got = np.zeros((64, n), RESULTS[d])
-    got[rows, columns] = done.outputs["out"].view(RESULTS[d]).reshape(128, -1)
-    wanted = (start.astype(np.int64) + (negated[0] * x) @ (negated[1] * y).T).astype(RESULTS[d])
-    wanted[reached, 0] = np.nan if reached.any() else 0
-    return got, wanted
+    actual = np.zeros((64, n), RESULTS[d])
+    actual[rows, columns] = done.outputs["out"].view(RESULTS[d]).reshape(128, -1)
+    expected = (start.astype(np.int64) + (negated[0] * x) @ (negated[1] * y).T).astype(RESULTS[d])
+    expected[reached, 0] = np.nan if reached.any() else 0
+    return actual, expected
 
 
 TYPES = [
@@ -267,22 +267,22 @@ TYPES = [
 @pytest.mark.parametrize("types", TYPES, ids=".".join)
 def test_types(types: tuple[str, str, str]) -> None:
     for left in (Operand(), None):
-        got, wanted = run(*types, 32, left=left, right=Operand())
-        np.testing.assert_array_equal(got, wanted)
+        actual, expected = run(*types, 32, left=left, right=Operand())
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 def test_layouts_of_both_orders(swizzle: int) -> None:
     for left, right in ((False, False), (False, True), (True, False), (True, True)):
         a, b = Operand(swizzle, left), Operand(swizzle, right)
-        got, wanted = run("f32", "bf16", "bf16", 64, left=a, right=b)
-        np.testing.assert_array_equal(got, wanted)
+        actual, expected = run("f32", "bf16", "bf16", 64, left=a, right=b)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("n", [8, 24, 136, 256])
 def test_columns_and_signs(n: int) -> None:
-    got, wanted = run("f32", "f16", "f16", n, left=Operand(64), right=Operand(32), negated=(-1, 1))
-    np.testing.assert_array_equal(got, wanted)
+    actual, expected = run("f32", "f16", "f16", n, left=Operand(64), right=Operand(32), negated=(-1, 1))
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_sign_is_plus_or_minus_one() -> None:
@@ -293,33 +293,33 @@ def test_a_sign_is_plus_or_minus_one() -> None:
 @pytest.mark.parametrize("n", [8, 24, 256])
 def test_bits(n: int) -> None:
     for left in (Operand(), None):
-        got, wanted = run("s32", "b1", "b1", n, left=left, right=Operand(64))
-        np.testing.assert_array_equal(got, wanted)
+        actual, expected = run("s32", "b1", "b1", n, left=left, right=Operand(64))
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("types", TYPES, ids=".".join)
 def test_sparse_types(types: tuple[str, str, str]) -> None:
     for left in (Operand(), None):
         for selector in (0, 1) if types[1] in ("f16", "bf16", "tf32") else (0,):
-            got, wanted = run(*types, 32, left=left, right=Operand(), selector=selector)
-            np.testing.assert_array_equal(got, wanted)
+            actual, expected = run(*types, 32, left=left, right=Operand(), selector=selector)
+            np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("swizzle", [0, 64, 128])
 def test_layouts_of_sparse_products(swizzle: int) -> None:
     for left, right in ((False, False), (False, True), (True, False), (True, True)):
         a, b = Operand(swizzle, left), Operand(swizzle, right)
-        got, wanted = run("f32", "bf16", "bf16", 136, left=a, right=b, selector=1, negated=(1, -1))
-        np.testing.assert_array_equal(got, wanted)
+        actual, expected = run("f32", "bf16", "bf16", 136, left=a, right=b, selector=1, negated=(1, -1))
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_dropped_elements_of_sparse_a_are_not_multiplied() -> None:
     """An infinity of B at a column that A drops must not be multiplied by zero, which would give NaN."""
-    got, wanted = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
-    kept = np.isnan(wanted)
-    assert 0 < kept.sum() < 64
-    assert not np.isfinite(got[kept]).any()
-    np.testing.assert_array_equal(got[~kept], wanted[~kept])
+    actual, expected = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
+    is_nan = np.isnan(expected)
+    assert 0 < is_nan.sum() < 64
+    assert not np.isfinite(actual[is_nan]).any()
+    np.testing.assert_array_equal(actual[~is_nan], expected[~is_nan])
 
 
 def test_metadata_name_two_elements() -> None:
@@ -353,7 +353,7 @@ def test_only_lanes_that_the_selector_names_have_metadata() -> None:
         guard = f"and.b32 %k, %t, 2; setp.ne.u32 %p, %k, {2 * named}; @%p {load}"
         return lambda text: text.replace(load, guard)
 
-    got, wanted = run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, edit=edit(1))
-    np.testing.assert_array_equal(got, wanted)
+    actual, expected = run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, edit=edit(1))
+    np.testing.assert_array_equal(actual, expected)
     with pytest.raises(AssertionError, match="undefined_register"):
         run("f32", "f16", "f16", 8, left=Operand(), right=Operand(), selector=0, edit=edit(0))

@@ -32,11 +32,11 @@ extern "C" __global__ void k(const double* in, double* out, int first, int line)
 @pytest.mark.parametrize(("first", "line"), [(0, 4), (1, 4), (0, 5), (3, 7)])
 def test_rows_of_f64_begin_at_eight_bytes(first: int, line: int) -> None:
     """Code of ptxas 13.0 loads f64 rows from shared memory 8 bytes at a time (LDS.64)."""
-    given = np.arange(128, dtype=np.float64)
-    arguments = (given, np.zeros((8, 8)), np.int32(first), np.int32(line))
+    values = np.arange(128, dtype=np.float64)
+    arguments = (values, np.zeros((8, 8)), np.int32(first), np.int32(line))
     done = autosched.emulate(
         DOUBLES, kernel="k", arguments=arguments, outputs=(1,), grid=1, block=32, options=("-arch=sm_90",)
     )
     assert done.ok, (done.reason, done.findings)
-    place = first + line * np.arange(8)[:, None] + np.arange(4)
-    np.testing.assert_array_equal(done.arrays[1], given[place] @ given[64 + place].T)
+    positions = first + line * np.arange(8)[:, None] + np.arange(4)
+    np.testing.assert_array_equal(done.arrays[1], values[positions] @ values[64 + positions].T)

@@ -12,11 +12,11 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # its architecture is kept, because it has its own kernel templates
+TURING = "sm_75"  # kernels for sm_75 are compiled for sm_75, because sm_75 has separate kernel templates
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
-_ARCH_MACRO = "__CUDA_ARCH_"  # prefix of all architecture macros
+_ARCH_MACRO = "__CUDA_ARCH_"  # common prefix of __CUDA_ARCH__ and similar macros
 # Text of kernels that need sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Words of kernels that need sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
@@ -77,7 +77,7 @@ def _depends_on_arch(source: str, headers: Headers) -> bool:
 
 
 def _used(source: str, headers: Headers) -> Iterable[str]:
-    """Return the source and the headers that it includes, as one text."""
+    """Return one text with the source and the headers that the source includes."""
     texts = dict(headers.files)
     used: dict[str, str] = {"": source}
     pending = [source]

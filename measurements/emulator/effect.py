@@ -1,8 +1,8 @@
 """Decide whether undefined values affect the result of a launch, by re-running it with poisoned memory.
 
-The launch runs again on the same memory, with other bits in place of undefined values, and with other results of
-comparisons with such values. If each run leaves the same memory, the values have no effect. For example, a sum may add
-an undefined value and later subtract it.
+The launch runs again on the same initial memory. Each run replaces undefined values by different bytes, and comparisons
+with undefined values have different results. If all runs leave the same memory, the undefined values have no effect.
+For example, a sum may add an undefined value and later subtract it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNWRITTEN = frozenset(
     }
 )
 POISON_PATTERNS = range(1, 10)  # numbers of poison patterns (runtime/memory/poison.hpp)
-HARMLESS = "harmless: the launch leaves the same memory for all tested values"
-UNREAD = "harmless: nothing reads the memory that depends on it"
+HARMLESS = "harmless: the launch leaves the same memory for all tested replacements of the undefined value"
+UNREAD = "harmless: nothing reads the memory that depends on the undefined value"
 
 
 def only_undefined_values(done: Emulation) -> bool:
-    """Return True if all faults of a launch are uses of undefined values.
+    """Return True if every fault of a launch is a use of an undefined value.
 
     After other faults, such as races, runs with poisoned memory are not conclusive, because results may also differ due
     to the order of execution.

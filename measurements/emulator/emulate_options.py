@@ -22,9 +22,10 @@ class EmulateOptions:
         order: Order of blocks and of threads.
         perturb: If True, results of approximate instructions have the largest error that the PTX ISA allows.
         calls: Number of back-to-back launches on the same memory; outputs are poisoned with 0xFF bytes before each.
-        memory: Further properties of the initial memory: pointers into arrays, undefined bytes, addresses in arrays.
+        memory: Properties of the initial memory other than array contents, such as undefined bytes and pointers stored
+            in arrays.
         count: If True, executed instructions are counted.
-        blocks: Blocks of the grid to run. All blocks of their clusters run, too. Default: all blocks.
+        blocks: Indices of the blocks to run. All blocks of a cluster run if one of them is listed. Default: all blocks.
 
     Raises:
         ValueError: For a time limit that is not positive.

@@ -97,7 +97,7 @@ def emulate(
         keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
 
     Returns:
-        The outputs, findings and counts. If the kernel does not compile or does not terminate, ``status`` says so.
+        The outputs, findings and counts. ``status`` also reports kernels that do not compile or do not terminate.
 
     Raises:
         HostFailure: If this machine is the cause: NVRTC is missing, the C++ compiler is missing or broken, or memory or
@@ -204,7 +204,7 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_M
 def run_launch(
     launch: Launch, arrays: Mapping[str, Array], compiled: CompiledBytecode, folder: Path, settings: RunSettings
 ) -> Emulation:
-    """Run a compiled kernel, with its blocks in the order of ``settings``.
+    """Run a compiled kernel in the order of blocks that ``settings`` requests.
 
     Args:
         launch: Grid, block and operands.
@@ -244,7 +244,7 @@ def run_launch(
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:
-    """Return True if two runs of a launch have left the same outputs. Undefined bytes are ignored."""
+    """Return True if two runs of a launch have left the same outputs, apart from undefined bytes."""
 
     def same(name: str, array: Array) -> bool:
         differ = array.reshape(-1).view(np.uint8) != other.outputs[name].reshape(-1).view(np.uint8)
@@ -294,7 +294,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     if code == 5:
         return _refused(compiled, stderr)
     events = RunnerReport(report.read_text(errors="replace"), read_sites(compiled.path))
-    # Without an end, the report of a runner with exit status 0 or 2 is truncated.
+    # A complete report ends with an "end" line. If it is missing, the runner itself failed, unless a crash explains it.
     if events.end is None and not killed and -code not in _CRASHES:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(stderr)}" if stderr.strip() else ""

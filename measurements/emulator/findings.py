@@ -46,12 +46,12 @@ class FindingKind(StrEnum):
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
     WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses data that an unfinished wgmma reads or writes
-    # The source of a bulk store is overwritten, or its block exits, before the wait.
+    # The source of a bulk store is overwritten, or the storing block exits, before the wait.
     BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
     MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses of threads and wgmma or a bulk copy
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a missed phase, use of an uninitialised mbarrier
-    # No fence between the initialisation of an mbarrier and its use by another block's copy.
+    # No fence between the initialisation of an mbarrier and the use of the mbarrier by another block's copy.
     MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"
     BLOCK_EXITED = "block_exited"  # accesses shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # uses memory that was freed, or that malloc did not return
@@ -150,7 +150,7 @@ class GlobalSite(NamedTuple):
     bytes: int  # bytes per lane
     requests: int
     sectors: int
-    unique: int = 0  # sectors that the block had not requested before; this and ``fresh`` need the option ``count``
+    unique: int = 0  # sectors that are new to the block; ``unique`` and ``fresh`` need ``count``
     fresh: int = 0  # sectors that no block had requested before
 
     @property
@@ -160,7 +160,7 @@ class GlobalSite(NamedTuple):
 
 
 class ExecutedLine(NamedTuple):
-    """How often warps executed a PTX operation on one source line, summed over its ``instructions`` instructions.
+    """How often warps executed a PTX operation on one source line, summed over ``instructions`` instructions.
 
     The file is named without its folder.
     """
@@ -266,14 +266,15 @@ class Emulation:
         compile_seconds: Wall-clock time on the host.
         run_seconds: Wall-clock time on the host.
         from_cache: True if the compiled object was in the cache.
-        defined: For arrays with flags (memory.Memory): for each byte, whether it is defined now.
-        written: For these arrays: for each byte, whether the launch has written it.
-        used: For these arrays: for each byte, how the launch has accessed it (host_order.Use).
+        defined: For each array with flags (memory.Memory): whether each byte is defined now.
+        written: For each array with flags: whether the launch has written each byte.
+        used: For each array with flags: how the launch has accessed each byte (host_order.Use).
         suppressed: Expected findings, each with the reason for its suppression (suppression.py).
-        executed: How often warps executed each PTX operation ("fma.rn.f32"). This and the next three fields are only
-            set with the option ``count``.
+        executed: How often warps executed each PTX operation ("fma.rn.f32"). ``executed``, ``lines``, ``chains`` and
+            ``code`` are only set with the option ``count``.
         lines: How often warps executed each PTX operation, by source line.
-        chains: Number of warps, and the total cycles of their longest chains of dependent instructions.
+        chains: Number of warps, and the sum over all warps of the cycles of the longest chain of dependent
+            instructions.
         code: Number of distinct PTX instructions that generate machine code.
         unknown: Ranges (address, bytes) of an executable's memory that were undefined before the launch and still are
             (executables/executable_launch.py).
@@ -409,7 +410,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.WGMMA_IN_FLIGHT: "access to registers or shared memory of a wgmma before the wait for it",
     FindingKind.BULK_COPY_IN_FLIGHT: (
-        "source of a bulk store that is overwritten, or whose block exits, before the wait; bulk load without a wait"
+        "source of a bulk store that is overwritten before the wait; block that exits while its bulk store is in "
+        "flight; bulk load without a wait"
     ),
     FindingKind.MISSING_WGMMA_FENCE: "wgmma with registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (

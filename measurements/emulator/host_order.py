@@ -61,7 +61,7 @@ class HostRace:
         earlier: The use that the program called first.
         later: The use that the program called second.
         first: The lowest address that both use.
-        end: End of the contiguous bytes from ``first`` on that both use.
+        end: End of the contiguous range, starting at ``first``, that both use.
     """
 
     earlier: HostAccess
@@ -90,7 +90,7 @@ class HostOrder:
     # Streams --------------------------------------------------------------------------------------------------------
 
     def add_stream(self, *, blocking: bool) -> int:
-        """Return a new stream. Blocking streams and the legacy default stream wait for each other."""
+        """Create a stream and return its timeline. Blocking streams and the legacy stream wait for each other."""
         stream, self._next = self._next, self._next + 1
         self._clocks[stream] = {stream: 0}
         if blocking:
@@ -267,13 +267,13 @@ def _repeats(access: HostAccess, earlier: HostAccess) -> bool:
 
 
 def _common(a: Ranges, b: Ranges) -> tuple[int, int] | None:
-    """Return the lowest bytes that two lists of ranges have in common."""
+    """Return the lowest range of bytes that two lists of ranges have in common."""
     if len(a) == 1 and len(b) == 1:
         first, end = max(a[0, 0], b[0, 0]), min(a[0, 1], b[0, 1])
         return (int(first), int(end)) if first < end else None
     if len(a) > len(b):
         a, b = b, a
-    # The first range of b that ends after the start of the range of a.
+    # Index of the first range of b that ends after the start of the range of a.
     after = np.searchsorted(b[:, 1], a[:, 0], side="right")
     meets = after < len(b)
     meets[meets] = b[after[meets], 0] < a[meets, 1]

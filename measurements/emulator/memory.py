@@ -1,4 +1,4 @@
-"""Properties of the initial memory of an emulated launch beyond arrays: pointers into arrays, and undefined bytes."""
+"""Properties of initial memory other than array contents, such as pointers into arrays and undefined bytes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _ADDRESS_BYTES = 8
 class StoredAddress(NamedTuple):
     """Eight bytes inside an array that are the address of a byte of another array.
 
-    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The address is only stored
-    during the launch. Afterwards, the original bytes are restored, unless the kernel has overwritten the address.
+    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The array contains the
+    address during the launch. Afterwards, the original bytes are restored, unless the kernel has overwritten the
+    address.
     """
 
     array: str
@@ -122,7 +123,7 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Initial memory of a launch beyond arrays. ``check`` raises ValueError if it does not fit the launch.
+    """Properties of a launch's initial memory other than array contents. ``check`` compares them with the launch.
 
     Args:
         offsets: Byte offset in the array to which a pointer or tensor map points, by the position of the argument.

@@ -17,8 +17,8 @@ class Order:
     """Order of blocks and threads.
 
     Attributes:
-        blocks: "ascending", "descending", "alternating" (from both ends) or "random": blocks run one after another, and
-            other blocks only run while a block waits. "interleaved": up to 16 blocks, from both ends of the grid, take
+        blocks: "ascending", "descending", "alternating" (from both ends) or "random": blocks run one after another;
+            while a block waits, other blocks run. "interleaved": up to 16 blocks, from both ends of the grid, take
             turns at each access to global memory.
         seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead
             of others. The same seed gives the same order.

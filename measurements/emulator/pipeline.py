@@ -26,7 +26,7 @@ _ENDED = ("ok", "findings")
 
 @dataclass
 class _Content:
-    """An array between two launches. ``defined`` and ``written`` have a flag for each byte of the array."""
+    """Contents of an array between two launches. ``defined`` and ``written`` have a flag for each byte."""
 
     operand: Operand
     array: Array
@@ -44,7 +44,7 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all launches. If a launch does not end, the status is that of this launch.
+        Counts and findings of all launches. If a launch does not end, its status is returned.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []
@@ -83,12 +83,12 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
 
 
 def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
-    """Return True if only one launch uses an output. It can then be checked as an output of this launch."""
+    """Return True if only one launch uses an output. The output can then be checked as an output of this launch."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 
 def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the launch with its shared arrays as inout arrays: those that other launches use, too."""
+    """Return the launch with arrays that other launches also use declared as inout arrays."""
 
     def seen(operand: Operand) -> Operand:
         unchanged = operand.role == "input" or _alone(operand, kernel)

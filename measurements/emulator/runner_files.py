@@ -80,7 +80,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        # Otherwise, the cluster size is that of the kernel.
+        # Otherwise, the kernel itself determines the cluster size.
         *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"cooperative {int(kernel.cooperative)}",
@@ -146,7 +146,7 @@ def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """Return the line from which the runner encodes a tensor map (runtime/isa/async/tensor_map.hpp)."""
+    """Return a line of the job that describes a tensor map (runtime/isa/async/tensor_map.hpp)."""
     box: tuple[int, ...] = m.box
     if m.im2col is not None:
         corners = (
@@ -203,7 +203,7 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
 def read_flags(
     path: Path, kernel: Launch, memory: Memory
 ) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
-    """Return flags for each byte of arrays: whether it is defined, whether it was written, and how it was used."""
+    """Return flags for each byte of arrays: whether it is defined or was written, and how the launch used it."""
     defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
@@ -331,7 +331,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Merge findings of the same kind at the same line, which may have many instructions if loops are unrolled."""
+    """Merge findings of the same kind at the same line. A line of an unrolled loop has many instructions."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

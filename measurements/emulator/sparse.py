@@ -45,8 +45,8 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 def generated(dtype: DType, seed: int, positions: Indices) -> Array:
     """Return the elements at ``positions`` of an input of type ``dtype``: booleans, or integers 1 to 3 of either sign.
 
-    They depend only on ``seed`` and position. runtime/memory/global/buffers.cpp generates the same elements with the
-    integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
+    An element depends only on ``seed`` and its position. runtime/memory/global/buffers.cpp generates the same elements
+    with the integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
     """
     flat = positions.reshape(-1)
     array: Array = np.empty(flat.size, dtype.storage)
@@ -109,7 +109,7 @@ def emulate_blocks(
     check: bool = True,
     count: bool = False,
 ) -> Emulation:
-    """Compile ``kernel`` and run only some blocks of its grid, on operands that may be larger than memory.
+    """Compile ``kernel`` and run only some blocks of the grid. Operands may be larger than this machine's memory.
 
     Args:
         kernel: Source, launch and operands.
@@ -251,7 +251,7 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
         firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
         size = int(counts.sum())
         values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
-        if stretches == 1:  # usual for a large output: one array of its positions instead of three
+        if stretches == 1:  # usual for a large output; avoids two further arrays of positions
             positions = np.arange(firsts[0], firsts[0] + size)
         else:
             positions = np.repeat(firsts - (np.cumsum(counts) - counts), counts)

@@ -1,4 +1,4 @@
-"""Suppress expected findings by kind, file and line, each with the reason why it needs no fix."""
+"""Suppress expected findings by kind, file and line. Each suppression has a reason why the code needs no fix."""
 
 from __future__ import annotations
 

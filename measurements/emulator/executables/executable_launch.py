@@ -46,8 +46,8 @@ class LaunchState:
         arena: Path of the file with the program's device memory.
         may_overlap: True if kernels may start before earlier kernels of their stream end (dependent launches).
         heap_was_used: True after the launch of a kernel that uses the device heap.
-        unfinished: For each stream, the memory that its last kernels write and the memory that they read, as long as a
-            dependent launch may overlap with them.
+        unfinished: For each stream, the memory that its last kernels write and read, while a dependent launch may
+            overlap with these kernels.
     """
 
     work: Path
@@ -162,7 +162,7 @@ class ExecutableLaunch:
         """Report the delayed findings of all runs.
 
         Returns:
-            The run with whose memory the program continues, and the parts of this memory that depend on undefined
+            The run whose memory the program continues with, and the ranges of this memory that depend on undefined
             values.
 
         Raises:
@@ -197,7 +197,7 @@ class ExecutableLaunch:
     def _left_differently(
         self, done: Emulation, writes: Writes, order: Order, launches: int, perturb: bool, time_limit: float
     ) -> list[Stretch] | None:
-        """Return the memory that depends on undefined values; None if the end of the launch depends on these values."""
+        """Return the memory that depends on undefined values; None if other values make the launch end differently."""
         differ = np.zeros(0, np.uint64)
         limit = time_limit_of(done, time_limit)
         for poison in POISON_PATTERNS:
@@ -216,7 +216,7 @@ class ExecutableLaunch:
 
 
 def joined(parts: Iterable[Stretch]) -> list[Stretch]:
-    """Return the union of stretches as disjoint, non-adjacent stretches in ascending order."""
+    """Return the union of address ranges as disjoint, non-adjacent ranges in ascending order."""
     merged: list[Stretch] = []
     for address, count in sorted(parts):
         if merged and address <= sum(merged[-1]):
@@ -228,7 +228,7 @@ def joined(parts: Iterable[Stretch]) -> list[Stretch]:
 
 
 def error_of(done: Emulation) -> tuple[int, bool]:
-    """Return the CUDA error of a launch, and whether it is sticky: errors of launches that did not finish are."""
+    """Return the CUDA error of a launch, and True if the error is sticky because the launch did not finish."""
     if done.status in ("unsupported", "compile_error"):
         return NOT_SUPPORTED, False
     if done.status == "timeout":

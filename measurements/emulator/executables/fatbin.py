@@ -10,8 +10,9 @@ import struct
 
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of all entries
 _MAGIC = 0xBA55ED50
-_ENTRY = struct.Struct("<HHIQIIHHI")  # kind, version, header, payload, compressed, -, minor, major, architecture
-_FLAGS, _EXPANDED = 40, 56  # bytes into an entry's header
+# kind, version, header size, payload size, compressed size, unused, minor, major, architecture
+_ENTRY = struct.Struct("<HHIQIIHHI")
+_FLAGS, _EXPANDED = 40, 56  # offsets in the header of an entry
 _PTX, _MACHINE_CODE = 1, 2
 _LZ4, _ZSTD = 0x2000, 0x8000
 

@@ -25,7 +25,7 @@ class LaunchDescription:
     kernel: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
-    cluster: tuple[int, ...] = ()  # empty without clusters
+    cluster: tuple[int, ...] = ()  # empty if the launch has no cluster size
     shared: int = 0
     arguments: list[str] = field(default_factory=list)
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
@@ -44,7 +44,7 @@ class LaunchDescription:
 
     @classmethod
     def read(cls, text: str) -> LaunchDescription:
-        """Parse the lines of the message that ``run`` in ``library/launches.cpp`` sends for a launch."""
+        """Parse the message about a launch, which ``run`` in ``library/launches.cpp`` sends."""
         it = cls()
         for line in text.splitlines():
             key, _, rest = line.strip().partition(" ")

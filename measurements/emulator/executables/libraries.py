@@ -19,9 +19,9 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# Parts of libcudart that all versions share, and parts that depend on VERSION. The files of a part are compiled
-# together, because headers take most of the compile time. ``per_thread`` is a separate part, because it redeclares
-# functions of other files.
+# Translation units of libcudart that all versions share, and files that depend on VERSION. The files of a translation
+# unit are compiled together, because headers take most of the compile time. ``per_thread`` is compiled separately,
+# because it redeclares functions of other files.
 _SHARED_PARTS = {
     "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
     "per_thread": ("cudart/per_thread.cpp",),
@@ -40,7 +40,7 @@ _OF_CORE = tuple(
 _OF_DRIVER = tuple(
     f"driver/{name}.cpp" for name in ("devices", "modules", "launches", "tensor_maps", "memory", "streams")
 )
-_MOST_SEARCHED = 1 << 31  # number of bytes of a file that are searched
+_MOST_SEARCHED = 1 << 31  # a search for text reads at most this many bytes of a file
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
 # NVIDIA's libraries that are not emulated. NVRTC is not among them, because it compiles without a GPU.
@@ -181,7 +181,7 @@ def has_text(program: Path, text: bytes) -> bool:
 
 
 def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:
-    """Return the libraries of NVIDIA that have no replacement."""
+    """Return the NVIDIA libraries that a program needs and that have no replacement."""
     return tuple(n for n in needed if _FOREIGN.match(n))
 
 

@@ -82,7 +82,7 @@ class PtxModule:
         return lines
 
     def has_kernel(self, name: str) -> bool:
-        """Return True if the module has a kernel of this name."""
+        """Return True if the module contains a kernel called ``name``."""
         function = self.module.functions.get(name)
         return function is not None and function.is_kernel
 
@@ -132,14 +132,15 @@ def _initial_bytes(v: Variable) -> bytearray:
 def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
     """Return the PTX of each container for the newest architecture that the device can execute.
 
-    Containers without such PTX are skipped if others have it: libcudadevrt has PTX for the newest GPUs only.
+    Containers without such PTX are skipped if at least one container has it. For example, libcudadevrt only has PTX for
+    the newest GPUs.
 
     Args:
         containers: PTX texts by architecture.
         device: Emulated GPU.
 
     Returns:
-        One text per remaining container.
+        One text for each container that was not skipped.
 
     Raises:
         FatBinaryError: No container has PTX for the device.

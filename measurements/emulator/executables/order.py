@@ -123,7 +123,7 @@ class _Graphs:
             number: Number of the node.
             parent: Timeline of the stream, or of the graph's parent node.
             after: Numbers of its predecessors.
-            frames: Frames of the call that created it.
+            frames: Frames of the call that created the node.
         """
         if parent not in self._begun:
             outer = self.nodes.get(self._last.get(parent, 0))  # if set, the graph is a child graph of this node
@@ -173,7 +173,7 @@ class ExecutableOrder:
         self.order = HostOrder()
         self.sites = CallSites(program)
         self._found = found
-        self._streams = {LEGACY: LEGACY}  # timeline of a stream or a running graph node, by its number
+        self._streams = {LEGACY: LEGACY}  # timelines by number of the stream or of the running graph node
         self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
         self._blocks: dict[int, _Allocation] = {}
@@ -291,7 +291,8 @@ class ExecutableOrder:
             return False
         uses: tuple[CallSite, CallSite] = (race.earlier.by, race.later.by)
         in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
-        # Both nodes of a graph are launched by the same call, so the calls that created the nodes are shown instead.
+        # If both accesses are by nodes of one graph, a single call launched them. So the calls that created the nodes
+        # are shown.
         earlier, later = (
             self.sites.location(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
             for use in uses

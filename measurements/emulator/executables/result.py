@@ -58,8 +58,8 @@ class LaunchFinding:
 class ExecutableResult:
     """Result of a program.
 
-    ``status`` is its exit status, negative for a signal. ``lacking`` are the called functions that are not emulated, in
-    the order of their first calls; they returned cudaErrorNotSupported.
+    ``status`` is the exit status, or a negative signal number. ``lacking`` lists called functions that are not
+    emulated, in the order of their first calls; such a call returns cudaErrorNotSupported.
     """
 
     status: int = 0

@@ -166,7 +166,7 @@ class ExecutableSession:
         return ""
 
     def used(self, _: str, __: bytes) -> str:
-        """Report that the program reads undefined memory."""
+        """Report delayed findings as faults, because the program reads undefined memory."""
         self.report.was_read()
         return ""
 
@@ -211,7 +211,8 @@ class ExecutableSession:
         result = self.report.result
         result.launches += 1
         described = LaunchDescription.read(rest)
-        # GPUs before sm_90 ignore the attribute: the launch begins when its predecessor has ended.
+        # GPUs before sm_90 ignore the attribute for dependent launches: the launch begins when its predecessor has
+        # ended.
         described.dependent = described.dependent and self.options.device.has("programmatic_launch")
         module = self.modules[described.module]
         launch = ExecutableLaunch(result.launches, described, module, self.state, self.report, self.order.sites)

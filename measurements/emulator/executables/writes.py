@@ -17,7 +17,7 @@ Stretch = tuple[int, int]  # address, bytes
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """``pieces`` are addresses and lengths of written memory, and ``data`` the bytes of all pieces."""
+    """Written memory: ``pieces`` has the address and length of each range, and ``data`` the bytes of all ranges."""
 
     pieces: tuple[Stretch, ...]
     data: npt.NDArray[np.uint8]
@@ -36,7 +36,7 @@ class Writes:
         return cls(tuple(pieces), np.concatenate(parts) if parts else np.zeros(0, np.uint8))
 
     def each(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the address and the bytes of each piece."""
+        """Yield the address and the bytes of each written range."""
         at = 0
         for address, count in self.pieces:
             yield address, self.data[at : at + count].tobytes()
@@ -47,7 +47,7 @@ class Writes:
         return np.concatenate(each) if each else np.zeros(0, np.uint64)
 
     def difference(self, other: Writes) -> npt.NDArray[np.uint64]:
-        """Return the addresses of bytes that differ, or that only one list contains, in ascending order."""
+        """Return the sorted addresses of bytes that differ between two lists, or that only one list contains."""
         if self.pieces == other.pieces:
             if np.array_equal(self.data, other.data):
                 return np.zeros(0, np.uint64)

@@ -1,8 +1,8 @@
 """Translation units of the runner: each folder of the runtime is one.
 
 Most of the compile time of a C++ file comes from the standard library and shared headers. A part is one translation
-unit with all of a folder's files, so that these are compiled once. Therefore, names in unnamed namespaces must be
-unique within a folder.
+unit with all files of a folder, so that each header is compiled once per folder. Therefore, names in unnamed namespaces
+must be unique within a folder.
 """
 
 from __future__ import annotations

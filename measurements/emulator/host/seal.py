@@ -1,4 +1,4 @@
-"""Append a digest to cached files, to recognise damaged ones.
+"""Append a digest to cached files, so that damaged files are recognised.
 
 Loaders of shared libraries and programs ignore trailing bytes.
 """

@@ -15,7 +15,7 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class CompileStatus:
-    """Context manager that reports how many of ``total`` files of ``subject`` are compiled.
+    """Context manager that displays how many of the ``total`` files of ``subject`` are compiled.
 
     ``count`` returns the number of compiled files. It also works for a process that waits while another process
     compiles.

@@ -45,7 +45,7 @@ class Body:
         self.body: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
-        self.scopes: list[dict[str, str]] = []  # names that a scope redeclares, and the names that replace them
+        self.scopes: list[dict[str, str]] = []  # replacement names of names that a scope redeclares
         self.scope_number = 0
         self.operands = OperandReader(self.registers, self.renamed)
         self.qualifiers: dict[str, tuple[str, ...]] = {}  # parsed qualifiers, by their text
@@ -212,7 +212,7 @@ class _Lines:
         self.frames: tuple[Frame, ...] = ()
         self._files = files
         self._outer: dict[_Location, _Location | None] = {}
-        # Cached results by the text of .loc, valid for the current inlined position.
+        # Cached results of ``enter`` by the text of .loc, valid for the current inlined position.
         self._known: dict[str, tuple[Frame, ...]] = {}
 
     def enter(self, loc: re.Match[str]) -> None:

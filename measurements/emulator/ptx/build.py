@@ -73,7 +73,7 @@ def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
     """Compile ``kernel`` to bytecode, with a cache.
 
     Raises:
-        KernelCompileError: If NVRTC rejects it, or it needs a feature that the emulator does not support.
+        KernelCompileError: If NVRTC rejects the kernel, or the emulator does not support a feature of the kernel.
         HostFailure: If NVRTC is missing, or the cache cannot be written.
     """
     started = time.monotonic()

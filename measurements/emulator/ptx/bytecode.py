@@ -121,13 +121,13 @@ def _align(n: int, alignment: int) -> int:
 class _Frame:
     """Positions of the registers, parameters and local variables of a function.
 
-    ``tokens``: the registers in the syntax of bytecode.
+    ``tokens`` caches the registers in the syntax of bytecode.
     """
 
     function: Function
     index: int
     slots: dict[str, int] = field(default_factory=dict)
-    widths: dict[str, int] = field(default_factory=dict)  # width of each slot in bytes; for a parameter, its size
+    widths: dict[str, int] = field(default_factory=dict)  # bytes of each register slot or parameter
     tokens: dict[str, str] = field(default_factory=dict)
     locals: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
@@ -257,7 +257,7 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            kind = "e" if operand.kind == "d" and width == 0 else "c"  # the instruction's row determines the width
+            kind = "e" if operand.kind == "d" and width == 0 else "c"  # e: the instruction's table row has the width
             return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
@@ -271,7 +271,7 @@ class _Translation:
         return token
 
     def new_register_token(self, f: _Frame, name: str) -> str:
-        """Return a register used for the first time in the syntax of bytecode."""
+        """Return a register in the syntax of bytecode, without a look-up in the cache."""
         if name not in f.function.registers and name[0] == "%":
             width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
             if name == "%is_explicit_cluster":  # a special register that is a predicate
@@ -341,7 +341,7 @@ class _Translation:
                 self.instruction(f, i, site, guard)
             except NotExecutable:
                 raise
-            except Exception as error:  # a form without a table entry is unsupported
+            except Exception as error:  # a qualifier or operand that is missing in the tables is unsupported
                 reason = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: {reason}PTX line {i.line}: {i.text}"
@@ -385,7 +385,7 @@ class _Translation:
         self.emit(form, site, guard, negated, f, to, sources)
 
     def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
-        """Return the form of an access to parameters through a register. It needs parameters that have an address."""
+        """Replace the form of a load or store of a named parameter by a form with the parameter's constant position."""
         if form.key not in ("ld", "st") or form.immediates[3] != 4:
             return form
         address = i.operands[1 if form.key == "ld" else 0]
@@ -476,7 +476,7 @@ class _Translation:
         return f"{head} {spans(results, False)} {spans(parameters, False)} {_saved_slots(f)}"
 
     def with_addresses(self) -> list[str]:
-        """Return the functions whose addresses variables contain, or functions of the module use.
+        """Return the functions whose addresses are in initial values of variables or in code of the module.
 
         All of them must be callable: a pointer to such a function, or to a table of virtual functions, may come from
         another launch.

@@ -36,7 +36,7 @@ class Cursor:
         return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {problem}")
 
     def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], match: re.Match[str]) -> _T:
-        """Apply ``read`` to a match. If it raises PtxError, the line number is added to the message."""
+        """Apply ``read`` to a match. If ``read`` raises PtxError, the line number is added to the message."""
         try:
             return read(match)
         except PtxError as error:

@@ -6,7 +6,7 @@ import hashlib
 
 
 def instructions(text: str) -> list[str]:
-    """Return PTX lines without comments, source positions, and constants that no instruction uses."""
+    """Return PTX lines, but no comments, source positions, or constants that no instruction uses."""
     body = text[: text.find("\n\t.file")] if "\n\t.file" in text else text
     skipped = ("\t.loc", ".global", "//", "\t//")
     return [line for line in body.splitlines() if line.strip() and not line.startswith(skipped)]

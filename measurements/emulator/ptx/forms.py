@@ -26,7 +26,7 @@ from measurements.emulator.ptx.syntax import (
 
 
 class Unsupported(Exception):
-    """The runtime does not support this form of the instruction."""
+    """The runtime does not support this variant of an instruction."""
 
 
 # The bits of ``Flag`` in runtime/isa/ptx.hpp.
@@ -65,7 +65,7 @@ class SourceOperand(NamedTuple):
 class Form:
     """An instruction for the runtime.
 
-    ``key`` is looked up first, then ``reduced``. Immediates of type str are labels.
+    The runtime looks up the table row of ``key``, then that of ``reduced``. Immediates of type str are labels.
     """
 
     key: str
@@ -90,7 +90,7 @@ def address_of(operand: Operand) -> Address:
 
 
 def values_of(operand: Operand) -> tuple[Operand, ...]:
-    """Return the items of a vector operand, or a list with the operand itself."""
+    """Return the items of a vector operand; for any other operand, a list of this operand."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -102,7 +102,7 @@ def number(operand: Operand) -> int:
 
 
 def groups_pending(operand: Operand) -> int:
-    """Return the number of groups that may stay pending in a wait. As in ptxas, -1 and large numbers become 63."""
+    """Return the number of groups that may stay pending after a wait. As in ptxas, -1 and large numbers become 63."""
     count = number(operand)
     return count if 0 <= count < 64 else 63
 
@@ -133,7 +133,7 @@ def _flags_of(qualifiers: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def _general(i: Instruction) -> Form:
-    """Return the form of an instruction without its own function: ``opcode.qualifiers d, a, b, c``."""
+    """Return the form of an instruction that no special function handles: ``opcode.qualifiers d, a, b, c``."""
     flags, rest = _flags(i.qualifiers)
     if flags & FLAGS["xorsign"]:
         rest.remove("abs")
@@ -239,7 +239,7 @@ def _cvt(i: Instruction) -> Form:
     if len(rest) != 2 or rest[0] not in CONVERTED or rest[1] not in CONVERTED:
         raise Unsupported
     to, from_ = rest
-    # A dedicated row only exists for the exact conversion: its name includes the rounding, and it has no other flags.
+    # A dedicated table row only applies if the instruction has the rounding in the row's name and no other flags.
     plain = f"cvt.rn.{to}.{from_}" if flags == ROUNDING["rn"] else f"cvt.{to}.{from_}"
     width = 4 if from_ in ("e4m3x2", "e5m2x2") else TYPE_BYTES.get(from_, 4)
     sources = _all(i.operands[1:], max(width, 2))

@@ -41,7 +41,7 @@ class OperandReader:
 
     def __init__(self, registers: Container[str], renamed: Callable[[str], str]) -> None:
         self._registers, self._renamed = registers, renamed
-        # Parsed operands by their text, because the same text often occurs several times.
+        # Parsed operands by text, because many texts occur several times.
         self._known: dict[str, Operand] = {}
         self._scoped: set[str] = set()  # names that have different meanings in different scopes
         self._tokens: list[str] = []
@@ -56,7 +56,7 @@ class OperandReader:
             self._known.clear()
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """Return the comma-separated operands in ``text``. Raises PtxError, whose message lacks the line."""
+        """Return the comma-separated operands in ``text``. Raises PtxError without a line number."""
         if not text:
             return ()
         operands = []

@@ -1,5 +1,5 @@
-"""Instructions whose operands need their own translation.
+"""Translation of instructions whose operands do not follow the common pattern.
 
-Start at ``mma.py``; there is one file per family. Each converts the operands of its instructions to a row for the
-runtime. A family imports ``forms`` and ``syntax``, and must not import another family.
+Start at ``mma.py``. There is one file per instruction family, which converts the family's instructions to forms for the
+runtime (``forms.py``). A family imports ``forms`` and ``syntax``, and must not import another family.
 """

@@ -1,4 +1,4 @@
-"""Forms of asynchronous instructions: mbarriers, bulk copies, and the fences between proxies."""
+"""Convert asynchronous instructions to forms: mbarriers, bulk copies, and fences between proxies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ARRIVALS = ("plain", "expect_tx", "noComplete")  # in the order of Arrival in r
 
 
 def async_form(i: Instruction) -> Form | None:
-    """Return the form; None for all other instructions. Raises Unsupported."""
+    """Return the form of an asynchronous instruction; None for all other instructions. Raises Unsupported."""
     form = _ASYNC.get(i.opcode)
     return form(i) if form is not None else None
 
 
 def _sink(operand: Operand) -> list[Operand]:
-    """Return the destination operands. There are none for ``_``, which discards the result."""
+    """Return the destination operands: none if the instruction discards the result (``_``)."""
     return [] if isinstance(operand, Register) and operand.name == "_" else [operand]
 
 
@@ -83,13 +83,14 @@ def _tensor_map_fence(i: Instruction) -> Form:
         return Form("fence.tensormap.release", flags)
     at = address_of(i.operands[0])
     if number(i.operands[1]) != _MAP_BYTES:
-        raise Unsupported  # ptxas rejects it
+        raise Unsupported  # ptxas rejects other sizes
     return Form("fence.tensormap.acquire", flags, (), [SourceOperand(at.base, 8)], [at.offset])
 
 
 _MAP_BYTES = 128
-# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp. For each: the number of
-# dimensions that have this field (0: the map has it once), and for immediates the largest supported number.
+# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp. A value is the number of
+# dimensions that have this field; 0 if a map has the field only once. ``_LARGEST`` has the largest supported number for
+# fields that are immediates.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,
@@ -107,7 +108,7 @@ def _tensormap(i: Instruction) -> Form:
     if action == "cp_fenceproxy":
         from_ = address_of(i.operands[1])
         if number(i.operands[2]) != _MAP_BYTES:
-            raise Unsupported  # ptxas rejects it
+            raise Unsupported  # ptxas rejects other sizes
         sources = [SourceOperand(at.base, 8), SourceOperand(from_.base, 8)]
         return Form(
             "tensormap.cp_fenceproxy", FLAGS["cta"] if "cta" in q else 0, (), sources, [1, at.offset, from_.offset]
@@ -121,7 +122,7 @@ def _tensormap(i: Instruction) -> Form:
         raise Unsupported
     if field in _LARGEST and not 0 <= number(value) <= _LARGEST[field]:
         raise Unsupported
-    space = 2 if "shared::cta" in q else int("global" in q)  # index in SPACES
+    space = 2 if "shared::cta" in q else int("global" in q)  # index in SPACES (forms.py)
     numbers = [at.offset, space, list(_FIELDS).index(field), number(dimension[0]) if dimension else 0]
     return Form(
         "tensormap.replace",
@@ -244,9 +245,9 @@ def _rank(qualifiers: Sequence[str]) -> int:
 
 
 def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str, of_pixels: str) -> tuple[int, int, int]:
-    """Return the number of dimensions, whether four rows of a matrix are copied, and whether it is im2col.
+    """Return the number of dimensions, whether four rows of a matrix are copied, and whether the mode is im2col.
 
-    ``of_rows`` is the qualifier that selects four rows, ``of_pixels`` the one that selects im2col.
+    The qualifier ``of_rows`` selects four rows, and the qualifier ``of_pixels`` selects im2col.
     """
     if any(q.startswith(("im2col", "tile::")) and q not in (of_rows, of_pixels) for q in qualifiers):
         raise Unsupported
@@ -297,7 +298,7 @@ def _zeros(i: Instruction) -> Form:
     to = address_of(i.operands[0])
     if set(i.qualifiers) - {"bulk", "weak", "shared::cta"} or number(i.operands[2]) != 0:
         raise Unsupported
-    space = 2 if "shared::cta" in i.qualifiers else 0  # index in SPACES
+    space = 2 if "shared::cta" in i.qualifiers else 0  # index in SPACES (forms.py)
     return Form("st.bulk", 0, (), [SourceOperand(to.base, 8), SourceOperand(i.operands[1], 8)], [to.offset, space])
 
 

@@ -1,4 +1,4 @@
-"""Forms of ldmatrix, stmatrix and movmatrix (PTX ISA 9.7.14)."""
+"""Convert ldmatrix, stmatrix and movmatrix to forms (PTX ISA 9.7.14)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from measurements.emulator.ptx.syntax import Instruction, Operand
 
 
 def ldmatrix_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of ldmatrix, stmatrix or movmatrix; None for another instruction. Raises Unsupported."""
     if i.opcode == "movmatrix":
         return Form("movmatrix", 0, [i.operands[0]], [SourceOperand(i.operands[1])], [1])
     return _load_or_store(i) if i.opcode in ("ldmatrix", "stmatrix") else None
@@ -34,8 +34,8 @@ def _load_or_store(i: Instruction) -> Form:
     return Form(i.opcode, 0, values if load else (), sources, immediates)
 
 
-# For matrices of bytes, by shape: rows, registers per matrix, possible numbers of matrices, and whether they are
-# transposed.
+# Matrices of bytes. For each shape: rows, registers per matrix, supported numbers of matrices, and whether the matrices
+# are transposed.
 _BYTE_MATRICES = {
     ("ldmatrix", "m16n16"): (16, 2, (1, 2), True), ("ldmatrix", "m8n16"): (8, 1, (1, 2, 4), False),
     ("stmatrix", "m16n8"): (8, 1, (1, 2, 4), True),

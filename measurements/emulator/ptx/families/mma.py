@@ -1,4 +1,4 @@
-"""Forms of mma.sync with block scales, with a sparse A, or of four products.
+"""Convert mma.sync with block scales, with a sparse A, or of four products to forms.
 
 PTX ISA 9.7.14.3 (sm_120a), 9.7.14.6 and 9.7.14.5.1.
 """
@@ -9,7 +9,8 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# By kind: (m, n, k), types of a and b, types of scales by their number along k, and the default number.
+# For each kind: the shape, the types of a and b, the types of scales by the number of scales along k, and the default
+# number of scales.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
@@ -58,7 +59,7 @@ def block_scaled_form(i: Instruction) -> Form | None:
     return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
-# By type of a: bits of the type, values of k in m16n8k, elements of A per 2-bit metadata field, and types of d.
+# For each type of a: bits of the type, supported k of m16n8k, elements of A per 2-bit metadata field, and types of d.
 _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     "tf32": (32, (8, 16), 1, ("f32",)),
     "f16": (16, (16, 32), 2, ("f16", "f32")),
@@ -140,7 +141,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _selector(operand: Operand, scales: int, lanes: int) -> tuple[int, int]:
-    """Return the first byte and the lanes of the scales. Both are constants, the byte a multiple of ``scales``."""
+    """Return the first byte and the lanes of the scales. They must be constants."""
     items = _items(operand)
     if len(items) != 2 or not all(isinstance(item, Number) and item.kind == "i" for item in items):
         raise Unsupported

@@ -1,4 +1,4 @@
-"""Forms of multimem instructions (PTX ISA 9.7.9.14). On a machine with one GPU, a multicast object has one replica.
+"""Convert multimem instructions to forms (PTX ISA 9.7.9.14). With one GPU, a multicast object has one replica.
 
 So each instruction is an access to global memory, and a load with a reduction reduces a single value.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from measurements.emulator.ptx.forms import Form, Unsupported, form_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction
 
-# Equivalent instructions for global memory, and the semantics that are allowed. The first one is the default.
+# Equivalent instructions for global memory, and the supported memory semantics, of which the first is the default.
 _ACCESSES = {
     "ld_reduce": ("ld", ("weak", "relaxed", "acquire")), "st": ("st", ("weak", "relaxed", "release")),
     "red": ("red", ("relaxed", "release")),
@@ -28,7 +28,7 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def multimem_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a multimem instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "multimem":
         return None
     action, *named, kind = i.qualifiers

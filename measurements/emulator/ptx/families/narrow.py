@@ -1,4 +1,4 @@
-"""Forms of conversions of pairs of 4-bit to 8-bit numbers, and of f32 arithmetic with 16-bit operands.
+"""Convert cvt of pairs of 4-bit to 8-bit numbers, and f32 arithmetic with 16-bit operands, to forms.
 
 PTX ISA 9.7.9.22 and 9.7.5, sm_100 and later.
 """
@@ -15,7 +15,7 @@ _HALVES = ("f16", "bf16")
 
 
 def narrow_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a narrow conversion or mixed arithmetic; None for other instructions. Raises Unsupported."""
     if i.opcode == "cvt" and set(_NARROW) & set(i.qualifiers):
         return _conversion(i)
     if i.opcode in ("add", "sub", "fma") and i.qualifiers[-2:-1] == ("f32",) and i.qualifiers[-1] in _HALVES:

@@ -1,4 +1,4 @@
-"""Forms of local memory whose size is only known at run time (PTX ISA 9.7.12)."""
+"""Convert alloca, stacksave and stackrestore to forms (PTX ISA 9.7.12): local memory of a size known at run time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Instruction
 
 
 def stack_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a stack instruction; None for another instruction. Raises Unsupported."""
     if i.opcode == "stacksave":
         return Form("stacksave", 0, [i.operands[0]])
     if i.opcode == "stackrestore":
@@ -18,5 +18,5 @@ def stack_form(i: Instruction) -> Form | None:
 def _alloca(i: Instruction) -> Form:
     alignment = number(i.operands[2]) if len(i.operands) > 2 else 0
     if alignment < 0 or alignment & (alignment - 1):
-        raise Unsupported  # ptxas rejects it
+        raise Unsupported  # ptxas requires a power of two
     return Form("alloca", 0, [i.operands[0]], [SourceOperand(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])

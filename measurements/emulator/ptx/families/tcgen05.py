@@ -1,4 +1,4 @@
-"""Forms of tcgen05 instructions (PTX ISA 9.7.16, sm_100a and its family)."""
+"""Convert tcgen05 instructions to forms (PTX ISA 9.7.16, sm_100a and its family)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.w
 
 
 def tcgen05_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a tcgen05 instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "tcgen05":
         return None
     action, *rest = i.qualifiers
@@ -30,7 +30,7 @@ def tcgen05_form(i: Instruction) -> Form | None:
 
 
 def _group(qualifiers: list[str]) -> int:
-    """Return the number of blocks of cta_group: 1 or 2."""
+    """Return the number of blocks in the qualifier cta_group: 1 or 2."""
     return 2 if "cta_group::2" in qualifiers else 1
 
 

@@ -1,4 +1,4 @@
-"""Forms of accesses to texture and surface objects (PTX ISA 9.7.10 and 9.7.11), which are 64-bit handles."""
+"""Convert accesses to texture and surface objects to forms (PTX ISA 9.7.10 and 9.7.11). Objects are 64-bit handles."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand
 
-# By geometry: number of coordinates, and whether the first operand is a layer.
+# For each geometry: number of coordinates, and whether the first coordinate is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
-_COORDINATES = ("s32", "f32")  # numbers are those of the runtime
+_COORDINATES = ("s32", "f32")  # in the order of the runtime's numbers
 _RESULTS = ("f32", "s32", "u32")
 _QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
 _BORDERS = ("trap", "clamp", "zero")  # behaviour of out-of-bounds surface accesses
 
 
 def texture_form(i: Instruction) -> Form | None:
-    """Return the form; None for all other instructions. Raises Unsupported."""
+    """Return the form of a texture or surface access; None for all other instructions. Raises Unsupported."""
     form = _TEXTURES.get(i.opcode)
     return form(i) if form is not None else None
 
@@ -29,7 +29,7 @@ def _handle_and_coordinates(operand: Operand) -> tuple[Address, tuple[Operand, .
 def _geometry(i: Instruction) -> tuple[int, int]:
     geometries = [q for q in i.qualifiers if q in _GEOMETRIES]
     if len(geometries) != 1:
-        raise Unsupported  # cube maps and multisampling
+        raise Unsupported  # cube maps and multisampling are not supported
     return _GEOMETRIES[geometries[0]]
 
 
@@ -64,7 +64,7 @@ def _surface(i: Instruction) -> Form:
     at, coordinates = _handle_and_coordinates(i.operands[1 if load else 0])
     used = coordinates[: dimensions + layered]
     if i.qualifiers[0] != "b" or border not in _BORDERS or len(used) != dimensions + layered:
-        raise Unsupported  # sust.p
+        raise Unsupported  # sust.p is not supported
     values = values_of(i.operands[0 if load else 1])
     immediates = [dimensions, layered, TYPE_BYTES[kind], _BORDERS.index(border), len(used)]
     sources = [SourceOperand(at.base, 8), *(SourceOperand(c, 4) for c in used)]

@@ -1,4 +1,4 @@
-"""Forms of video instructions (PTX ISA 9.7.17): scalar ones, and SIMD ones on two halves or four bytes."""
+"""Convert video instructions to forms (PTX ISA 9.7.17): scalar, and SIMD on two halves or four bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALES = {"shr7": 7, "shr15": 15}
 
 
 def video_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a video instruction; None for another instruction. Raises Unsupported."""
     match = _NAME.fullmatch(i.opcode)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Forms of wgmma (PTX ISA 9.7.15): dense, sparse and single-bit."""
+"""Convert wgmma to forms (PTX ISA 9.7.15): dense, sparse and single-bit products."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from measurements.emulator.ptx.syntax import Instruction, Vector
 
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # possible n for 8-bit integers and single bits
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
-_ROW_BITS = 256  # stored bits per row of A; of a sparse A, half of the k elements are stored
+_ROW_BITS = 256  # stored bits per row of A; a sparse A stores half of the k elements
 _INTEGERS = ("s8", "u8", "b1")
 _MOST_PENDING = 7  # largest number of groups of wait_group
 
 
 def wgmma_form(i: Instruction) -> Form | None:
-    """Return the form; None for another instruction. Raises Unsupported."""
+    """Return the form of a wgmma instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "wgmma":
         return None
     action, *q = i.qualifiers
@@ -21,7 +21,7 @@ def wgmma_form(i: Instruction) -> Form | None:
         return Form(f"wgmma.{action}", immediates=[1])
     if action == "wait_group":
         pending = number(i.operands[0])
-        if pending < 0:  # ptxas rejects it
+        if pending < 0:  # ptxas rejects a negative number
             raise Unsupported
         return Form("wgmma.wait_group", immediates=[1, min(pending, _MOST_PENDING)])
     if action != "mma_async":
@@ -63,7 +63,7 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
     negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
     transposed = numbers[2:]
     if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
-        raise Unsupported  # ptxas rejects them
+        raise Unsupported  # ptxas rejects other signs and other transposition flags
     if in_registers:
         transposed = [0, *transposed]
     transposed = [*transposed, 0, 0][:2]

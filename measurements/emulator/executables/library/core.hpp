@@ -127,7 +127,7 @@ struct Array {
 struct Launch {
   Kernel* kernel;
   Dim3 grid, block;
-  std::optional<Dim3> cluster;  // from a launch attribute, possibly of one block
+  std::optional<Dim3> cluster;  // cluster size from a launch attribute, possibly (1, 1, 1)
   std::size_t shared = 0;
   void** arguments = nullptr;
   bool cooperative = false;

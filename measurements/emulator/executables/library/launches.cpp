@@ -105,7 +105,8 @@ int run(const Launch& launch) {
   std::fflush(nullptr);  // earlier output of the program must come before that of the kernel
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  // numbers of ranges: still unwritten; computed by the launch from unwritten ranges; to be guarded
+  // Numbers of address ranges in the reply: still unwritten; computed by the launch from unwritten memory; to be
+  // guarded.
   std::size_t counts[3] = {};
   answer >> error >> stays >> counts[0] >> counts[1] >> counts[2];
   Intervals still;

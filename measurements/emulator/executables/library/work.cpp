@@ -22,7 +22,7 @@ struct Running {
   const char* function = "";
   std::string site;
   std::vector<Noted> uses;
-  bool from_host = false, to_host = false;  // whether pageable host memory is read, and written
+  bool from_host = false, to_host = false;  // reads, or writes, pageable host memory
   unsigned depth = 0;
 };
 thread_local Running running;
@@ -144,7 +144,7 @@ void note_use(const void* address, std::size_t bytes, Use use) {
   if (a == nullptr || bytes == 0) return;
   const auto first = reinterpret_cast<std::uint64_t>(address);
   open_pages(first, first + bytes);  // the operation itself accesses the pages
-  for (Noted& n : running.uses) {  // combines it with the previous rows or planes of the same copy
+  for (Noted& n : running.uses) {  // merges the access with earlier rows or planes of a copy
     if (n.allocation != a || n.use != use || n.width != bytes) continue;
     const std::uint64_t step = first - n.first;
     if (n.rows == 1 && first > n.first) n.pitch = step;

@@ -46,7 +46,7 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
     if (!whole && (t.mask >> k & 1u) == 0) {
       run_as(w, k);
       machine.self->site = i.site;
-      FINDING(machine.report, invalid_argument, i.site, "%s executes %s with the mask %#010x, which does not name its own lane",
+      FINDING(machine.report, invalid_argument, i.site, "%s executes %s with the mask %#010x, which does not include its own lane",
               describe_self(machine).c_str(), i.row->name, t.mask);
       t.mask |= 1u << k;
     }

@@ -124,8 +124,7 @@ std::size_t convert(Machine& machine, const std::string& format, std::size_t at,
 
 }  // namespace
 
-// The immediates are like those of print, but for the arguments of __assertfail. The first argument is the text of the
-// condition.
+// Immediates: as for print, but for the arguments of __assertfail. The first argument is the text of the condition.
 std::string describe_assertion(Warp& w, const Instruction& i) {
   Machine& machine = *w.machine;
   Reader reader(w, i, machine.self->lane);

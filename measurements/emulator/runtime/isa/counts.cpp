@@ -15,12 +15,12 @@ struct Executed {
   std::vector<std::uint64_t> counts;           // executions by instruction
   // by instruction; 0: free, because machine code merges the instruction into another one
   std::vector<std::uint16_t> latencies;
-  std::uint64_t warps_ended = 0, cycles = 0;   // number of warps, and sum of the lengths of their dependency chains
+  std::uint64_t warps_ended = 0, cycles = 0;   // number of ended warps, and cycles of their dependency chains
   // matrix products: executions by instruction and shape
   std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;
   // cycle at which an mbarrier of the block completes, by the mbarrier's address
   std::unordered_map<std::uint32_t, std::uint32_t> committed;
-  std::vector<Copying> copying_of;  // by instruction: how it is involved in cp.async
+  std::vector<Copying> copying_of;  // role of each instruction for cp.async
 };
 
 namespace {
@@ -70,8 +70,8 @@ std::uint32_t latency_of_reached(Machine& machine) {
   return from_memory;
 }
 
-// Returns the cycle at which a wait for cp.async groups ends. It waits for all but the last `in_flight` groups, or (-1)
-// for all groups and the uncommitted copies.
+// Returns the cycle at which a wait for cp.async groups ends. The wait covers all except the last `in_flight` groups.
+// If `in_flight` is -1, it covers all groups and the uncommitted copies.
 std::uint32_t wait_for_copies(Warp& w, std::int64_t in_flight) {
   std::uint32_t until = in_flight < 0 ? w.copying : 0;
   const std::size_t left = in_flight < 0 ? 0 : static_cast<std::size_t>(in_flight);
@@ -100,7 +100,7 @@ void begin_counting(Warp& w) {
 
 // As the compiler may reorder the instructions of a basic block, each instruction issues when its operands are ready.
 // The next basic block begins when the last instruction has issued. A cp.async copy completes when all copies of its
-// group have.
+// group have completed.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   Machine& machine = *w.machine;
   ++machine.executed.counts[pc];

@@ -21,7 +21,7 @@
 
 namespace autosched::emulator {
 
-// Which special registers the kernel reads that differ between blocks: a register that identifies each block, or
+// The special registers that the kernel reads and that differ between blocks: one that identifies each block, or
 // coordinates.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;

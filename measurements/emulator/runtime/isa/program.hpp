@@ -37,8 +37,8 @@ struct Program {
   bool uses_heap = false;
   bool truncates_tf32 = false;  // the kernel's compiler relies on the tensor core to drop the low bits of tf32 operands
   bool rounds_tf32 = false;     // some operands are rounded to tf32, so a missing rounding is a fault
-  bool uses_grid_workspace = false;  // as this_grid().sync() of cooperative groups does
-  std::uint64_t grid_workspace = 0;  // address of that workspace
+  bool uses_grid_workspace = false;  // the kernel needs the workspace of this_grid().sync()
+  std::uint64_t grid_workspace = 0;  // address of this workspace
   unsigned blocks_of_sm = 1;  // .minnctapersm: number of blocks that must fit on an SM and so share its registers
   Index3 cluster{0, 0, 0};  // __cluster_dims__; 0: unspecified
 };

@@ -90,7 +90,7 @@ struct Row {
   const char* operands;
   Flow flow = Flow::plain;
   bool strict = false;  // an undefined source is an immediate finding, rather than making the destinations undefined
-  bool own = false;     // the handler determines which lanes of its destinations are defined
+  bool own = false;     // `execute` determines in which lanes destinations are defined
   Collective collective{name, flow == Flow::barrier};
 };
 
@@ -100,9 +100,10 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
-  // number of this instruction among those through which values leave a lane's registers; 0: not among them
+  // number of this instruction among all through which values leave a lane's registers; 0: it is not such an
+  // instruction
   std::uint32_t effect = 0;
-  std::uint32_t reading = 0;  // number of this load among those whose addresses are remembered; 0: not among them
+  std::uint32_t reading = 0;  // number among the loads whose addresses are remembered; 0: not such a load
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register of the predicate; 0: none
   std::uint32_t flags = 0;
@@ -110,7 +111,8 @@ struct Instruction {
   const std::uint32_t* operand = nullptr;  // offsets of registers: destinations, then sources
   const std::uint8_t* width = nullptr;     // widths of the operands in bytes; 0 for a predicate
   const std::int64_t* immediate = nullptr;
-  // numbers of the operands among the registers that may hold copies (copies.cpp); 0: not among them
+  // for each operand, the number of its register among those that may hold copies (copies.cpp); 0: it cannot hold a
+  // copy
   const std::uint32_t* followed = nullptr;
 
   std::uint32_t destination(unsigned k) const { return operand[k]; }
@@ -219,10 +221,10 @@ struct Warp {
   std::unordered_map<std::uint64_t, std::uint64_t> answers;
   // digest of the warp's registers, by polling instruction
   std::unordered_map<const Instruction*, std::uint64_t> states;
-  bool ahead = false;  // the lanes that are furthest ahead in the program run next
+  bool ahead = false;  // true: the lanes that are furthest ahead in the program run next
   const Instruction* waiting[warp_size] = {};  // the collective or barrier at which a lane waits
   std::vector<Effect> effects;                 // by number
-  std::vector<std::unique_ptr<Reading>> readings;  // by number; nullptr: not executed yet
+  std::vector<std::unique_ptr<Reading>> readings;  // by Instruction::reading; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
   // locations of loaded values, by the register's number (copies.cpp); number 0 is unused
   std::vector<std::array<std::uint64_t, warp_size>> loaded_from;

@@ -235,7 +235,7 @@ struct Machine {
   // engines of the running blocks: actors from clocks.warps on
   PerBlock<std::vector<EngineActor>> engine_actors{parking};
   std::vector<Stretch> stretches;
-  std::size_t last_stretch = 0;  // index of the stretch that was last found
+  std::size_t last_stretch = 0;  // index of the stretch that the last look-up found
   Parked<unsigned> parked_index{parking, block_index};
   Parked<unsigned> parked_turn{parking, turn};
 };

@@ -12,7 +12,7 @@ namespace autosched::emulator {
 constexpr unsigned tensor_lanes = 128, tensor_columns = 512, quarter_lanes = 32, tensor_quarters = 4;
 
 // An actor that executes asynchronous operations in the order of issue: the products and copies of a thread, the loads
-// of a warp, or the stores of a warp. Operation n has completed when epoch n of the actor has.
+// of a warp, or the stores of a warp. Operation n has completed when the actor has completed epoch n.
 struct TensorActor {
   unsigned actor = 0;
   Who issuer = 0;             // a thread, or a warp

@@ -12,10 +12,10 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
                 unsigned bytes = 0);
 // Watches a value that was read from shared memory before a racing write at self->site.
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
-// Records that a finding stays a fault for another reason.
+// Records that a finding stays a fault, whether or not the read value has an effect.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // called when the running blocks have ended
-void lower_harmless_races(Machine& machine);  // called after the launch: makes findings without an effect notes
+void lower_harmless_races(Machine& machine);  // after the launch: lowers findings without an effect to notes
 // True if the instruction at a site only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);
 // True if a decision depends on the value that the instruction at a site loads, such as a flag.

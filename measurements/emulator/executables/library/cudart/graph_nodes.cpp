@@ -176,7 +176,7 @@ int add_node(Node** to, Graph* graph, Node* const* after, const EdgeData* edges,
     case Work::empty: return cudaGraphAddEmptyNode(to, graph, after, count);
     case Work::conditional: return add_conditional(to, graph, after, count, p->conditional);
   }
-  return unsupported("this kind of a graph's node");
+  return unsupported("a graph node of this type");
 }
 }  // namespace
 #if VERSION >= 13

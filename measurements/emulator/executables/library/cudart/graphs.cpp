@@ -41,7 +41,7 @@ std::function<int()> work_of(const Node& node) {
   return [c = node.conditional, bodies = std::move(bodies)]() -> int { return run_conditional(*c, bodies); };
 }
 int assign(const std::vector<Condition>& conditions, void* stream) {
-  const Operation operation(stream, "the values of conditions at a launch");
+  const Operation operation(stream, "the initial values of conditional handles");
   for (const Condition& c : conditions) {
     if (!c.assigned_at_launch) continue;
     if (const int error = fill(c.value, 0, sizeof *c.value, "cudaGraphLaunch"); error != success) return error;

@@ -355,7 +355,7 @@ std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) 
   const std::uint64_t asked = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), asked) ? ~std::uint64_t{0} : 0;
   // Known bits after a conversion between integers. The bits above the source's width are zeros, or copies of the sign
-  // bit, which are known if the sign bit is.
+  // bit, which are known if the sign bit is known.
   const auto extended = [](std::uint64_t x, std::int64_t type) {
     const unsigned unused = 64 - bits_of_integer(type);
     if (unused == 0) return x;

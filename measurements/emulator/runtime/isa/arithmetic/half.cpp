@@ -55,7 +55,7 @@ Half compute(Machine& machine, Half x, Half y, Half z, std::uint32_t flags) {
   y = before<T>(y, flags);
   z = before<T>(z, flags);
   const double a = T::load(x), b = T::load(y), c = T::load(z);
-  // an H100 computes both as sums with -0, which give the canonical NaN
+  // An H100 computes abs and neg as sums with -0. So the result for a NaN is the canonical NaN.
   if ((O == Op::neg || O == Op::abs) && a != a) return T::nan();
   switch (O) {
     case Op::add: return after<T>(T::store(add_odd(a, b)), flags);

@@ -18,8 +18,8 @@ namespace autosched::emulator::ptx {
 struct BulkCopies : Unit {
   using Unit::Unit;
 
-  // The bulk stores of a warp are numbered from 1. Store n has completed when the epoch n of the warp's store actor
-  // has.
+  // The bulk stores of a warp are numbered from 1. Store n has completed when the warp's store actor has completed
+  // epoch n.
   struct Lane {
     std::vector<std::uint32_t> groups;  // number of the last store of each group
     std::uint32_t last = 0;             // number of the last store, committed or not

@@ -1,4 +1,5 @@
-// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". All lanes have arrived when a handler runs.
+// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". A function of an instruction runs when all lanes of
+// the warp have arrived.
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"

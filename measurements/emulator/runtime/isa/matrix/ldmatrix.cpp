@@ -1,4 +1,5 @@
-// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. All lanes have arrived when a handler runs.
+// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. A function of an instruction runs when all lanes of the warp have
+// arrived.
 #include <algorithm>
 
 #include "isa/values/dropped.hpp"

@@ -65,8 +65,8 @@ inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bit
 struct Position {
   unsigned row, col;
 };
-// A: a lane has rows lane / 4 and lane / 4 + 8. A 32-bit register holds `run` neighbours along k. The next registers
-// hold the other row, then the other half of k.
+// A: a lane has rows lane / 4 and lane / 4 + 8. A 32-bit register holds `run` adjacent elements along k. The next
+// registers hold the other row, then the other half of k.
 inline Position position_a(unsigned m, unsigned run, unsigned index, unsigned lane) {
   const unsigned reg = index / run, rows = m / 8;
   const unsigned row = lane / 4 + 8 * (reg % rows);

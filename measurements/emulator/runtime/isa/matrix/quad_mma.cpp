@@ -1,5 +1,5 @@
 // mma.sync.m8n8k4 of f16, as on Volta: PTX ISA 9.7.14.5.1. A warp computes four products. Each is computed by two quads
-// of lanes, which are 16 lanes apart. All lanes have arrived when a handler runs.
+// of lanes, which are 16 lanes apart. A function of an instruction runs when all lanes of the warp have arrived.
 #include "isa/matrix/matrix.hpp"
 
 namespace autosched::emulator::ptx {

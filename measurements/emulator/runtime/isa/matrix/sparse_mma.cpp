@@ -1,4 +1,5 @@
-// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". All lanes have arrived when a handler runs.
+// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". A function of an instruction runs when all lanes of the warp
+// have arrived.
 #include "isa/matrix/sparsity.hpp"
 
 namespace autosched::emulator::ptx {

@@ -29,7 +29,7 @@ struct TensorLoads : Unit {
 namespace {
 using Loads = TensorLoads::Loads;
 
-// Checks that all lanes pass the same value, and returns the first one's.
+// Checks that all lanes pass the same value, and returns the value of lane 0.
 std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char* what) {
   const std::uint32_t* values = w.values<std::uint32_t>(i.source(source));
   for (unsigned lane = 1; lane < warp_size; ++lane) {
@@ -157,7 +157,7 @@ Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   const bool halves = shape != Shape::lanes_32x32b;
   if (lane / quarter_lanes != quarter || lane % (halves ? 16 : 32) != 0) {
     FINDING(machine.report, tensor_memory_misuse, i.site,
-            "%s of warp %u at lane %u of tensor memory: this warp can only access lanes %u to %u, from the first%s on",
+            "%s of warp %u at lane %u of tensor memory: this warp can only access lanes %u to %u, beginning with the first%s",
             i.row->name, w.index % block_warps(machine), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31,
             halves ? " or the 17th" : "");
     return {0, 0, false};

@@ -98,7 +98,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
              (scaled && field(3, 1) != 0)) {
     wrong = "reserved bits";
   } else if (scaled && field(31, 1) != 0) {
-    wrong = "96 values of K, which the emulator does not execute";
+    wrong = "96 values along k, which the emulator does not execute";
   } else if (!scaled && (kind == kind_i8 ? p.sums != 2 : p.sums > 1 || (kind == kind_tf32 && p.sums != 1))) {
     wrong = "an accumulator type that its .kind does not support";
   } else if (kind == kind_f16 && p.a != p.b) {
@@ -110,7 +110,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
   } else if (p.transposed_a || p.transposed_b) {
     const auto wide = [&](Element e) { return bits_of(e) == 16 || (bits_of(e) == 8 && !is_packed(kind)); };
     if ((p.transposed_a && !wide(p.a)) || (p.transposed_b && !wide(p.b)))
-      wrong = "a transposed operand whose type cannot be transposed, or not in the emulator";
+      wrong = "a transposed operand, which its type or the emulator does not support";
   }
   const bool m_known = scaled ? p.m == 128 * blocks || (blocks == 2 && p.m == 128 && is_packed(kind))
                               : p.m == 64 * blocks || p.m == 128 * blocks;

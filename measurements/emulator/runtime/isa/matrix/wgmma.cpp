@@ -99,7 +99,7 @@ unsigned group_of(Machine& machine, unsigned warp) {
 unsigned place_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
 unsigned first_of_group(Machine& machine, unsigned warp) { return warp - place_in_group(machine, warp); }
 
-// The number by which register headers identify an operation. It is never 0, which means no operation.
+// The number by which register headers identify an operation, at least 1. In headers, 0 means no operation.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
 bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
 
@@ -300,8 +300,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(machine.report, invalid_argument, i.site,
-            "warp %u of its warpgroup executes a different wgmma than the previous warps (%s), or with other "
-            "matrix descriptors",
+            "warp %u of its warpgroup executes a different wgmma than the previous warps (%s), or passes different matrix descriptors",
             place_in_group(machine, w.index), describe_site(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
@@ -312,7 +311,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
   const unsigned first_row = place_in_group(machine, w.index) * rows_of_warp;
   if (a_in_registers) {
-    const unsigned run = 4 / element;  // values per register, which are neighbours along k
+    const unsigned run = 4 / element;  // values per register, which are adjacent along k
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < 4 * run; ++v) {
         const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);

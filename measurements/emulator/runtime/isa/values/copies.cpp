@@ -13,7 +13,7 @@
 
 namespace autosched::emulator::ptx {
 
-// For each instruction, the numbers of its operands among the registers that may hold copies.
+// Storage of Instruction::followed for all instructions.
 struct Copies {
   std::deque<std::vector<std::uint32_t>> numbers;
 };
@@ -24,7 +24,7 @@ constexpr std::size_t most_followed = 256;  // maximum number of tracked registe
 // a location stores the size of the loaded value in the bits above its address
 constexpr unsigned size_shift = 56;
 
-bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // global or generic
+bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // global or generic address
 bool is_load(const Instruction& i) {
   return std::string_view(i.row->name).starts_with("ld") && is_global(i) && (i.flags & by_l2) == 0;
 }
@@ -35,7 +35,7 @@ bool moves(const Instruction& i) {
   return i.copies && i.destinations == 1 && i.sources == 1 && i.width_of_destination(0) == i.width_of_source(0);
 }
 
-using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // numbers of registers
+using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // number of each tracked register, by offset
 
 template <class Step>
 void until_all(Machine& machine, Registers& found, Step step) {

@@ -49,7 +49,7 @@ struct DroppedValues : Unit {
     SiteIndex site, load;  // sites of the finding and of the load
     const Instruction* instruction;  // the load instruction if known, otherwise nullptr
     Who reader;
-    std::uint32_t lanes;  // lanes of the reader's warp
+    std::uint32_t lanes;  // the lanes of the reader's warp that made the read
     std::uint64_t since;
   };
   PerBlock<std::vector<Watched>> watched{parking};
@@ -269,8 +269,8 @@ Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
     const Instruction& i = *at;
     if (loads.size() > 1 && only_computes(i)) continue;
     flowing.tainted.insert(i.operand, i.operand + i.destinations);
-    // A copy from memory to memory, such as a TMA copy, and an atomic have an effect themselves. A tensor-map update by
-    // a whole warp has not: it waits for the lanes that have written, so that a missing bar.warp.sync is harmless.
+    // A copy from memory to memory, such as a TMA copy, and an atomic are effects. A tensor-map update by a whole warp
+    // is not an effect: it waits for the lanes that have written, so that a missing bar.warp.sync is harmless.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
   if (loads.empty()) return use;
@@ -306,7 +306,7 @@ const Use& use_of(Machine& machine, const Instruction& load) {
   return at->second;
 }
 
-constexpr std::size_t most_watched = 1 << 16;  // maximum for the running blocks
+constexpr std::size_t most_watched = 1 << 16;  // maximum number of watched reads of the running blocks
 
 std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
 

@@ -51,7 +51,7 @@ bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std:
   return true;
 }
 
-// The instructions that compute a guard from the thread's indices, or nothing if it depends on anything else.
+// The instructions that compute a guard from the thread's indices, or nothing if the guard depends on anything else.
 std::optional<std::vector<const Instruction*>> steps_of(const Makers& makers, std::uint32_t slot) {
   std::unordered_map<std::uint32_t, bool> met;
   std::vector<const Instruction*> steps;

@@ -105,8 +105,8 @@ void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, co
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// Checks and records a read. ``known``: for a lazy read, receives which bytes are defined; the result is whether all
-// bytes are.
+// Checks and records a read. ``known``: for a lazy read, receives which bytes are defined; returns true if all bytes
+// are defined.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;

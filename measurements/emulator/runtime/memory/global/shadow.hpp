@@ -226,7 +226,7 @@ inline bool ordered(Machine& machine, const Stamp& before) {
   }
   return acquired(machine, before);
 }
-// True if strong accesses, with or without fences, have told this block of an action of another block.
+// True if strong accesses, with or without fences, have communicated an action of another block to this block.
 bool glimpsed(Machine& machine, const Stamp& before);
 // Called for a strong read: learns the events that the last strong write to the address has communicated.
 void glimpse(Machine& machine, const void* address);
@@ -252,7 +252,7 @@ struct Buffers {
   };
   std::vector<global_shadow::Buffer> list;
   std::vector<Page> touched_pages;
-  global_shadow::Buffer* last = nullptr;  // the buffer that was found last, as a cache
+  global_shadow::Buffer* last = nullptr;  // result of the last look-up of a buffer, as a cache
 };
 
 }  // namespace autosched::emulator

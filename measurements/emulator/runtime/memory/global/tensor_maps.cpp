@@ -1,7 +1,7 @@
 // Tensor maps in global memory that threads have written. Bulk copies read them through another proxy (PTX ISA, memory
 // consistency model: proxies; CUDA C++ Programming Guide, modification of a tensor map). So the writer of a map must
-// execute a fence.proxy.tensormap with .release. Ordered after it, a thread of each block that uses the map must
-// execute one with .acquire of the map's address.
+// execute a fence.proxy.tensormap with .release. After this fence, a thread of each block that uses the map must
+// execute a fence.proxy.tensormap with .acquire of the map's address.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>

@@ -18,7 +18,7 @@ constexpr std::uint32_t names_block = 0x80000000u;
 constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
   return (address & ((1u << rank_shift) - 1)) | names_block | rank << rank_shift;
 }
-// adds the running block's rank to an address without one
+// adds the running block's rank to an address without a rank
 std::uint32_t cluster_address(Machine& machine, std::uint32_t address);
 inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
 

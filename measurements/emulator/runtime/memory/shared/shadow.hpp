@@ -104,9 +104,9 @@ bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, c
 void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);
 void shadow_update(Machine& machine, unsigned position, int bytes, Who me);  // records an atomic
-// A reduction by the async proxy in three steps. check_under_atomics: whether `me` is ordered after the last plain
-// write before later atomics. check_taken: whether the bytes to update have been written. mark_updated: records the
-// reduction when it takes effect.
+// Three steps of a reduction by the async proxy. check_under_atomics returns whether `me` is ordered after the last
+// plain write before later atomics. check_taken checks that the bytes to update have been written. mark_updated records
+// the reduction when it takes effect.
 bool check_under_atomics(Machine& machine, unsigned position, int bytes, Who me);
 void check_taken(Machine& machine, unsigned position, int bytes, Who me);
 void mark_updated(Machine& machine, unsigned position, int bytes, Stamp update);

@@ -68,7 +68,7 @@ class Runner(Protocol):
         """Describe the backend, its device, and the meaning of its times, in one line."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything other than the kernel that affects its time: device, driver, toolchain, time model.
+        """Return everything except the kernel that affects times: device, driver, toolchain, time model.
 
         The fingerprint is stored with every trial.
         """

@@ -69,7 +69,8 @@ def driver_steps(
         fixed: The last ``fixed`` arrays have the same addresses in every call.
 
     Returns:
-        One step per function, in order; None if the launch uses textures or constant memory, which this format lacks.
+        One step per function, in order; None if the launch uses textures or constant memory, which ``DriverStep``
+        cannot describe.
     """
     if loaded.launch.symbols:
         return None

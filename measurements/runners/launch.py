@@ -121,7 +121,7 @@ class LoadedLaunch:
         return tuple(parameters)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
-        """Return a fast version of ``parameters``, which takes a sequence of addresses in the order of ``names``.
+        """Return a faster version of ``parameters``, which takes a sequence of addresses in the order of ``names``.
 
         ``names`` may include scalars that each call passes. A scalar is passed as an array of one element instead of an
         address.
@@ -207,7 +207,7 @@ class LoadedLaunch:
         return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
-        """Encode a tensor map with the driver, or with a kernel on the GPU if the driver lacks the function."""
+        """Encode a tensor map with the driver, or with a kernel on the GPU if the driver cannot encode tensor maps."""
         try:
             _encode_function()
         except NoEncoder as missing:
@@ -215,7 +215,7 @@ class LoadedLaunch:
             try:
                 array = build_tensor_map(self._cupy, tensor_map, address)
             except (NvrtcMissing, ValueError) as error:
-                raise LaunchRefused(f"{missing}, and a kernel on the GPU cannot encode it: {error}") from error
+                raise LaunchRefused(f"{missing}, and a kernel on the GPU cannot encode the map: {error}") from error
             return _passed(array)
         return encode_tensor_map(tensor_map, address)
 
@@ -223,9 +223,9 @@ class LoadedLaunch:
 class LoadedStep:
     """A loaded function of a pipeline, with its launch, grid and number of consecutive launches.
 
-    ``slots`` has a tuple for each parameter. The first item is the name of an array or scalar of a call, or None. The
-    second is a cache from address to encoded map, if the parameter is a tensor map or texture. The third is a fixed
-    value, or the description of the tensor map or texture.
+    ``slots`` has a tuple for each parameter. The first item is the name of an array or scalar that each call passes, or
+    None. The second item is a cache from address to encoded map, if the parameter is a tensor map or texture. The third
+    item is a fixed value, or the description of the tensor map or texture.
     """
 
     def __init__(self, function: Any, launch: Launch, grid: Size3 | None = None, launches: int = 1) -> None:
@@ -252,7 +252,7 @@ def _slot(argument: Argument) -> _Slot:
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
-    """Encode the tensor map of an array at ``address`` on the GPU: 128 bytes, in a numpy array of one element.
+    """Encode the tensor map of the GPU array at ``address``: 128 bytes, in a numpy array of one element.
 
     Raises LaunchRefused if the driver rejects the tensor map or is missing.
     """
@@ -315,7 +315,7 @@ def _encode_function() -> Any:
 
 @cache
 def _encode_im2col_function() -> Any:
-    """Return ``cuTensorMapEncodeIm2col``, whose box is two corners, channels and pixels. Raises NoEncoder."""
+    """Return ``cuTensorMapEncodeIm2col``, which takes two corners, channels and pixels as the box. Raises NoEncoder."""
     corners = ctypes.POINTER(ctypes.c_int)
     return _of_driver("cuTensorMapEncodeIm2col", (corners, corners, ctypes.c_uint32, ctypes.c_uint32))
 

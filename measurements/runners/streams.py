@@ -19,7 +19,7 @@ from measurements.workers.transport import WorkerClosed
 
 
 class Call:
-    """One call of a runner's public method, which receives results from other threads.
+    """A call of a runner's public method in progress, which receives results from other threads.
 
     ``results`` receives results, an exception to raise, or None when the runner or its pool closes.
 

@@ -80,7 +80,7 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
 @cache
 def _builder(cp: Any, gpu: int) -> Any:
-    """Compile the kernel and load it on the current GPU. ``gpu`` is only the key of the cache."""
+    """Compile the kernel and load it on the current GPU. ``gpu`` is only needed as a key of this function's cache."""
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
         raise ValueError(f"the kernel that encodes tensor maps does not compile: {compiled.log}")

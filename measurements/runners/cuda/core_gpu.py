@@ -18,7 +18,7 @@ import numpy as np
 from measurements.runners.attributed_launch import AttributedLaunch
 from search_spaces.launches.launch import Launch, Size3
 
-_ATTRIBUTES = {  # from cupy's names of device attributes to CUDA's (CUdevice_attribute, without its prefix)
+_ATTRIBUTES = {  # names of device attributes in cupy, and in CUDA (CUdevice_attribute without the prefix)
     "MultiProcessorCount": "MULTIPROCESSOR_COUNT",
     "L2CacheSize": "L2_CACHE_SIZE",
     "Integrated": "INTEGRATED",
@@ -58,7 +58,7 @@ class CoreGpu:
         return CoreModule(self, path)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an uninitialised array on the current GPU, of which only the address is accessible."""
+        """Return an uninitialised array on the current GPU. Only its address is accessible."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return SimpleNamespace(data=CoreMemory(self, max(size, 1)))
 
@@ -69,7 +69,7 @@ class CoreGpu:
         return array
 
     def asarray(self, array: Any) -> Any:
-        """Raise ValueError."""
+        """Raise ValueError, because arrays of libraries other than torch need cupy."""
         raise ValueError(_NEEDS_CUPY)
 
     from_dlpack = asnumpy = asarray

@@ -1,4 +1,4 @@
-"""Query the GPUs of this machine in a worker process, and find their device rows."""
+"""Query the GPUs of this machine in a worker process, and find their rows in the table of devices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 WORKER_MODULE = "measurements.runners.cuda.worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
 _MIB = 2**20
-# Relative difference of memory sizes below which two products are the same. The driver reports up to 3% less than
-# nvidia-smi; different products with the same name differ by more.
+# Two GPUs of the same name count as the same product if their memory sizes differ by less than this fraction. The
+# driver reports up to 3% less memory than nvidia-smi; different products with the same name differ by more.
 _SAME_MEMORY = 0.05
-_SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
+_SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that MIG can divide into slices
 _INTEGRATED = (87, 110, 121)  # compute capabilities whose products all share the CPU's memory
 
 
@@ -145,7 +145,7 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
 
 
 def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
-    """Return the row of a slice: rates per SM of the whole GPU, and bandwidths in proportion to the slice's share."""
+    """Return the row of a slice of a GPU: equal rates per SM, and bandwidths in proportion to the slice's size."""
     return dataclasses.replace(
         row,
         sm_count=sm_count,
@@ -158,7 +158,7 @@ def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Devi
 
 
 def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """Return a derived row for a product without a row."""
+    """Return a row derived from similar GPUs, for a product that has no row."""
     try:
         its = architecture(sm)
     except UnknownArchitecture as error:

@@ -14,10 +14,10 @@ from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # maximum number of launches in one graph
-# duration of a replay: much longer than the resolution of events (0.5 us) and than the host takes to queue it
+# duration of a replay: much longer than the resolution of events (0.5 us) and the time in which the host queues it
 _GRAPH_SECONDS = 2e-3
 # Number of launches in the graph that estimates the time of one launch. A single launch on an idle GPU would include
-# the time in which the host queues it.
+# the time in which the host queues the launch.
 _ESTIMATED = 32
 _CERTAIN_SECONDS = 100e-6  # for longer launches, the time in which the host queues them is negligible
 _REPLAYS = 4  # timed replays, after one untimed replay
@@ -27,7 +27,7 @@ _MAX_BATCH = 20
 _HELD_CALLS, _HELD_GROUPS = 50, 5
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration, and maximum pairs of launches, between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
-# a clock below this fraction of the highest clock is still rising; clocks under a power limit are above it
+# a clock below this fraction of the highest clock is still rising; a power limit lowers clocks less
 _IDLE_CLOCK = 0.6
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
 _MOST_QUEUED = 200  # maximum number of launches in the queue while the power is measured
@@ -218,7 +218,7 @@ class LaunchTimer:
     def held_sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, restore: Callable[[int], None] | None = None
     ) -> Callable[[], list[float]]:
-        """Return a function like that of ``sampler``, without graphs: the stream is held until all launches are queued.
+        """Return a function that times launches without graphs: the stream is held until all launches are queued.
 
         Args:
             launch: Queues the kernel on copy i of its operands.

@@ -14,7 +14,7 @@ from measurements.workers.messages import Buffer, digest_of
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# Names of the kinds of arrays in a data set. There is one array of each kind per operand.
+# Names of the kinds of arrays in a data set. An operand has at most one array of each kind.
 PARTS = ("inputs", "reference", "tolerance")
 
 

@@ -497,7 +497,7 @@ class _Fastest:
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
-    """Return the outputs of one launch, cut to the candidate's sizes because arrays of the problem may be larger."""
+    """Return the outputs of one launch in the shapes of the candidate's operands. The sent arrays may be larger."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
     outputs = {}

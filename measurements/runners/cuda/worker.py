@@ -58,11 +58,12 @@ from search_spaces.launches.launch import launch_from_json, operand_from_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# Maximum number of copies of operands. With this limit, the buffers of tiny problems stay below the requested size.
+# Maximum number of copies of operands. Because of this limit, buffers of tiny problems are smaller than requested.
 _MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-# factor of graph_below for comparisons, because a library may take longer to queue kernels than they run
+# Factor by which comparisons increase graph_below, because a library may take longer to queue kernels than the kernels
+# run.
 _COMPARED_LONGER = 10.0
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
@@ -240,7 +241,7 @@ class GpuWorker:
         return answer
 
     def _raced(self, request: Measure, program: LoadedModule, data: ProblemData, blobs: Blobs) -> Repeats | None:
-        """Time a kernel in pairs with the incumbent. Return None if there is no incumbent, or pairs cannot be timed."""
+        """Time a kernel in pairs with the incumbent. Return None without an incumbent, or if pairs cannot be timed."""
         incumbent, limit = request.incumbent, request.launch_limit
         if incumbent is None or any(slot.operand.role == "inout" for slot in program.slots):
             return None

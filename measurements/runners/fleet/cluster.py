@@ -125,7 +125,7 @@ class Fleet:
         return self._ray.put(value)
 
     def require_toolchain(self, toolchain: str) -> None:
-        """Use only compilers of version ``toolchain``. Others are removed, also if they join later."""
+        """Use only compilers of version ``toolchain``. Other compilers are removed, even if they join later."""
         self._toolchain = toolchain
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _REMEMBERED = 64  # number of recent durations in the median
 
 
 class JobLost(Exception):
-    """A job has no result, because no member remains or too many were lost. The message is one line."""
+    """A job has no result: no member remains, or too many members were lost during the job. The message is one line."""
 
 
 class WorkersLost(JobLost):

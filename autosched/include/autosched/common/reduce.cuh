@@ -20,9 +20,9 @@ struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // For |center| from 2^126 on, the product may overflow. The next smaller x is then so far from the center that x =
-  // center gives 1 and all other x give 0, whatever the slope. So a power of two is used as the slope, which keeps the
-  // product exact. The result is NaN if x and center are the same infinity.
+  // For |center| from 2^126 on, the product may overflow. The next smaller x is then so far from the center that, for
+  // any slope, x = center gives 1 and all other x give 0. So the slope is a power of two, which keeps the product
+  // exact. The result is NaN if x and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }

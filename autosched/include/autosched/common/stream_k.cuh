@@ -29,10 +29,10 @@ struct StreamK {
     __device__ __forceinline__ int cut(int worker) const { return first > 0 ? worker - 1 : worker; }
   };
 
-  // The remaining work of a worker: first its share of the distributed tiles, then whole tiles.
+  // The remaining work of a worker: first its share of the distributed tiles, then complete tiles.
   struct Walk {
     int tile, first, left;  // tile and first k-tile of the next part; number of remaining distributed k-tiles
-    int whole;              // the next tile that this worker computes alone
+    int whole;              // the next complete tile of this worker
 
     __device__ static __forceinline__ Walk of(int worker) {
       const int dealt = first_dealt(worker);

@@ -13,7 +13,7 @@ struct MmaSync {
   using Sum = Sum_;
   static constexpr int m = 16, n = 8, k = K;
   static constexpr int matrix_k = 16 / int(sizeof(T));  // number of columns of an 8-row matrix of ldmatrix
-  static constexpr int matrices_k = k / matrix_k;       // is 1 or 2
+  static constexpr int matrices_k = k / matrix_k;       // 1 or 2
   static constexpr int b_group = 2;                     // one ldmatrix fills two fragments of B
   static constexpr bool opaque = false;
   static constexpr int c_registers = 4;

@@ -17,12 +17,13 @@ struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16,
                 "rule alignment: cp.async needs aligned lines");
   static constexpr bool shifts = Access < 4;
-  static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies per instruction
+  static constexpr int piece = shifts ? 4 : Access;  // number of bytes that a thread copies per instruction
   static constexpr int pieces_of_line = Operand::line / piece;
   // All threads together copy contiguous bytes of a box. In each pass they copy the same columns of some lines.
   static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
   static constexpr int passes = (Operand::box_bytes + pass_bytes - 1) / pass_bytes;
-  static constexpr int period = pass_bytes < 1024 ? 1024 : pass_bytes, repeats = period / pass_bytes;  // of the swizzle
+  // a multiple of the swizzle's period
+  static constexpr int period = pass_bytes < 1024 ? 1024 : pass_bytes, repeats = period / pass_bytes;
   static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
   static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
   // true if the shift of a line depends on the matrix

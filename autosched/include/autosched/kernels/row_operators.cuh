@@ -9,7 +9,7 @@ namespace autosched {
 
 struct RowScale {
   float center = 0.0f, scale = 0.0f;
-  ExponentialFrom from_center;  // for softmax
+  ExponentialFrom from_center;  // only used by softmax
 };
 
 // Parts of operators --------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@
 // "reload").
 //
 // With split > 1 several blocks reduce parts of the same rows. Either the last block to finish combines the parts in
-// order and finishes the rows; or the kernel is launched a second time, in which each block combines the parts and
-// normalizes its own part; or the blocks are a cluster (finish "cluster"): each sends its state to all others, waits
-// for theirs at an mbarrier, and normalizes its own part, which may be kept on chip.
+// order and finishes the rows; or the kernel is launched a second time, in which each block combines the states of all
+// parts and normalizes its part; or the blocks are a cluster (finish "cluster"): each block sends its state to all
+// other blocks, waits for their states at an mbarrier, and normalizes its part, which may stay on chip.
 //
 // Rows whose length is not a multiple of the vector may begin at unaligned addresses. If peeled, such a row is read by
 // aligned vectors, starting with the one that contains its first element: positions along the row count from the start
@@ -141,8 +141,8 @@ struct RowReduction {
   }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
   __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
-  // The first function returns true if all elements of the vector at position `at` belong to the row; the second, if
-  // element e of the vector does.
+  // all_inside tests whether all elements of the vector at position `at` belong to the row. element_inside tests
+  // element e of the vector.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
     return !peel || (at >= shift[b] && at - shift[b] + C::vector_x <= C::length);
   }
@@ -255,7 +255,7 @@ struct RowReduction {
   __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
                                          const StagedRows& staged, unsigned shared) const {
     if constexpr (Op::indexed) {
-      // If all elements are -infinity, none exceeds the initial maximum. So the index is initially that of the first
+      // If all elements are -infinity, none exceeds the initial maximum. So the initial index is the index of the first
       // element.
       const int at = reduced_index(0, 0);
 #pragma unroll

@@ -1,13 +1,13 @@
 // C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA
 // copies into a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier,
 // so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of
-// the last ones: stages are filled with the next part while the current results are stored, which need their own
+// the last ones: stages are filled with the next part while the current results are stored, so results need separate
 // memory.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
 //              and the types T (of A and B) and Out
-//   Intrinsic  what multiplies fragments; of one with block scales also scale_order and scale_blocks (of a line)
+//   Intrinsic  the instruction that multiplies fragments; with block scales also scale_order and scale_blocks (per line)
 //   operands   LayoutA, LayoutB (BoxedLayout); with _a and _b: how the intrinsic reads the tile: access (rows or trans),
 //              access_vector (its elements), leading_dimension (0)
 #pragma once

@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned vector_word(const AlignedVector<Bytes>& p, i
   }
 }
 
-// Returns part i of a vector. Parts have Part bytes.
+// Returns bytes i * Part to (i + 1) * Part - 1 of a vector.
 template <int Part, int Bytes>
 __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<Bytes>& p, int i) {
   AlignedVector<Part> out;
@@ -52,7 +52,7 @@ __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<B
   return out;
 }
 
-// Returns a vector that consists of parts of Part bytes. parts(i) returns part i.
+// Returns a vector that is concatenated from pieces of Part bytes. parts(i) returns piece i.
 template <int Bytes, int Part, class Parts>
 __device__ __forceinline__ AlignedVector<Bytes> vector_of(const Parts& parts) {
   if constexpr (Bytes == Part) {

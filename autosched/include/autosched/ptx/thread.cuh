@@ -12,8 +12,8 @@ __device__ __forceinline__ unsigned thread_anew() {
 }
 
 // Returns a constant in a register, for instructions with two constant operands, of which only one can be an immediate.
-// If ptxas (CUDA 13.5) knows the constant, it moves it to a register before each use in a loop. So the constant is
-// computed from the thread's index, which is always below 1024, but ptxas does not know this.
+// If ptxas (CUDA 13.5) knows the constant, it moves the constant to a register before each use in a loop. So the
+// constant is computed from the thread's index in a way that hides it: ptxas does not know that indices are below 1024.
 template <unsigned Constant>
 __device__ __forceinline__ unsigned in_register() {
   unsigned thread;

@@ -148,7 +148,7 @@ __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
 }
-// Returns the number that is not 0, of two numbers of which at most one is not.
+// Returns the nonzero one of two numbers, of which at least one is 0.
 __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
@@ -180,13 +180,14 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
   const int step = column / 16 % count + first;
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
-// Returns the numbers of an even column and of the next column as two T in a word. Their bits are at 4 * step and 4 *
-// step + 16. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16). This gives exactly 1024 or
-// 128 plus the number, so differences are exact.
+// Returns the numbers of an even column and of the next column as two T in a word. The numbers' bits begin at bits 4 *
+// step and 4 * step + 16 of `word`. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16).
+// This gives exactly 1024 or 128 plus the number, so differences are exact.
 //
-// Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the
-// exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a -
-// zero) is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
+// Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. A half of `bytes`
+// combines the exponent of 1024 with a byte of the word, which has two numbers a and b: it is 1024 + a + 16 b. A half
+// of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes -
+// lower.
 template <class T, int times>
 __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;
@@ -208,13 +209,13 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
-// Returns the e2m1 number of a column, which is stored as in `nibble`, times a scale and 2^-14.
+// Returns the e2m1 number of a column times a scale and 2^-14. Numbers are stored as for `nibble`.
 __device__ __forceinline__ float fp4(int word, int column, int first, int count, float scale) {
   const int code = word >> (4 * (column / 16 % count + first) + column % 2 * 16) & 15, exponent = code >> 1 & 3;
   const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;
   return (code & 8 ? -size : size) * scale * 6.10351562e-05f;
 }
-// Loads V bytes from shared memory to an array with four elements per word, from element r on.
+// Loads V bytes from shared memory to elements r to r + V - 1 of an array with four elements per word.
 template <int V>
 __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned address) {
   const auto vector = ptx::ld_shared<V>(address);

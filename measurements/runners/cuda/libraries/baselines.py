@@ -295,7 +295,8 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
     """Return the table's function for the problem's operator.
 
-    Raises Unable if it is missing, or for this type of ``out``.
+    Raises Unable if the library lacks the operator, the epilogue, the reduction, or the conversion to the type of
+    ``out``.
     """
     if problem.operator not in table:
         raise Unable(f"{name} has no operator {problem.operator}")
@@ -316,12 +317,12 @@ def _plain_product(name: str, problem: Any) -> None:
 
 
 def _turned(array: Any, order: str) -> Any:
-    """Return the factors as matrices indexed by row and column, whatever their storage order."""
+    """Return a factor as a matrix (or stack of matrices) indexed by row and column, for either storage order."""
     return array if order == "row" else array.swapaxes(-1, -2)
 
 
 def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
-    """Reshape x so that the reduced axis is axis 1, and out to that shape without axis 1."""
+    """Return x in a shape whose axis 1 is reduced, and out in the same shape without axis 1."""
     shape = (p.parallel_extent, p.length) if p.reduces_contiguous else (p.outer, p.length, p.inner)
     return t["x"].reshape(shape), t["out"].reshape((shape[0], *shape[2:]))
 

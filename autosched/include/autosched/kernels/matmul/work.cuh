@@ -35,9 +35,9 @@ struct MatmulWork {
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
   }
-  // With stream_k, everything is reloaded from shared memory when it is needed. Even a zero that is added to the
-  // thread's index is loaded. Otherwise, the compiler keeps loop-invariant addresses in registers across all tiles, and
-  // spills other values.
+  // With stream_k, the block's work is reloaded from shared memory whenever it is needed. Even a zero that is added to
+  // the thread's index is loaded. Otherwise, the compiler keeps loop-invariant addresses in registers across all tiles,
+  // and spills other values.
   __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
     return kept_at(shared + unsigned(now_at), order);
   }

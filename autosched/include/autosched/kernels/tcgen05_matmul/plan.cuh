@@ -40,7 +40,7 @@ struct Tcgen05Plan {
   static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
 
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
-  // Number of tiles of C times splits of k. Each is computed by a pair of blocks, or by a single block.
+  // Number of tiles of C times splits of k. A pair of blocks, or a single block, computes one split of one tile.
   static constexpr int works = C::blocks;
   using Deal = StreamK<works, C::stream_k_blocks / pair, C::tiles_k>;
   static constexpr bool scaled_k_tiles = C::scale == "block";  // true if each k-tile has separate sums

@@ -45,9 +45,9 @@ struct WgmmaPlan {
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   // Number of blocks of a cluster that read the copies of one block, including that block.
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;
-  // number of works of a cluster: tiles of C times splits of k, divided by the cluster's blocks
+  // Number of works: tiles of C times splits of k, divided by the blocks of a cluster, which compute a work together.
   static constexpr int works = C::blocks / cluster;
-  // Number of clusters to which stream-K distributes k-tiles.
+  // Number of clusters among which stream-K distributes k-tiles.
   static constexpr int workers = C::stream_k_blocks / cluster;
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;

@@ -37,13 +37,13 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 
   // All producer threads: one thread issues TMA copies of an operand that TMA can copy, if there is one. Each thread
   // starts copies of its part of the other operands. A stage is signalled as full `behind` k-tiles later, while copies
-  // of these k-tiles are in flight. `behind` is the number of stages that consumers do not use, minus the one that is
-  // being filled.
+  // of these k-tiles are in flight. `behind` is the number of stages that consumers do not use, minus the stage
+  // that is being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
-    static_assert(behind >= 0, "rule stages: one stage must be free besides those that consumers use");
+    static_assert(behind >= 0, "rule stages: one stage must be free in addition to those that consumers use");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
     const int thread = int(threadIdx.x) - consumer_threads;
     Place arrived = place;

@@ -26,7 +26,7 @@ __device__ __forceinline__ unsigned short cvt_rn_f16_f32(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
-// Rounds to nearest, ties to even: adds half of the last bit that is kept, minus one if that bit is 0. Infinity is
+// Rounds to nearest, ties to even: adds half of the lowest remaining bit, minus one if that bit is 0. Infinity is
 // unchanged; NaN becomes the NaN of cvt.rn.bf16.f32.
 __device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
   const unsigned bits = __float_as_uint(x);

@@ -7,8 +7,8 @@
 namespace autosched::ptx {
 
 // clang-format off
-// For every n, the operand numbers of A, the descriptor of B and the predicate; of whether to accumulate; and of
-// whether B is contiguous along n.
+// For every n, operand numbers: of A, the descriptor of B and the predicate; of the flag to accumulate; and of the flag
+// that B is contiguous along n.
 #define AUTOSCHED_WGMMA_A_EVERY_TYPE(EACH) \
   EACH(8, "{%4, %5, %6, %7}, %8, p", "%9", "%10") \
   EACH(16, "{%8, %9, %10, %11}, %12, p", "%13", "%14") \

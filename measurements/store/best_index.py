@@ -1,9 +1,9 @@
 """Index of the best trials, with one entry per problem, device, provenance and policy.
 
-The index only contains data derived from the trials. It finds the best of a million trials by key. Every append of a
-trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement, the update would
-need all trials of the entry. In that case ``ranked_id`` stays below ``newest_id``, and the next query ranks the entry's
-trials with ``rank``, the only definition of best.
+The index only contains data derived from the trials. With it, the best of a million trials is found by key. Every
+append of a trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement, the
+winner depends on all trials of the entry, so the append leaves ``ranked_id`` below ``newest_id``. The next query then
+ranks the entry's trials with ``rank``, which alone defines what is best.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _entry(row: Any) -> IndexEntry:
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
-    """Store a trial and update its entry. Return the trial's id; None if the database assigns no ids.
+    """Store a trial and update the trial's entry. Return the trial's id; None if the database assigns no ids.
 
     The entry is locked before the trial gets its id, so within an entry the order of ids is the order of commits.
     """
@@ -138,9 +138,9 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
 
 
 def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | None:
-    """Rank the trials of an entry as ``Store.best`` defines it, and return the winner. ``name`` names the database.
+    """Rank the trials of an entry as ``Store.best`` specifies, and return the winner. ``name`` names the database.
 
-    If a trial cannot be read, raises StoreError that names the trial.
+    Raises a StoreError that names the trial, if a trial cannot be read.
     """
     t = TRIALS.c
     tried = sa.select(*_RANKED_BY).where(*_matches(TRIALS, key)).order_by(t.id)
@@ -167,7 +167,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """Compute the columns of every entry (or of one problem's entries) from the trials, without the winners."""
+    """Return the entries of all problems (or of one problem) without winners, computed from the trials."""
     t = TRIALS.c
     keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(
@@ -244,7 +244,7 @@ def _has_worked(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Return True if any trial of this schedule and kernel, on any device, had a wrong result."""
+    """Return True if any trial of this schedule and kernel had a wrong result on any device."""
     t = TRIALS.c
     wrong = sa.select(t.id).where(
         t.problem_digest == row["problem_digest"],
@@ -279,7 +279,7 @@ def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) 
         usable.append(_Ranked(newest.id, *_pooled(same), won, alone))
     if not usable:
         return None
-    winner = max(usable, key=lambda s: s.won)  # if no schedule has won a re-measurement, this is the first one
+    winner = max(usable, key=lambda s: s.won)  # if no schedule has won a re-measurement, max returns the first schedule
     if winner.won:
         usable = [winner, *(s for s in usable if s.tried_alone > winner.won)]
     fastest = min(usable, key=lambda s: s.median)
@@ -312,8 +312,8 @@ _NO_TIMES = (None,) * 4
 class _Ranked:
     """A schedule that may be the best, with the pooled times of its trials.
 
-    ``won`` is the id of the newest re-measurement that the schedule won. ``tried_alone`` is the id of its newest trial
-    outside re-measurements. Either is 0 if there is none.
+    ``won`` is the id of the schedule's trial in the newest re-measurement, if the schedule won it. ``tried_alone`` is
+    the id of the schedule's newest trial outside re-measurements. Both are 0 if there is no such trial.
     """
 
     id: int

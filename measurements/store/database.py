@@ -31,7 +31,7 @@ _IN_MEMORY = (None, "", ":memory:")
 
 
 class StoreDatabase:
-    """Tables of autosched in one database. Thread-safe. Use ``StoreDatabase.open`` to create an object."""
+    """An open database with the tables of autosched. Thread-safe. Create it with ``StoreDatabase.open``."""
 
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engines = _read_and_write(engine)
@@ -101,7 +101,7 @@ class StoreDatabase:
     def _open_memory(cls, name: str) -> Self:
         engine = sa.create_engine(
             "sqlite://",
-            # a single connection, because an in-memory database is lost when its connection closes
+            # all threads share one connection, because an in-memory database is lost when its connection closes
             poolclass=StaticPool,
             connect_args={"isolation_level": None, "check_same_thread": False},
         )
@@ -134,7 +134,7 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Return a value that changes with every commit; None if there is no file, or if it may be changing."""
+        """Return a value that changes with every commit; None without a file, or if the file may just be changing."""
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
     def size(self) -> int | None:
@@ -197,7 +197,7 @@ class StoreDatabase:
     def _enter_write_ahead(self) -> None:
         """Enter write-ahead mode before the first trial.
 
-        The mode is not entered earlier, so that files that are only read, or are rejected, remain unchanged.
+        Files that are only read or that are rejected must remain unchanged, so the mode is not entered at opening.
         """
         if self._file is None:
             return
@@ -221,7 +221,7 @@ class StoreDatabase:
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """Return an engine for reading (key False) and an engine for writing (key True)."""
+    """Return two engines: with key False for reading, with key True for writing."""
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 

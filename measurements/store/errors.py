@@ -15,7 +15,7 @@ class EarlierProblem(StoreError):
 
 
 class UnknownOperator(StoreError):
-    """The operator of a stored problem is not registered in this process. A user or another package may define it."""
+    """The operator of a stored problem is not registered here. Another package may define it."""
 
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(

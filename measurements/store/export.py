@@ -1,9 +1,9 @@
 """Export a database's best trials to JSON files that people can read, compare and commit to a repository.
 
 There is one file per device and operator, ``DEVICE.OPERATOR.json``. Entries are sorted by problem and provenance, keys
-are sorted, and each value is on a separate line. So a changed schedule gives a small diff.
+are sorted, and each value is on a separate line, so that a changed schedule gives a small diff.
 ``schemas/export.schema.json`` describes the format. An export contains only the best trial of each entry, and the
-entry's guard for CI.
+entry's limits for CI (``Guard``).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
         raise ValueError("the field 'export', which states its format, is missing")
     if document["export"] != FORMAT:
         raise ValueError(
-            f"its format is {document['export']!r:.20}, and this version of autosched reads {FORMAT}: upgrade autosched"
+            f"its format is {document['export']!r:.20}, but this version of autosched reads {FORMAT}: upgrade autosched"
         )
     seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:

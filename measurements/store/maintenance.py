@@ -18,7 +18,7 @@ _PARAMETERS = 500  # maximum number of rows in one statement
 
 @dataclass(frozen=True)
 class Stats:
-    """Statistics of a database. ``size`` is in bytes, None for a server. ``problems`` counts each problem once."""
+    """Statistics of a database. ``size`` is in bytes; None for a server. ``problems`` counts different problems."""
 
     schema: int
     size: int | None
@@ -41,7 +41,7 @@ def stats(store: Store) -> Stats:
 def check(store: Store) -> list[str]:
     """Read all of a store and return one sentence for each error in it.
 
-    Errors are: damage to the file, unreadable trials, and digests or entries that do not match the trials.
+    Errors are damage to the file, unreadable trials, and digests or entries that do not match the trials.
 
     Raises:
         StoreError: The file cannot be read.
@@ -74,7 +74,7 @@ def check(store: Store) -> list[str]:
                 elif entry["ranked_id"] == entry["newest_id"]:
                     winner = best_index.rank(connection, counted, store.name)
                     if entry["winner_id"] != (None if winner is None else winner.id):
-                        damage.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
+                        damage.append(f"the best trial of {where} ({counted['provenance']}) is not the fastest")
             damage += [f"an entry has no trials: {entry['problem']:.200}" for entry in stored.values()]
     return damage
 
@@ -96,11 +96,11 @@ class Collected:
 def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> Collected:
     """Remove trials of outdated kernels.
 
-    No ranking uses such trials, because their schedules now generate other kernels.
+    No ranking uses these trials, because their schedules now generate other kernels.
 
     With ``keep``, also remove failures, and all schedules of each entry except the ``keep`` fastest. Wrong results are
-    kept, and the best trial does not change. Raises ValueError if ``keep`` is below 1, and StoreError. After an error,
-    nothing was removed.
+    kept, and the best trial does not change. Raises StoreError, and ValueError if ``keep`` is below 1. If an error is
+    raised, nothing has been removed.
     """
     if keep is not None and keep < 1:
         raise ValueError(f"keep must be at least 1 schedule per entry, got {keep}")

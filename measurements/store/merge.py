@@ -2,11 +2,11 @@
 
 An entry is a problem on a device, with one provenance and policy. Entries that only the source has are added. If both
 databases have an entry, but with different best schedules, the better entry is kept. The trials of the other entry are
-skipped. Which entry is better depends on the provenance:
+skipped. The provenance determines which entry is better:
 
 - Measured times are only compared if both schedules were timed in alternation, in one re-measurement in either
-  database. The ranking of that re-measurement decides. Other times come from different days, clocks and machines. So
-  the result is *unclear*, and the target's entry is kept.
+  database. The ranking of that re-measurement decides. Other times come from different days, clocks and machines. For
+  them the result is *unclear*, and the target's entry is kept.
 - Estimated and replayed times with the same fingerprint (one model or recording) have no noise, so the smaller wins.
 
 Wrong results are always added, because a kernel that is wrong on any device is never the best. Measured, replayed and
@@ -32,13 +32,13 @@ class MergeOutcome(StrEnum):
     REPLACED = "replaced"  # the source's best schedule is better, and replaces the target's
     KEPT = "kept"  # the target's best schedule is better, and is kept
     SAME = "same"  # source and target have the same best schedule
-    UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's is kept
+    UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's schedule is kept
     REFUSED = "refused"  # the source's best schedule is not accepted, so only wrong results are added
 
 
 @dataclass(frozen=True)
 class MergedEntry:
-    """Result of merging one entry of the source. ``taken`` is the number of trials added to the target."""
+    """Result of merging one entry of the source. ``taken`` is the number of trials that were added to the target."""
 
     summary: ProblemSummary
     verdict: MergeOutcome
@@ -72,7 +72,7 @@ Doubt = Callable[[ProblemSummary, Trial], str]
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
-    """Merge the better entries of ``source`` into ``target``, in one transaction. ``doubt`` may reject an entry.
+    """Merge the better entries of ``source`` into ``target``, in one transaction. ``doubt`` can reject an entry.
 
     Trials that another process merges into the target at the same time are not added twice. Raises StoreError, with
     nothing changed.
@@ -113,7 +113,7 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: ""
 
 
 def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]], tuple[Conflict, ...]]:
-    """Return the source's guards of entries without a guard in the target, and the entries whose guards differ."""
+    """Return the source's guards that the target lacks, and the entries whose guards differ between the databases."""
     missing, conflicts = [], []
     for problem_key, device in dict.fromkeys((s.problem_key, s.device) for s in source.problems()):
         theirs, mine = source.guard_of(problem_key, device), target.guard_of(problem_key, device)

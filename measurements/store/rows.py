@@ -24,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 _CODE = tuple(MachineCode.__dataclass_fields__)
 _TIMES = ("median", "p25", "p75", "repeats")
-_SHOWN = 60  # number of characters of an unreadable cell to show in messages
+_SHOWN = 60  # maximum characters of an unreadable cell in messages
 _SHARED = (  # columns with the same value in most trials of a problem
     *("problem", "device", "fingerprint", "template", "template_version", "space_version", "provenance", "status"),
     *("reason", "toolchain", "driver", "autosched_version", "sampler", "seed", "budget"),
@@ -89,7 +89,7 @@ _DISTINGUISHING = (
 
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
-    """Return ``rows`` without those that duplicate a trial stored after the id ``since``."""
+    """Return ``rows`` without rows that equal a trial with an id above ``since``."""
     columns = [TRIALS.c[name] for name in _DISTINGUISHING]
     stored = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
     return [row for row in rows if tuple(row[name] for name in _DISTINGUISHING) not in stored]
@@ -98,7 +98,7 @@ def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:
     """Convert a row with the columns COLUMNS to a trial. ``database`` names the database in messages.
 
-    Raises StoreError that names the trial and the invalid cell.
+    Raises a StoreError that names the trial and the invalid cell.
     """
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
@@ -144,7 +144,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """Combine several cells to one value; None if all are empty. Raises ValueError if only some are empty."""
+    """Combine cells into an object of class ``kind``; None if all are empty. Raises ValueError if only some are."""
     cells_present = {name: cells[name] for name in names if cells[name] is not None}
     if cells_present and len(cells_present) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(cells_present)}")
@@ -238,9 +238,9 @@ class RowReader:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # first trial with these shared cells, whose parsed values are reused
+        # the first trial for each combination of shared cells; later trials reuse its parsed values
         self._first: dict[tuple[Any, ...], Trial] = {}
-        self._kinds: set[tuple[Any, ...]] = set()  # combinations of status and cell types that were already checked
+        self._kinds: set[tuple[Any, ...]] = set()  # combinations of status and cell types that were checked before
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def trial(self, row: sa.Row[Any]) -> Trial:

@@ -15,7 +15,7 @@ from measurements.files.text import one_line
 from measurements.store.errors import StoreError
 from measurements.trials.measurement import Resources
 
-SCHEMA_VERSION = 9  # only this version can be read: docs/decisions/0016
+SCHEMA_VERSION = 9  # databases of other versions are rejected: docs/decisions/0016
 APPLICATION = "autosched"
 _LOCK = int.from_bytes(b"autosch")  # arbitrary number that identifies autosched's advisory lock on a server
 
@@ -48,7 +48,7 @@ TRIALS = sa.Table(
     sa.Column("provenance", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("median", sa.Float(53)),  # in seconds, as are the quartiles p25 and p75
+    sa.Column("median", sa.Float(53)),  # the median, p25 and p75 are in seconds
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -62,11 +62,11 @@ TRIALS = sa.Table(
     sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
-    sa.Column("final_rank", sa.Integer),  # rank in a paired re-measurement; otherwise NULL
+    sa.Column("final_rank", sa.Integer),  # rank in a paired re-measurement; NULL for other trials
     sa.Column("cubin_digest", sa.Text),
     sa.Column("sass_digest", sa.Text),
     sa.Column("sass_bytes", sa.Integer),
-    sa.Column("budget", sa.Text),  # JSON, as is the column verification
+    sa.Column("budget", sa.Text),  # the columns budget and verification are JSON
     sa.Column("verification", sa.Text),
     sa.Column("control", sa.Text),
     sa.Column("watts", sa.Float(53)),
@@ -97,14 +97,14 @@ ENTRIES = sa.Table(
     sa.Column("policy", sa.Text, primary_key=True),
     sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
-    # number of different schedules; ok counts those that were timed successfully
+    # trials: number of different schedules; ok: number of schedules that were timed successfully
     sa.Column("trials", sa.Integer, nullable=False),
     sa.Column("ok", sa.Integer, nullable=False),
     sa.Column("first_id", sa.Integer, nullable=False),
     sa.Column("newest_id", sa.Integer, nullable=False),
     sa.Column("ranked_id", sa.Integer),  # id of the newest trial at the time of the ranking
     sa.Column("winner_id", sa.Integer),
-    sa.Column("median", sa.Float(53)),  # pooled times of the winner, as are p25, p75 and repeats
+    sa.Column("median", sa.Float(53)),  # median, p25, p75 and repeats: pooled times of the winner
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -124,11 +124,11 @@ GUARDS = sa.Table(
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits that CI applies to the best schedule of one problem on one device, if they differ from the defaults.
+    """Limits that CI applies to the best schedule of one problem on one device.
 
     ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). Differences below ``floor_seconds`` are
-    negligible. ``noise`` is the fraction by which unchanged runs differed. None selects the default. ``notes`` are free
-    text. Raises ValueError if a number is negative or not finite.
+    negligible. ``noise`` is the fraction by which runs of an unchanged kernel differed. None selects the default of a
+    limit. ``notes`` are free text. Raises ValueError if a number is negative or not finite.
     """
 
     max_slowdown: float | None = None
@@ -148,7 +148,7 @@ class Guard:
 
 def create_tables(connection: Connection) -> None:
     """Create the tables in a database that lacks them."""
-    # set here, because an option of the index would import the PostgreSQL dialect in every process
+    # an option of the index would import the PostgreSQL dialect in every process
     if connection.dialect.name == "postgresql":
         _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)
@@ -159,7 +159,7 @@ def create_tables(connection: Connection) -> None:
 def wait_for_others(connection: Connection) -> None:
     """Wait until no other process creates tables on a server.
 
-    SQLite needs no wait: its write transactions are exclusive.
+    For SQLite there is nothing to wait for: write transactions are exclusive.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -21,8 +21,8 @@ from measurements.store import schema
 from measurements.store.errors import StoreError
 from measurements.store.sqlite_header import MAGIC
 
-BUSY_SECONDS = 20.0  # time limit for waiting for another writer, whose commit takes milliseconds
-NOTICE_SECONDS = 2.0  # a longer wait is logged, at level INFO, which the command line shows
+BUSY_SECONDS = 20.0  # maximum wait in seconds for another writer, whose commit takes milliseconds
+NOTICE_SECONDS = 2.0  # seconds after which a wait is logged, at level INFO, which the command line shows
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _LONGEST = 500  # maximum bytes of a path; SQLite's limit is 512, including the suffix of the journal
 _TIME_RESOLUTION = 2_000_000_000  # coarsest resolution of file times, in ns
-_LEAST_FREE = 2**16  # minimum free disk space in bytes; SQLite's shared memory file alone takes half of it
+_LEAST_FREE = 2**16  # minimum free disk space in bytes; SQLite's -shm file alone takes half of it
 
 _ADVICE = {
     sqlite3.SQLITE_BUSY: "another process has locked it, try again when that process has ended",
@@ -68,7 +68,7 @@ def locate(text: str) -> Path:
 
 
 def check(path: Path, create: bool) -> None:
-    """Raise StoreError if the file cannot be a database of autosched. Nothing is changed on disk."""
+    """Raise StoreError if the file cannot be a database of autosched. The disk is not changed."""
     with _system_errors(path, "be used"):
         exists = _exists(path)
         # The name of the journal, which SQLite creates for writing, must not be too long either.
@@ -107,8 +107,8 @@ def _look(path: Path) -> None:
 
     The option ``immutable`` takes no lock and creates no -wal or -shm file. This check does not need the write-ahead
     log, because the tables are created before write-ahead mode is entered. The trials are not checked, because a
-    running or interrupted checkpoint may have written only part of the file. Later, SQLite waits for a running
-    checkpoint and repairs an interrupted one.
+    running or interrupted checkpoint may have written only part of the file. When the database is opened later, SQLite
+    waits for a running checkpoint and completes an interrupted one.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         schema.refuse_other(c, str(path))
@@ -156,7 +156,7 @@ def plain_engine(path: Path) -> Engine:
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
-            # reading a file in write-ahead mode creates files in its folder
+            # reading a database in write-ahead mode creates files in the database's folder
             return _connect(path, "mode=ro&immutable=1")
         return _connect(path, "mode=rw")
 
@@ -206,7 +206,7 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
             connection.exec_driver_sql("BEGIN")
         raw = connection.connection.driver_connection
         if path is not None and raw is not None:
-            # a transaction that reads also takes a lock
+            # a transaction that only reads also takes a lock
             _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)
         elif write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")

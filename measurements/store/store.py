@@ -48,7 +48,7 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """Number of tried and of successful schedules of a problem, for one device, provenance and policy.
+    """Numbers of tried and of successful schedules of a problem, for one device, provenance and policy.
 
     A re-measured schedule counts once. ``library`` is true if the vendor's library was also timed; the library is not
     counted as a schedule. ``first`` is the id of the first trial.
@@ -76,9 +76,9 @@ class Store:
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
-        # cached results of ``best``, which are valid for one state of the file
+        # cached results of ``best``, valid until the file changes
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (None, {})
-        # winners, each with the cells of its row
+        # trials of winners by entry, each with the cells that it was parsed from
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}
         self._grown: set[tuple[str, str]] = set()  # keys of entries with new trials
 
@@ -100,7 +100,7 @@ class Store:
     def close(self) -> None:
         """Close the database, which also happens at exit. Safe to call twice."""
         if self._database.is_open:
-            with suppress(StoreError):  # entries that cannot be ranked now are ranked at the next query
+            with suppress(StoreError):  # if ranking fails now, the entries are ranked at the next query
                 self.rank()
         self._database.close()
 
@@ -178,7 +178,7 @@ class Store:
                 best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Trial]:
-        """Return all trials of the entry of a summary, in the order in which they were stored."""
+        """Return all trials of a summary's entry, in the order in which they were stored."""
         c = TRIALS.c
         wanted = (
             c.device == summary.device,
@@ -257,8 +257,8 @@ class Store:
     def problem(self, summary: ProblemSummary) -> Problem:
         """Return the problem of a summary.
 
-        Raises UnknownOperator if the operator is not registered, EarlierProblem if its reference has changed since, and
-        StoreError if this version does not know the format.
+        Raises UnknownOperator if the operator is not registered, and EarlierProblem if the operator's reference has
+        changed since the trial. Raises StoreError if this version does not know the format.
         """
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
@@ -274,9 +274,9 @@ class Store:
         return problem
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
-        """Return the summaries, except those of outdated references, and a message about the exceptions.
+        """Return the summaries whose reference is current, and a message about the skipped trials.
 
-        The message states the number of skipped trials; it is "" if there are none.
+        The message states the number of skipped trials; it is "" if none are skipped.
         """
         current, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)
@@ -298,7 +298,7 @@ class Store:
             except EarlierProblem:
                 earlier.append(summary)
                 continue
-            except StoreError:  # the summary counts as current; callers report the error
+            except StoreError:  # count the summary as current: callers report the error when they read the problem
                 pass
             current.append(summary)
         return current, earlier
@@ -416,7 +416,7 @@ class Store:
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
         """Return the winner's trial.
 
-        The object is the same as long as the winner is, so that callers need not check the trial again.
+        The same object is returned until the winner changes, so that callers need not check the trial again.
         """
         cells = timing, tuple(row.values())
         known, trial = self._winners.get(key, (None, None))

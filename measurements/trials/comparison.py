@@ -19,7 +19,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.sorted_limits import sorted_limits
 
-_CHUNK = 1 << 20  # number of elements to compare at a time, such that float64 temporaries stay in the CPU cache
+_CHUNK = 1 << 20  # number of elements compared at a time, few enough that float64 temporaries stay in the CPU cache
 
 
 class Errors(NamedTuple):
@@ -64,7 +64,7 @@ def check(
         signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        Whether all elements are correct, the largest ratio of an error to its tolerance, and one line on the first
+        Whether all elements are correct, the largest ratio of an error to its tolerance, and one line about the first
         wrong element.
 
     Raises:
@@ -111,19 +111,19 @@ def _sorted(
 ) -> tuple[Array, FloatArray, FloatArray]:
     """Sort the stored elements of a vector and their expected values, and return both with matching tolerances.
 
-    Elements without a finite tolerance must be the rounded reference.
+    An element without a finite tolerance must equal the rounded reference.
     """
     bounded = np.isfinite(allowed)
     with np.errstate(over="ignore", invalid="ignore"):
         wanted = np.where(bounded, wanted, dtype.load(dtype.store(wanted)))
         lower, upper = sorted_limits(wanted, np.where(bounded, allowed, 0.0))
-        same = lower == upper  # includes equal infinities, whose difference would be NaN
+        same = lower == upper  # also True for equal infinities, whose difference would be NaN
         middle, error = np.where(same, lower, (lower + upper) / 2), np.where(same, 0.0, (upper - lower) / 2)
     return actual[np.argsort(dtype.load(actual), kind="stable")], middle, error
 
 
 def _changed(name: str, actual: Array, before: Array, unchanged: BoolArray) -> str:
-    """Return a message on the first element that must be unchanged but has other bits; "" if there is none."""
+    """Return a message about the first element that must be unchanged but has different bits; "" if there is none."""
     bits = np.dtype(f"u{actual.dtype.itemsize}")
     one, other = (np.ascontiguousarray(a).reshape(actual.shape).view(bits) for a in (actual, before))
     wrong = (one != other) & unchanged
@@ -157,9 +157,9 @@ def compare(
             exactly.
         tolerance: Absolute tolerance, which is broadcast to the shape of ``actual``.
         signed_zeros: If True, -0 is wrong where the reference is +0.
-        rounded_to: As in ``errors``.
+        rounded_to: Type to which the reference was rounded; None if it is exact.
 
-    Returns: The result, as of ``check``.
+    Returns: The result, as ``check`` returns it.
     """
     shape = actual.shape
     flat = np.ascontiguousarray(actual).reshape(-1)
@@ -212,7 +212,7 @@ def errors(
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         exact = _is_exact(wanted)
         values = dtype.load(actual)
-        # the usual case; False if any tolerance is 0, infinite or NaN
+        # True in most comparisons; False if any tolerance is 0, infinite or NaN
         plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf
         may = allowed if plain else np.where(np.isfinite(allowed), allowed, 0.0)
         error = _apart(actual, wanted) if exact else np.abs(values - wanted)
@@ -233,7 +233,7 @@ def _is_exact(wanted: FloatArray) -> bool:
 
 
 def _apart(one: Array, other: Array) -> FloatArray:
-    """Return the distances of 64-bit integers as floats. Differences are computed exactly, and then rounded."""
+    """Return the absolute differences of 64-bit integers: computed exactly, then rounded to floats."""
     high, low = np.maximum(one, other), np.minimum(one, other)
     return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
@@ -262,7 +262,7 @@ def _at_limits(
 
 
 def magnitudes(wanted: FloatArray, rounded_to: DType) -> FloatArray:
-    """Return the magnitudes of rounded values. For an infinity, this is the smallest magnitude that rounds to it."""
+    """Return absolute values of rounded values; for an infinity, the smallest number that rounds to infinity."""
     return np.minimum(np.abs(wanted), rounded_to.overflow)
 
 
@@ -304,7 +304,7 @@ def error_text(
 def distinct_texts(one: float | int, other: float | int) -> tuple[str, str]:
     """Return two numbers as texts.
 
-    Integers are exact; floats have six digits, or more if needed to distinguish the texts.
+    Integers are exact. Floats have six digits, or more if the two texts would otherwise be equal.
     """
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]

@@ -18,8 +18,8 @@ class ProblemFacts:
     """Readable name of the problem, and its costs.
 
     ``flops`` and ``min_bytes`` are counts for one launch. ``multiplied_as`` is the type that tensor cores multiply, or
-    "". ``metrics`` are values of the file's metrics at the time of the trial, by name and unit. Raises ValueError if
-    the name cannot be printed, or a number is not finite.
+    "". ``metrics`` are the values of the kernel file's metrics at the time of the trial, by name and unit. Raises
+    ValueError if the name cannot be printed, or a number is not finite.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ProblemFacts:
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
         """Return the facts of a problem. Metrics are evaluated with a schedule's values.
 
-        Return None if the problem's JSON is sufficient, or if a fact is not finite.
+        Return None if the problem's JSON already has all facts, or if a fact is not finite.
         """
         name = problem.described
         if not name:

@@ -31,13 +31,12 @@ def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
 
 
 def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> RatioInterval:
-    """Return the ratio of the default's to the tuned time, and its interval. Return SAME if the default is not slower.
+    """Return the ratio of the default's time to the tuned time, with an interval; SAME if the default is not slower.
 
     Args:
         default: Time of the default schedule.
         tuned: Time of the best schedule.
-        estimate_noise: Relative noise of times without repeats. The noise of other times is computed from their
-            quartiles.
+        estimate_noise: Relative noise of times without repeats. The noise of repeated times is computed from quartiles.
     """
     ratio = default.median / tuned.median
     if ratio <= 1:

@@ -47,7 +47,8 @@ class Timing:
         """Return the statistics of one or more repeated timings."""
         if len(seconds) == 1:
             return cls(seconds[0], seconds[0], seconds[0], 1)
-        import statistics  # a late import, because it imports decimal and fractions, which calls of kernels do not need
+        # imported late, because statistics imports decimal and fractions, which calls of kernels do not need
+        import statistics
 
         p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
         return cls(median, p25, p75, len(seconds))
@@ -72,7 +73,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """Identity of machine code: SHA-256 of the cubin, SHA-256 of its instructions, and their size in bytes."""
+    """Identity of machine code: SHA-256 of the cubin, SHA-256 of the instructions in it, and their size in bytes."""
 
     cubin_digest: str
     sass_digest: str

@@ -1,7 +1,8 @@
-"""Select the winner among kernels that were timed in alternation. Their times are often nearly equal.
+"""Select the winner among kernels that were timed in alternation and may have nearly equal times.
 
-The simplest kernel within ``tie`` of the fastest wins. Among nearly equal kernels, noise decides which is fastest, but
-the simplest is always the same. If a kernel's distance to the fastest is close to ``tie``, further rounds are needed.
+The simplest kernel within ``tie`` of the fastest wins. Among nearly equal kernels, noise decides which kernel is
+fastest, but the simplest kernel is always the same. If a kernel's distance to the fastest is close to ``tie``, further
+rounds are needed.
 
 The distance of two kernels is the trimmed mean of the log-ratios of their times per round, with Yuen's error estimate
 (K. K. Yuen, Biometrika 61, 1974). The trimmed mean is as robust to outliers as a median. If a GPU alternates between
@@ -21,15 +22,17 @@ from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
 TRIM = 0.1  # fraction of the values to trim at each end
-# half width of the interval in standard errors; 2 would err too often, because rounds are added until a decision
+# half width of the interval in standard errors; with 2, decisions would be wrong too often, because rounds are added
+# until there is a decision
 STANDARD_ERRORS = 3.0
 MIN_ROUNDS = 6  # minimum rounds for a decision
-REFERENCES = 4  # number of fastest kernels to time in all rounds, because distances are relative to the fastest
+# number of fastest kernels that are timed in all rounds, because distances are relative to the fastest kernel
+REFERENCES = 4
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Logarithm of the ratio of a kernel's to the fastest kernel's time, with its interval of STANDARD_ERRORS."""
+    """Logarithm of the ratio of a kernel's time to the fastest kernel's time, with an interval of STANDARD_ERRORS."""
 
     centre: float
     low: float
@@ -55,8 +58,8 @@ class WinnerChoice:
         fastest: Entrant with the shortest time.
         slowdowns: Slowdown of each entrant relative to the fastest.
         tied: Entrants within the tie.
-        undecided: Entrants that may still win. Either an entrant may be faster than ``fastest``, or it is uncertain
-            whether an entrant is within the tie.
+        undecided: Entrants that may still win: an entrant that may be faster than ``fastest``, or that may be within
+            the tie.
         contenders: Entrants to time in further rounds.
     """
 

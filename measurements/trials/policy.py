@@ -17,8 +17,8 @@ class Policy:
 
     Attributes:
         cache: "cold" if operands come from DRAM, "warm" if they are in the L2 cache.
-        launch: "graph" if times exclude the host, as for launches in a CUDA graph. "eager" if times include the host,
-            which queues each launch.
+        launch: "graph" if times exclude the host, as for launches in a CUDA graph. "eager" if times include the host's
+            work for each launch.
         clock_mhz: Locked SM clock in MHz; None if unlocked.
     """
 
@@ -54,8 +54,9 @@ class Policy:
         return cls(match[1], match[2], None if match[3] is None else int(match[3]))
 
 
-DEFAULT = str(Policy())  # also the policy of measured trials that are older than policies, except those with a warm L2
-NONE = ""  # policy of times that autosched did not measure: estimates, and replays of other tools' times
+# default policy; also that of measured trials that are older than policies, unless they had a warm L2
+DEFAULT = str(Policy())
+NONE = ""  # policy of times that autosched did not measure: estimates, and replayed times of other tools
 
 
 def described(policy: Policy) -> str:

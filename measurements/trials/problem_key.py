@@ -12,7 +12,7 @@ def problem_of(key: str) -> Problem:
     """Return the problem with this key. Raises ValueError if this version does not know the operator or the format."""
     from search_spaces.catalogue import (
         problem_from_json,
-    )  # a late import, because it imports every operator
+    )  # imported late, because this module imports every operator
 
     return problem_from_json(json.loads(key))
 

@@ -1,4 +1,4 @@
-"""Recordings: files of trials that were measured on a GPU. Searches can replay them, and models learn from them.
+"""Recordings: files of trials that were measured on a GPU. Searches replay recordings, and models learn from them.
 
 A file is gzip-compressed JSON lines. A recording is a header line with the device, the toolchain and the number of
 trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
@@ -40,9 +40,9 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # maximum size of a decompressed file in bytes, about 400,000 trials
 _LONGEST_LINE = 2**20
-_SMALL = 2**24  # bytes to which any file may be decompressed, whatever its size
-_MOST_GROWTH = 200  # maximum compression ratio of larger files; that of recordings is 10 to 30
-_HEAD = 2**12  # number of bytes at the beginning of a file in which keys that identify its format are searched
+_SMALL = 2**24  # size in bytes to which a file of any size may be decompressed
+_MOST_GROWTH = 200  # maximum compression ratio of larger files; recordings have ratios of 10 to 30
+_HEAD = 2**12  # bytes at the beginning of a file that are searched for the keys of its format
 
 _EMPTY = "it is empty"
 _NO_HEADER = "it does not begin with the header of a recording"
@@ -60,8 +60,8 @@ class RecordingError(ValueError):
 class Recording:
     """Measured trials of one problem on one GPU with one toolchain, in chronological order.
 
-    ``fingerprint`` is the JSON text of everything that times may depend on (device, driver, toolchain). ``spaces`` has
-    the version of each kernel template's space. Raises RecordingError if there are no trials, if trials differ in
+    ``fingerprint`` is JSON text that describes everything that may affect times (device, driver, toolchain). ``spaces``
+    has the version of each kernel template's space. Raises RecordingError if there are no trials, if trials differ in
     origin, or if a time was not measured.
     """
 
@@ -324,7 +324,7 @@ def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
     texts = {name: first[name] for name in ("problem", "fingerprint")}
     yield {"recording": FORMAT, "trials": len(recording.trials), **header, **texts, "spaces": recording.spaces}
     for trial in recording.trials:
-        yield {**trial.to_json(), "id": None}  # an id is only valid in its database
+        yield {**trial.to_json(), "id": None}  # an id is only valid in the database that assigned it
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Recording]:

@@ -26,7 +26,7 @@ class RunnerInfo:
         launch: "graph" if times exclude the host, "eager" if they include it.
         clocks: "free", or the locked clock, such as "1410 MHz".
         model: Time model that estimated the time.
-        derived: Origin of the device's row, if the device is not in the tables.
+        derived: Origin of the device's properties, if the device is not in the tables.
         kernel: Origin of a Triton kernel from a library.
     """
 

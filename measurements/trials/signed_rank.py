@@ -1,8 +1,8 @@
-"""Wilcoxon's signed-rank statistic of paired differences: a confidence interval for their centre, and a p-value.
+"""Wilcoxon's signed-rank test of paired differences: confidence interval and p-value of the differences' centre.
 
 The test assumes that differences are symmetric about their centre. Log-ratios of times measured in alternation are
 symmetric, because noise affects numerator and denominator alike. For normal noise, the test needs 1.05 times as many
-pairs as a mean does; the sign test needs 1.57 times as many. The test is as robust to outliers as a median.
+pairs as a t-test; the sign test needs 1.57 times as many. The test is as robust to outliers as a median.
 Distribution and interval are exact up to EXACT pairs; for more pairs the normal approximation is used (Hollander,
 Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 3.1 and 3.3).
 """
@@ -46,7 +46,7 @@ def p_value(differences: FloatArray, centre: float) -> float:
 
 
 def _rank(n: int, probability: float) -> int:
-    """Return the number of values w of the statistic W with P(W <= w) <= ``probability``."""
+    """Return the number of w >= 0 with P(W <= w) <= ``probability``, where W is the signed-rank statistic."""
     if n > EXACT:
         return max(math.floor(_normal(n).inv_cdf(probability) + 0.5), 0)
     return int(np.searchsorted(_cumulative(n), probability, side="right"))

@@ -19,13 +19,13 @@ from measurements.trials import signed_rank
 from measurements.trials.measurement import Timing
 from search_spaces.arrays import FloatArray
 
-_IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, as a multiple of its standard deviation
-# sqrt(pi / 2): for a normal distribution, the ratio of a median's to a mean's standard error
+_IQR_OF_NORMAL = 1.3490  # ratio of a normal distribution's interquartile range to its standard deviation
+# sqrt(pi / 2): ratio of the standard errors of median and mean, for a normal distribution
 _MEDIAN_EFFICIENCY = 1.2533
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
-    """Return the ratio of standard deviation to median. The deviation is computed from quartiles, robust to outliers.
+    """Return the ratio of standard deviation to median. The deviation is estimated from quartiles, to ignore outliers.
 
     The result is infinite for fewer than two values.
     """
@@ -48,11 +48,11 @@ def error_of_median(timing: Timing) -> float:
 
 @dataclass(frozen=True)
 class StopRule:
-    """Rule to repeat a timing until the median's relative standard error is at most ``target``, or a limit is reached.
+    """Rule that ends a timing once the median's relative standard error is at most ``target``, or a limit is reached.
 
-    At least ``min_repeats`` are timed, with two exceptions: measuring takes more than ``max_seconds``, or the candidate
-    is hopeless. A candidate is hopeless if after ``hopeless_repeats``, its fastest repeat takes more than
-    ``hopeless_factor`` times the best median so far.
+    At least ``min_repeats`` are timed, unless measuring takes more than ``max_seconds`` or the candidate is hopeless. A
+    candidate is hopeless if ``hopeless_repeats`` were timed, and the fastest of them took more than ``hopeless_factor``
+    times the best median of all candidates so far.
     """
 
     target: float = 0.003
@@ -86,7 +86,7 @@ class StopRule:
     def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
         """Return True if the candidate is too slow to continue. ``best`` is the median of the fastest candidate so far.
 
-        The fastest repeat is compared, because noise makes a kernel slower and hardly ever faster.
+        The fastest repeat is compared with the limit, because noise makes a kernel slower and hardly ever faster.
         """
         if best is None or len(seconds) < self.hopeless_repeats:
             return False
@@ -94,7 +94,7 @@ class StopRule:
 
 
 def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
-    """Return the ``seconds`` of repeats during which the GPU was not ``slowed``.
+    """Return the times of repeats during which the GPU was not ``slowed`` (throttled).
 
     If the GPU was slowed during all repeats, all times are returned.
     """
@@ -125,7 +125,7 @@ class Ratio:
         interval, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
         if interval is None:
             return cls(math.exp(median), 0.0, math.inf, len(ratios))
-        # the centre of skewed ratios may differ from their median; the interval is extended to contain the median
+        # for skewed ratios, the tested centre may differ from the median; extend the interval to contain the median
         low, high = min(interval[0], median), max(interval[1], median)
         return cls(math.exp(median), math.exp(low), math.exp(high), len(ratios))
 
@@ -153,9 +153,9 @@ class SpeedChange(StrEnum):
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
-    """Decide whether the candidate is faster or slower. Ratios within ``tie`` of 1 count as equal times.
+    """Decide whether the candidate is faster or slower than the baseline. Ratios within ``tie`` of 1 count as equal.
 
-    A result other than UNCERTAIN holds for the whole confidence interval.
+    A result other than UNCERTAIN holds for every ratio in the confidence interval.
     """
     if ratio.high < 1 - tie:
         return SpeedChange.FASTER
@@ -169,7 +169,7 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
     """Return the order in which entrants are timed in each round: rotated, and reversed in every other round.
 
-    Clock and temperature change during a round, so each entrant has each position equally often.
+    Clock and temperature change during a round, so each entrant is timed at each position equally often.
     """
     orders = []
     for r in range(rounds):

@@ -25,7 +25,8 @@ from search_spaces.spaces.schedule import Schedule
 
 _NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
 _Kinds = type | tuple[type, ...]
-CONTROLS = ("library", "copy")  # "library" if the vendor's library computes the problem, otherwise a plain "copy"
+# "library": the vendor's library, if it computes the problem; "copy": otherwise, a plain copy of the operands
+CONTROLS = ("library", "copy")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Control:
-    """Time of a program that does not depend on schedules, measured in alternation with the trial's kernel.
+    """Time of a program without a schedule, measured in alternation with the trial's kernel.
 
     ``name`` is "library" for the vendor's library, with its ``version``, or "copy" for a plain copy of the operands.
 
@@ -209,7 +210,7 @@ class Trial:
         return None if self.measurement.timing is None else self.measurement.timing.median
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; an infinite error is the string "inf", because JSON has no infinity."""
+        """Return all fields as JSON values. An infinite ``error`` is the string "inf", because JSON has no infinity."""
         m = self.measurement
         return {
             "id": self.id,

@@ -40,7 +40,7 @@ _STORES = (
     "membar",
     "fence",
     "cp",
-)  # opcodes whose first operand is not a destination register
+)  # opcodes whose first operand is a source or a label, not a destination register
 
 
 class BatchSources(NamedTuple):
@@ -79,7 +79,7 @@ def _kernel(module: Module, name: str) -> Function:
 def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
     """Return the source lines of branches that depend on the batch, without duplicates.
 
-    Loops come first, because loops often accumulate.
+    Branches of loops come first, because loops often compute sums.
 
     Args:
         ptx: Text of the module.
@@ -105,7 +105,7 @@ def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
 
 
 def _tainted(function: Function, names: Mapping[str, str], special: Mapping[str, str]) -> dict[str, str]:
-    """Return the registers that depend on named parameters or special registers, each with the source's name."""
+    """Return the registers that depend on these parameters or special registers, each with the name of that source."""
     tainted: dict[str, str] = {}
 
     def source(name: str) -> str:
@@ -113,7 +113,8 @@ def _tainted(function: Function, names: Mapping[str, str], special: Mapping[str,
         return own or tainted.get(name) or names.get(name, "")
 
     changed = True
-    while changed:  # repeat until nothing changes, because a loop carries values back to earlier instructions
+    # repeat until nothing changes, because in a loop a later instruction may set the registers of an earlier one
+    while changed:
         changed = False
         for instruction in function.body:
             written, read = _written_and_read(instruction)

@@ -30,7 +30,7 @@ class ScheduleInBatches:
 
     Attributes:
         template: Generates the kernels.
-        problem: The emulated problem, whose rows are the first batch.
+        problem: The emulated problem. Its rows are the first batch.
         schedule: Schedule to verify.
         device: GPU that kernels are generated for.
         settings: Seed and limits.
@@ -112,7 +112,7 @@ def verify_batch(
     order = sum_order(template, problem, schedule, device)
     plan = BatchPlan.of(rows.size, full=settings.depth == "full", seed=settings.seed)
     planned = plan.runs(ScheduleInBatches(template, small, schedule, device, settings, rows))
-    # the verdict needs every run, so the time budget is dropped
+    # without a time budget, because the verdict needs every run
     runs = list(until_failure(results(make_runs(planned))))
     last = runs[-1]
     status, reason = last.status, last.reason

@@ -19,7 +19,7 @@ from autosched.verify.verdict import BITS_DIFFER, Cause, Verdict
 from measurements.emulator import Order
 from search_spaces.arrays import Array
 
-Options = Callable[[int], EmulatedLaunchOptions]  # computes an argument from the number of rows in the batch
+Options = Callable[[int], EmulatedLaunchOptions]  # an argument as a function of the number of rows in the batch
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class KernelInBatches:
         rows: Rows of the first batch. Arrays are named by their positions, for example "argument 0".
         arguments: Arguments of the first batch. Each is an array, a number, None, or a function of the number of rows.
         options: Options for launching a batch: grid, block, outputs.
-        sources: Parameters whose values depend on the batch, and whether the grid depends on it.
+        sources: Parameters whose values depend on the batch, and whether the grid depends on the batch.
     """
 
     program: str
@@ -43,11 +43,11 @@ class KernelInBatches:
 
     @property
     def repeatable(self) -> bool:
-        """True unless the kernel has modified an array not declared as an output, such as one that it adds to."""
+        """True unless the kernel has modified an array that is not declared as an output (for example, added to it)."""
         return not self._accumulates
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return "", because the description of the launch applies to every batch."""
+        """Return "", because the kernel can be launched with every batch."""
         return ""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
@@ -79,7 +79,7 @@ class KernelInBatches:
         ]
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order of sums may depend on the batch, as changed by the failed run."""
+        """Return the source lines at which the order of sums may depend on what the failed run changed in the batch."""
         text, entry, broken = ptx_of(self.program, self.options(self.rows.size))
         if broken is not None:
             return ()

@@ -1,8 +1,8 @@
 """Plan of the runs that verify that each row has the same bits in every batch.
 
-The code under test computes the same rows in several ways. Batches have other sizes, rows are at other positions in the
-batch, two launches use the same memory, or blocks run in other orders. Every run must produce the same bits for a row
-as the first run.
+The code under test computes the same rows in several ways. It is launched with batches of other sizes, with rows at
+other positions in the batch, twice on the same memory, or with blocks in other orders. Every run must produce the same
+bits for a row as the first run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class BatchPlan:
     """Plan of the runs.
 
     Attributes:
-        sizes: Numbers of rows of further batches. Batches larger than the first one repeat its rows.
+        sizes: Numbers of rows of further batches. Batches larger than the first batch repeat rows of the first batch.
         shifts: Numbers of positions by which rows are rotated within the batch.
         orders: Further orders of blocks and threads.
     """
@@ -115,7 +115,7 @@ class BatchPlan:
                 launched = subject.launch(name, positions, order, launches)
                 if launched.run.status != "ok":
                     break
-                # compare an output that sums over all rows only if all rows are in the batch
+                # an output that all rows share, such as a sum over them, is only compared if the batch has all rows
                 shared = len(positions) == rows.size
                 expected = {
                     n: a for n, a in rows.take(outputs, positions).items() if shared or rows.axes[n] is not None
@@ -144,6 +144,6 @@ class BatchPlan:
 
 
 def _windows(size: int, rows: int) -> list[list[int]]:
-    """Return several batches of ``size`` different rows of the first batch, since one row may agree by chance."""
+    """Return several batches of ``size`` rows each, because the bits of the rows in one batch may agree by chance."""
     count = max(1, min(WINDOWS, rows // size))
     return [[(start * rows // count + i) % rows for i in range(size)] for start in range(count)]

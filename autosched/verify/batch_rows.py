@@ -34,7 +34,7 @@ class BatchRows:
 
     @classmethod
     def of(cls, problem: Problem) -> BatchRows:
-        """Find the axes of the rows by comparing array shapes with those of the problem with one row more or less.
+        """Find the row axis of each array, whose extent changes if the problem has one row more or less.
 
         Raises:
             NoBatch: The problem has no batch size, or an array has a different number of rows.
@@ -52,9 +52,7 @@ class BatchRows:
                 if len(set(pair)) > 1
             ]
             if len(changed) > 1 or (changed and operand.shape[changed[0]] != size):
-                raise NoBatch(
-                    f"{operand.name} of shape {operand.shape} does not have one row for each of {name} = {size}"
-                )
+                raise NoBatch(f"{operand.name} of shape {operand.shape} has no single axis of {name} = {size} rows")
             axes[operand.name] = changed[0] if changed else None
         return cls(name, size, axes, {o.name: o.dtype.load for o in problem.operands()})
 

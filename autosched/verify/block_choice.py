@@ -10,14 +10,14 @@ import numpy as np
 
 from measurements.emulator import Emulation
 
-_PROBED = 8  # number of blocks timed to estimate the duration of all blocks
+_PROBED = 8  # number of blocks that are timed to estimate the duration of a launch
 
 
 class SampleLimits(NamedTuple):
     """Limits that decide how many blocks of a launch are emulated.
 
     Attributes:
-        whole_seconds: All blocks run if they take at most this many CPU seconds.
+        whole_seconds: All blocks are emulated if this takes at most so many CPU seconds.
         seconds: Time limit for the blocks of one run, in CPU seconds.
         fewest: Minimum number of blocks, which run even if they exceed ``seconds``.
         most: Maximum number of blocks.
@@ -69,8 +69,8 @@ def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> f
 def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
     """Return the blocks to run.
 
-    These are the first and the last block, the last blocks along each axis, and a block in the middle. The remaining
-    ones are random, or a power of two away from the first or the last block.
+    These are the first and the last block, the last blocks along each axis, and a block in the middle. Half of the
+    remaining blocks are random, and the others are a power of two away from the first or the last block.
 
     Args:
         grid: Blocks along each axis.

@@ -36,22 +36,24 @@ from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM
 
-WHOLE_SECONDS = 10.0  # limit in CPU seconds up to which all blocks of a launch are emulated
+WHOLE_SECONDS = 10.0  # CPU seconds: if emulating all blocks takes less, no sample is used
 MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
-_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # all blocks of smaller launches are emulated, without timing a block first
+# number of blocks: smaller launches are emulated in full, without timing a block first
+_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17
 _SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds for the blocks of one run
 _MOST, _FEWEST = 48, 4  # maximum and minimum number of blocks in a run
-_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # CPU seconds to search for blocks that write more elements
+# time limit of the search for blocks that write more elements, in CPU seconds
+_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}
 _SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
     2**24,
     2**22,
 )  # maximum elements written per batch of the search, and maximum blocks of a launch to search
-_ATOMICS = ("atom", "red")  # opcodes of atomics, whose use means that blocks may depend on each other
+_ATOMICS = ("atom", "red")  # opcodes of atomics: a kernel that uses them may have blocks that depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
 def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
-    """Return the runs of some blocks, which replace runs of the whole launch.
+    """Return runs of a sample of the blocks, which replace runs of all blocks.
 
     Args:
         problem: Problem that the kernel computes.
@@ -59,7 +61,8 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
         settings: Depth, seed and limits.
 
     Returns:
-        The runs. None if all blocks can be emulated, or if some blocks cannot be verified without the others.
+        The runs. None if all blocks can be emulated, or if a sample of blocks cannot be verified without the other
+        blocks.
 
     Raises:
         HostFailure: This machine cannot run the emulator.
@@ -68,7 +71,7 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not problem.computed_by_function or not settings.emulates:
         return None
-    if kernel.then:  # a pipeline of launches, in which each launch needs all outputs of the previous launches
+    if kernel.then:  # in a pipeline, each launch needs all outputs of the previous launches
         return None
     if problem.min_bytes > MOST_BYTES or (problem.min_bytes <= _SMALL_BYTES and threads <= _SMALL_THREADS):
         return None
@@ -91,7 +94,7 @@ class BlocksAlone:
         kernel: The launch.
         settings: Depth, seed and limits.
         most: Number of blocks of a run.
-        conclusive: False once a run has shown that blocks cannot be verified without the others.
+        conclusive: False once a run has shown that the sampled blocks cannot be verified without the other blocks.
     """
 
     problem: KernelProblem
@@ -168,7 +171,7 @@ class ReferenceOfBlocks:
     settings: VerifySettings
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the written elements; the status is ``unverified`` if these blocks alone are inconclusive."""
+        """Compare the written elements. The status is ``unverified`` if the sample is not sufficient for a verdict."""
         reference, tolerance = _expected(self.problem, self.settings.seed)
         elements = emulation.elements
         writers = {block for written in elements.values() for block in np.unique(written.blocks).tolist()}
@@ -209,7 +212,7 @@ def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Return a reason if the grid cannot fill an output with at most ``most`` elements from each block, or ""."""
+    """Return a reason if an output has more elements than all blocks write at ``most`` elements per block, else ""."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:
@@ -229,8 +232,8 @@ def _missing_of_all(
 ) -> str | None:
     """Return a reason if the blocks of the grid cannot fill an output, "" if they can, None if time ran out.
 
-    Blocks may write different numbers of elements. So further blocks run until one writes enough elements, or until all
-    blocks have run.
+    Blocks may write different numbers of elements, so further blocks run until one of them writes enough elements, or
+    until all blocks have run.
     """
     most, grid = _most_written(kernel, written), math.prod(kernel.grid)
     if not _missing(kernel, most):
@@ -253,6 +256,6 @@ def _missing_of_all(
 
 
 def _waits_or_adds(emulation: Emulation) -> bool:
-    """Return True if blocks depend on other blocks: they wait for values of these, or add to the same elements."""
+    """Return True if blocks depend on each other: a block waits for another, or several add to the same element."""
     waits = any(finding.kind in _ENDS for finding in emulation.findings)
     return waits or any(site.instruction.startswith(_ATOMICS) for site in emulation.global_sites)

@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class RoleCoverage(NamedTuple):
-    """Runs of one role.
+    """The runs with one role in a full verification.
 
     ``runs`` lists the names of the runs. If the role has no runs, ``absent`` gives the reason. ``left_out`` names
     outputs that these runs did not compare.
@@ -23,7 +23,7 @@ class RoleCoverage(NamedTuple):
 
     @property
     def lacks(self) -> str:
-        """Short text that names missing coverage, or "" if nothing is missing."""
+        """Missing coverage of this role as a short text, or "" if nothing is missing."""
         if not self.runs:
             return f"no {self.role} run: {self.absent or 'none was made'}"
         return f"{self.role} run: {'; '.join(self.left_out)}" if self.left_out else ""

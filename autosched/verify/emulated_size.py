@@ -1,4 +1,4 @@
-"""Size limit up to which all blocks are emulated, and launches with fewer blocks, as on a smaller GPU."""
+"""Size limit up to which all blocks are emulated, and reduction of a launch to fewer blocks, as on a smaller GPU."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def run_planned(
     Args:
         program: The executable and its arguments.
         device: GPU that the executable detects.
-        plan: Plan of the runs of each launch. Other runs precede the first run of the plan and use a copy of the
-            memory. The program continues with the memory of that first run. All blocks run (``blocks`` and
+        plan: Plan of the runs of each launch. The plan's first run is made last. All other runs use copies of the
+            memory, and the program continues with the memory of the first run. All blocks run (``blocks`` and
             ``best_effort`` are ignored).
         on_finding: Called at once with each finding, and with each message about an unsupported feature.
         driver: True if the executable loads libcuda itself.

@@ -1,4 +1,4 @@
-"""Runs that a problem of few tiles cannot replace: at the true size, with many tiles, high addresses or long loops."""
+"""Runs for faults that a problem of few tiles cannot show: true size, many tiles, high addresses, long loops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # flops limit for sampled blocks at the true size
 _QUICK_FLOPS = 2.0**29  # flops limit for the minimum number of blocks at the true size in a quick verification
-_MOST_FLOPS = 2.0**33  # flops limit for the minimum number of blocks at any size, close to the time limit of a launch
+# flops limit for the minimum number of blocks at any size; emulating more would exceed the time limit of a launch
+_MOST_FLOPS = 2.0**33
 _FAR_FLOPS = 2.0**30  # flops limit for sampled blocks at sizes with high addresses
 _QUICK_LARGE_FLOPS = 2.0**25  # flops limit for high addresses and many tiles in a quick verification
 # flops limit for groups of blocks that together complete rows or columns of an additional output
@@ -85,8 +86,8 @@ def cheap_large_runs(
 ) -> Iterator[PlannedRun]:
     """Yield runs at large sizes that take little time.
 
-    Some emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results, which a
-    few blocks at the true size do not cover. The remaining large sizes are left to full verifications.
+    Some runs emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results,
+    which a few blocks at the true size do not cover. Only full verifications run the remaining large sizes.
     """
     if kernel.chained:
         return
@@ -109,11 +110,11 @@ def true_size_run(
     Args:
         template: Generates the kernel.
         problem: Requested problem.
-        small: Problem of which all blocks are emulated. If it equals ``problem``, the first run already has the true
-            size.
+        small: Problem whose blocks are all emulated. If ``small`` equals ``problem``, the first run already has the
+            true size.
         schedule: Schedule to verify.
         device: The GPU.
-        settings: Depth and limits; a quick verification runs a share of the blocks of a full one.
+        settings: Depth and limits; a quick verification runs fewer blocks than a full one.
 
     Returns:
         The run. A skipped run has the reason.
@@ -151,7 +152,7 @@ def at_true_size(
         share: Work limit, as a share of the limit of a full verification.
 
     Returns:
-        The problem with the k to run, and its kernel.
+        The problem, possibly with a shorter k, and its kernel.
 
     Raises:
         ValueError: The schedule is invalid for ``problem``.
@@ -159,7 +160,8 @@ def at_true_size(
     kernel = template.kernel(problem, schedule, device)
     flops = sampled_flops(problem, kernel, seed, share)  # the count is 0 for kernels that only move data
     most = share * (_LARGE_FLOPS / 2 if kernel.chained or kernel.grid_may_shrink else _LARGE_FLOPS)
-    if kernel.window > 1 and share == 1.0:  # all blocks of a row or column of tiles run together, however many
+    # all blocks of a row or column of tiles must run, even if these are many blocks
+    if kernel.window > 1 and share == 1.0:
         groups = math.prod(kernel.grid) // kernel.cooperating[0]
         flops, most = max(flops, problem.flops * 2 * kernel.window / groups), _WINDOW_FLOPS
     if flops > most:
@@ -187,7 +189,7 @@ def stress_runs(
         schedule: Schedule to verify.
         device: The GPU.
         settings: Depth, seed and limits.
-        of_cases: If True, yield only sizes that require certain edge-case inputs.
+        of_cases: If True, yield only sizes that require particular edge-case inputs.
         roles: Yield only sizes with one of these roles; None for all.
 
     Yields:

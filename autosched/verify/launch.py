@@ -24,7 +24,7 @@ class LaunchUnderTest:
         code: A generated kernel, or the text of a PTX module.
         inputs: Input arrays by operand name. The arrays of a launch of some blocks may be larger than memory. Then
             ``inputs`` is a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
-        launch: Grid, block and operands of a PTX launch. None for a generated kernel, which includes them.
+        launch: Grid, block and operands of a PTX launch. None for a generated kernel, whose object contains them.
         memory: Addresses of the arrays of a PTX launch, and a map of their defined bytes.
         blocks: Blocks to run; None for all. For a generated kernel this requires ``inputs`` as a file or a seed.
         read: Function that post-processes an emulation, for example to drop findings on barriers that the compiler

@@ -25,7 +25,7 @@ from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # time limit for the first block, in CPU seconds
 SOON = 0.15  # if the first block takes fewer seconds than this, two more blocks run
-LEAST_SHARE = 0.02  # groups of blocks that are a smaller share of the grid are ignored
+LEAST_SHARE = 0.02  # groups of blocks that represent a smaller fraction of the grid are ignored
 MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
@@ -35,8 +35,8 @@ _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"
 class CountedLaunch:
     """Executed instructions and moved bytes of a launch.
 
-    ``lines`` maps a source line to its execution count: how often warps of a block executed the line's PTX, as a
-    weighted average over runs.
+    ``lines`` maps a source line to the number of times that the warps of a block executed the line's PTX (weighted
+    average over runs).
     """
 
     counts: LaunchCounts
@@ -141,7 +141,7 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
         runs.append(CountedRun(share, 1, done))
     share, block = parts[0]
     more_blocks = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
-    # average several blocks, because the work may depend on data
+    # average several blocks, because a block's work may depend on data
     if runs[0].emulation.run_seconds < SOON and share > 0.9 and more_blocks:
         more = run(more_blocks)
         if _ended(more):

@@ -1,8 +1,8 @@
-"""Check a launch against device limits, using tables that are independent of the schedule spaces, and its PTX.
+"""Check whether a device supports a launch: its sizes, by tables that schedule spaces do not use, and its instructions.
 
-The rules of a schedule space already respect a device's limits. This check does not use these rules, so it detects a
-wrong rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per
-Compute Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
+The rules of a schedule space already respect a device's limits. This check uses separate tables, so it detects a wrong
+rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute
+Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
     if blocks * (shared + reserved) > limits.shared_of_sm:
         return (
             f"{device.name} cannot hold {blocks} blocks on an SM, as __launch_bounds__ requests: they need "
-            f"{blocks * (shared + reserved)} bytes of shared memory, {reserved} of each block's for the driver, and an "
-            f"SM has {limits.shared_of_sm}"
+            f"{blocks * (shared + reserved)} bytes of shared memory ({reserved} per block for the driver), but an SM "
+            f"has {limits.shared_of_sm}"
         )
     if kernel.threads > MOST_THREADS or blocks * kernel.threads > limits.threads_of_sm:
         return f"{device.name} cannot run {max(blocks, 1)} blocks of {kernel.threads} threads on an SM"

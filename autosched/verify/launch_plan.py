@@ -40,8 +40,8 @@ class LaunchPlan:
             does not reset.
         perturb: If True, approximate instructions have the largest error that the PTX ISA allows in an additional run.
         time_limit: CPU seconds of one launch.
-        blocks: Number of blocks that run: the first, the last and some in between. Blocks that these wait for also run.
-            Outputs of other blocks are treated as written, with zeros. None: all blocks run.
+        blocks: Number of blocks that run: the first, the last and some in between. If a block waits for another block,
+            that block runs too. Outputs of all other blocks are treated as written with zeros. None: all blocks run.
         launches: Number of back-to-back launches of each run.
         perturb_all: If True, approximate instructions have the largest error in every run.
         suppressions: Expected findings, which do not affect the verdict.

@@ -16,7 +16,7 @@ from measurements.emulator import Emulation, Finding
 
 
 def ended(emulation: Emulation) -> bool:
-    """Return True if a launch ran to its end, with or without faults, and so has outputs."""
+    """Return True if a launch ran to its end, with or without faults, so that it has outputs."""
     return emulation.status in ("ok", "findings")
 
 
@@ -87,7 +87,8 @@ def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
     The verdict has the faults and notes of all runs, without duplicates of the same grade, kind and line. The status is
-    taken from a wrong result if there is one, or else from a fault, or else from the first run that did not end.
+    that of the first run with a wrong result, else of the first run with a fault, else of the first run that did not
+    end.
 
     Args:
         runs: The completed runs, at least one.
@@ -140,8 +141,8 @@ def verdict_of_program(
         between: Findings that concern memory between launches.
 
     Returns:
-        The verdict. Its status is the status of a launch with a fault. Without a fault, it is the status of the first
-        launch that is not ok, or the status of the output.
+        The verdict. Its status is that of the first launch with a fault. Without a fault, it is that of the first
+        launch that is not ok, or else that of the output.
     """
     if not launches:
         return Verdict.not_launched("unsupported", "no kernel was launched")

@@ -2,8 +2,8 @@
 
 Machine code is not executed here. Each basic block is assumed to execute as often as its source lines. A line has as
 many loads, stores and floating-point instructions in machine code as in PTX, or a multiple if ptxas has unrolled a
-loop. The counts include instructions that only machine code has: ptxas's code for divisions, f64, addresses, predicates
-and spills.
+loop. The counts include instructions that only machine code has, such as ptxas's code for divisions, addresses and
+spills.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
 _CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
-# Pipes whose counts are more accurate in machine code: those of divisions, f64, indices, comparisons and conversions.
-# f32 additions and multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX does not
-# have, differ between compilers and worsen the predicted ranking of the benchmark kernel pnpoly.
+# Pipes whose counts are more accurate in machine code: the pipes that execute divisions, f64, indices, comparisons and
+# conversions. f32 additions and multiplications, sectors and bank conflicts are the same in PTX. Register moves exist
+# only in machine code and differ between compilers. Counting them makes the predicted ranking of the benchmark kernel
+# pnpoly worse.
 _OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
 # PTX operations that correspond to one machine instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {
@@ -207,8 +208,7 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
     """Drop called functions.
 
-    Called functions only handle rare operands, for example of a division, because ptxas inlines the functions of the
-    source.
+    ptxas inlines the functions of the source. The remaining calls only handle rare operands, for example of a division.
     """
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
@@ -217,7 +217,7 @@ def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]
 def _functions(code: Sequence[SassInstruction]) -> set[int]:
     """Return the addresses of called functions that end with a return.
 
-    ptxas also uses call instructions to jump to code of the kernel that ends with an exit; such targets are excluded.
+    ptxas also uses call instructions to jump to other code of the kernel. Such code ends with an exit, and is excluded.
     """
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
@@ -232,9 +232,9 @@ def _times(
 
     Raises NotMatched if no source line of the blocks ran, or the arithmetic does not match.
 
-    The count of a single block is derived from those of its instructions that are equally frequent in PTX. If the block
-    has no such instructions, all its instructions are used. All blocks of a loop that no branch skips get the highest
-    count in the loop. The other blocks of the loop get at most this count.
+    The count of a block is derived from the block's instructions that are equally frequent in PTX, or from all its
+    instructions if there are none of these. Blocks of a loop that no branch skips get the highest count in the loop.
+    The other blocks of the loop get at most this count.
     """
     expected = Counter[_Kind]()
     for block in blocks:

@@ -37,7 +37,7 @@ class Oracle(Protocol):
 
 class _NothingExpected:
     def compare(self, emulation: Emulation) -> Comparison:
-        """Return a comparison in which no output was checked."""
+        """Return a comparison without a result, because there are no expected outputs."""
         return Comparison(None)
 
 

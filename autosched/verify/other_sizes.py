@@ -37,7 +37,8 @@ def runs_of_other_sizes(
         name = " ".join(f"{size}={value}" for size, value in (sizes | passed).items())
         try:
             kernel = template.kernel(other, schedule, device)
-        except ValueError as error:  # for example, this size is not divisible by the width of a vector access
+        # the schedule is invalid, for example if this size is not divisible by the width of a vector access
+        except ValueError as error:
             yield PlannedRun(name, None, absent=str(error))
             continue
         divisors = tuple(divisor_of(value) for value in sizes.values())

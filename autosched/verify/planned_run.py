@@ -24,7 +24,7 @@ class PlannedRun(NamedTuple):
             skipped.
         role: Role of the run in a full verification; None for runs of a few tiles.
         absent: Reason why the run is skipped.
-        run_by_first: True if the plan's first run already has this size, so that this run is not needed.
+        run_by_first: True if this run is skipped because the plan's first run already has this size.
         flops: Floating-point operations of the emulated blocks, for runs at large sizes.
     """
 

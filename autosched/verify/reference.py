@@ -16,7 +16,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_CHUNK = 1 << 16  # elements compared at a time, few enough for a CPU cache
+_CHUNK = 1 << 16  # number of elements compared at a time, few enough for a CPU cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def _max_abs_error(
     for operand in operands:
         if (
             operand.role in ("output", "inout") and operand.name in reference
-        ):  # a problem with its own check has no reference
+        ):  # a problem that checks its outputs itself has no reference
             values = outputs[operand.name].reshape(-1)
             expected = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
             for start in range(0, values.size, _CHUNK):

@@ -20,15 +20,16 @@ from search_spaces.operators.problem import Problem
 
 LIMIT_TEXT = f"an emulated launch may take {TIME_LIMIT:.0f} CPU seconds"
 
-Execute = Callable[..., Emulation]  # a function of kernel, inputs, time_limit and order that runs a launch
+# a function that runs a launch, with the arguments kernel, inputs, time_limit and order
+Execute = Callable[..., Emulation]
 
 
 @dataclass(frozen=True)
 class VerifySettings:
     """Settings of a schedule's verification.
 
-    Inputs are generated from ``seed``. One launch may take ``time_limit`` CPU seconds. No run except the first starts
-    after ``budget`` seconds (None: no limit). ``launch`` describes an additional run on the random inputs.
+    Inputs are generated from ``seed``. ``time_limit`` is the limit of one launch in CPU seconds. After ``budget``
+    seconds (None: no limit), no further run starts. ``launch`` describes an additional run on the random inputs.
     ``suppressions`` are expected findings. ``execute`` runs all blocks of a launch. ``batch_invariant`` adds runs that
     verify that each row has the same bits in every batch.
     """
@@ -140,7 +141,7 @@ def rerun(
     Returns:
         The run.
     """
-    # In place, a second launch would read the first launch's results as inputs and compute something else.
+    # If the kernel computes in place, a second launch would read the results of the first launch as its inputs.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
         problem, kernel, inputs, launch.order, settings, launches=calls, perturb=launch.perturb,

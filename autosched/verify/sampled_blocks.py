@@ -30,18 +30,18 @@ _MOST = 48  # maximum number of groups of blocks
 _WINDOWS = 4.0  # cost limit, relative to SAMPLED_FLOPS, for groups that complete results of an additional output
 _FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one block needs more than SAMPLED_FLOPS times this factor
 _PART_FLOPS = 2.0**31  # flops limit for the reference of one element, as a block writes many elements
-_FIRST = 8  # number of first groups to run: these have full-width tiles, unlike groups at the edges
-_MOST_TOGETHER = 32  # limit for blocks that all combine their results, since all of them must then run
+_FIRST = 8  # number of groups to run from the start of the grid, whose tiles have full width, unlike tiles at the edges
+_MOST_TOGETHER = 32  # flops limit if all blocks of the grid combine their results, because all of them must then run
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
     """Return the reason why some blocks cannot be verified without the remaining blocks; "" if they can.
 
-    The emulator must be able to generate single input elements, and an output element must depend on few of these. If
-    all blocks of the grid combine their results, emulating all of them must not take too long.
+    The emulator must be able to generate single input elements, and an output element must depend on few input
+    elements. If all blocks of the grid combine their results, emulating all of them must not take too long.
 
     Args:
-        problem: Defines parts of its outputs that can be computed separately.
+        problem: Defines which parts of the outputs can be computed separately.
         kernel: The launch.
         share: Share of the time of a full verification.
 
@@ -70,8 +70,8 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
     The blocks compute the first and the last results, results at a distance of a power of two from these, and random
     results. Their total work is limited. Blocks that combine their results are chosen together, and so are neighbours
-    in a chain. Blocks that are a power of two apart write the same results if an index overflows, or if an order of
-    tiles repeats itself.
+    in a chain. Distances of powers of two matter because such blocks write the same results if an index overflows, or
+    if an order of tiles repeats.
 
     Args:
         problem: Provides the flops and bytes of a block.
@@ -95,7 +95,7 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
         first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
         candidates = [*first, *(neighbour for g in candidates for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in candidates if 0 <= g < groups))[:most]
-    # also run whole rows or columns of tiles: the first, the last and a random one
+    # also run all blocks of the first, the last and a random row or column of tiles
     if kernel.window > 1 and share == 1.0:
         last = (groups - 1) // kernel.window
         windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
@@ -215,7 +215,7 @@ class GeneratedReference(NamedTuple):
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Drop findings on workspace that is not reset, because blocks that would reset it are not in the sample."""
+    """Drop findings about workspace that is not reset, because the blocks that reset it may not be in the sample."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
@@ -252,14 +252,14 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 
 
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
-    """Return a reason if the blocks cannot fill the output with at most ``most`` elements per group of blocks, or "".
+    """Return a reason if all blocks cannot fill the output, at ``most`` elements per group of blocks, or "".
 
-    Sampled blocks of a chain may all have narrow tiles at an edge. If a tile walk checks the tiles, these blocks only
-    have to write at least one element.
+    The sampled blocks of a chain may all have narrow tiles at an edge. If a tile walk checks the tiles of all blocks,
+    it is sufficient that the sampled blocks write an element.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    # 2 for a chain: a block leaves at most as many elements to the next block as it writes itself
+    # 2 for a chain, in which a block leaves to the next block at most as many elements as it writes itself
     left_to_next = 2 if kernel.chained else 1
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""
@@ -296,7 +296,7 @@ def _compare_part(
 
 
 def _found(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
-    """Return the indices of ``positions`` in the sorted ``written``, and a selection of the positions that occur."""
+    """Return the indices of ``positions`` in the sorted ``written``, and which positions occur there."""
     first = int(np.searchsorted(written, positions[0]))
     if np.array_equal(written[first : first + positions.size], positions):  # fast path for whole rows, the usual case
         return slice(first, first + positions.size), slice(None)

@@ -2,7 +2,7 @@
 
 A quick verification is a few runs of a small problem. Inputs are random, or edge cases with warps and blocks in random
 order. A full verification adds inputs, orders, a second launch on the same memory, and the same schedule at stress
-sizes. If the requested problem is too large to emulate completely, some of its blocks are emulated.
+sizes. If the requested problem is too large to emulate completely, a sample of its blocks is emulated.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _runs(
             yield from chain(*whole_runs(longer, template.kernel(longer, schedule, device), settings))
     yield from runs_of_other_sizes(template, small, schedule, device, settings)
     if small != problem and problem.reduction_is_inferred:
-        if settings.depth == "full":  # since the smaller problem was only inferred, the true size must run as well
+        if settings.depth == "full":  # the smaller problem was only inferred, so the true size must run as well
             yield from _unreduced_runs(problem, true, settings)
     elif small != problem or settings.depth == "full":
         yield from true_runs(template, problem, true, small, schedule, device, settings)
@@ -122,7 +122,7 @@ def _runs(
 
 
 def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Yield runs of a user's kernel at the true size: of some blocks, or of all if these runs are inconclusive."""
+    """Yield runs of a user's kernel at the true size: of a sample of blocks, or of all if a sample is inconclusive."""
     from autosched.verify.blocks_on_inputs import blocks_alone
 
     if problem.min_bytes > MOST_BYTES:

@@ -2,7 +2,7 @@
 
 ``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
 verification also reports its ``Coverage``: the runs at the true size, with many tiles and at high addresses, and the
-missing ones.
+runs that are missing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ScheduleVerifier:
         # imported lazily: few verifications need this module
         from autosched.verify.batch_invariance import verify_batch
 
-        # a search sets a budget: plan fewer batch runs, but make all of them
+        # with a budget, as in a search, plan fewer runs in batches, but make all of them
         limited = self.settings.budget is not None
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)
@@ -128,7 +128,7 @@ def _of_role(role: Role, planned: Sequence[tuple[PlannedRun, Run | None]]) -> Ro
     runs = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
     left_out = tuple(dict.fromkeys(run.left_out for _, run in runs if run is not None and run.left_out))
     if any(run is not None and not run.left_out for _, run in runs):
-        left_out = ()  # another run of this role compared all outputs
+        left_out = ()  # another run with this role compared all outputs
     reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
     return RoleCoverage(role, tuple(name for name, _ in runs), "" if runs else "; ".join(reasons), left_out)
 

@@ -1,7 +1,7 @@
 """Read the verdicts stored in a database, and decide whether each still applies to its kernel.
 
 A stored verdict is a JSON object (``Verdict.stored``). ``emulator`` is a digest of the emulator, and ``ptx`` is a
-digest of the PTX that ``compiler`` generated. If one of the two digests changes, the verdict is stale.
+digest of the PTX that ``compiler`` generated. If either digest changes, the verdict is stale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported only for annotations, because most verifications r
     from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "it has no verification"
-UNKNOWN_COVERAGE = "its coverage is unknown (stored by an older version): renew it with autosched verify"
+UNKNOWN_COVERAGE = "its coverage is unknown, because an older version stored it: renew it with autosched verify"
 FULL, QUICK = "full", "quick"
 
 

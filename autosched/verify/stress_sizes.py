@@ -1,7 +1,7 @@
 """Stress sizes: larger problems for the same schedule, with long loops, many tiles, and addresses beyond 2^32.
 
-A verification on a few tiles misses loops that end too early, tile orders that repeat tiles, and products of two sizes
-that overflow. Extents grow by amounts that all tile sizes and vector widths divide, so that remainders are unchanged.
+On a few tiles, verification misses loops that end too early, tile orders that repeat tiles, and products of two sizes
+that overflow. Extents grow by multiples of all tile sizes and vector widths, so that remainders are unchanged.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MANY_PARTS = 72  # additional tiles along a reduced axis, each of which writes a
 MANY = 2**12  # additional rows or columns if tile sizes are unknown
 LONG = 2**20  # number of elements of a row, or of k in a matrix-vector product
 FAR_EXTENT = 2**29  # largest additional extent
-OVERFLOWING = 2**31  # number of elements; the smallest that overflows a signed 32-bit index
-BEYOND_ELEMENTS = 2**32  # number of elements; byte offsets then also exceed 32 bits
-# a sum of 8-bit products beyond the exact f32 integers, and the largest product
+OVERFLOWING = 2**31  # smallest number of elements that overflows a signed 32-bit index
+BEYOND_ELEMENTS = 2**32  # number of elements whose byte offsets exceed 32 bits for every type
+# a sum of 8-bit products that exceeds the integers that f32 represents exactly; the largest product
 LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14
 
 
@@ -63,7 +63,7 @@ class StressSize(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """Increases of a problem's fields, in ``extents``. ``instead`` lists smaller alternatives."""
+    """Increases of a problem's extents, by field name. ``instead`` lists smaller increases, which are alternatives."""
 
     name: str
     extents: dict[str, int]
@@ -90,7 +90,8 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
     """Yield the size of a growth, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
 
-    Each size has a shortened k first, then the k of ``small``, because a schedule may need that many k-tiles.
+    Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need so many
+    k-tiles.
     """
     for less in range(0, 16, 2):
         longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
@@ -122,7 +123,7 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
 
 
 def _of_split(problem: Matmul, schedule: Schedule) -> int:
-    """Return how far all splits together advance along k in one iteration."""
+    """Return the extent along k that all splits together process in one iteration."""
     chosen = schedule.values
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
@@ -223,7 +224,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Yield numbers of additional rows that give tiles to every concurrent stream-K worker, the best number first.
+    """Yield numbers of additional rows with which every concurrent stream-K worker has tiles, the best number first.
 
     More than one worker per SM is assumed only if all blocks of the larger launch can be emulated.
     """
@@ -241,7 +242,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return the number of rows or columns of at least ``least`` additional tiles, rounded up to whole clusters.
+    """Return the rows or columns of at least ``least`` additional tiles, rounded up to a multiple of a cluster's tiles.
 
     A reduction along the axis needs ``MANY_PARTS`` tiles; persistent blocks need enough for two clusters.
     """

@@ -1,9 +1,9 @@
 """Check the assignment of tiles to blocks at the true size, without executing the matmul.
 
-A template with a walk (``KernelTemplate.walk``) has a device function that reports the work of a block: tiles, or
-ranges of k-tiles of a tile. The emulator runs this function in all blocks of the launch. Together, the reports must
-contain each k-tile of each output tile exactly once. This detects tile orders that repeat tiles, k-tiles that are
-assigned twice, and overflows of 32-bit products, at any size.
+A template with a tile walk (``KernelTemplate.walk``) has a device function that only reports the work of a block: its
+tiles, or its range of k-tiles within a tile. The emulator runs this function in all blocks of the launch. Together, the
+reports must contain each k-tile of each output tile exactly once. This detects tile orders that repeat tiles, k-tiles
+that are assigned twice, and overflows of 32-bit products, at any size.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run_walk(
     """Collect the tiles of all blocks of ``kernel``, and compare them with the tiles of the output.
 
     Args:
-        walk: Device source that records the walk instead of computing.
+        walk: Device source of the function that reports a block's tiles instead of computing them.
         problem: Problem that the kernel computes.
         config: The schedule with its attributes.
         kernel: Kernel of ``config``, whose grid and definitions the walk uses.

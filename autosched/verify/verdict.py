@@ -28,7 +28,7 @@ FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)
 
 
 def outcome_of(status: str) -> Outcome:
-    """Return the outcome that a verdict's status implies. All code uses this function to decide the outcome."""
+    """Return the outcome that a verdict's status implies. No other code maps statuses to outcomes."""
     return "accepted" if status == "ok" else "refused" if status in FAILING else "uncertain"
 
 
@@ -78,7 +78,7 @@ class Verdict:
         depth: "quick" or "full".
         whole: False if planned runs were skipped for lack of time.
         coverage: Coverage, if this is a full verification of a schedule and it passed.
-        missing: Aspects that the runs do not cover, as short texts.
+        missing: What the runs do not cover, as short texts.
         differing: Arrays whose bits depend on the order of blocks.
         accumulating: Arrays whose bits differ after a second launch on the same memory.
         not_run: Omitted runs that might find more faults, as the arguments of ``autosched.emulate`` that request them.
@@ -146,7 +146,7 @@ class Verdict:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Aspects that the verification does not cover, as short texts."""
+        """What the verification does not cover, as short texts."""
         return (() if self.coverage is None else self.coverage.lacks) + self.missing
 
     def stored(self) -> dict[str, Any]:

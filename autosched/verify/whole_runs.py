@@ -26,14 +26,14 @@ from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
 # A quick verification of a small problem uses further inputs, up to these limits in total. The few rows of a single
-# input do not have a NaN or a tie at every relevant position.
+# input may lack a NaN or a tie at a relevant position.
 DRAWN_BYTES, DRAWN_FLOPS, MOST_DRAWS = 2**17, 2**21, 4
 
 
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return two sets of runs of all blocks: the runs before and after the other sizes of a full verification."""
+    """Return the runs of all blocks in two lists. A full verification runs other sizes in between."""
     outputs: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, outputs), _more_runs(problem, kernel, settings, outputs)
 
@@ -70,7 +70,7 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, inputs in enumerate(stress):
-        # replaces the run of all blocks: the fewer blocks compute more tiles each and take as long
+        # replaces the run of all blocks, because fewer blocks with more tiles each take as long
         if i == 0 and fewer != kernel:
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)
@@ -103,7 +103,7 @@ def _more_runs(
             inputs = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
             yield PlannedRun(name, partial(run_whole, problem, kernel, inputs, order, settings, seed=seed + i + 1))
     thread_order = Order("random", seed + 4)
-    if settings.emulates:  # launch twice, because tuners and applications launch a kernel repeatedly
+    if settings.emulates:  # launch twice, because tuners and applications launch a kernel repeatedly on the same memory
         first = outputs["first"].outputs if "first" in outputs else {}
         yield PlannedRun(
             TWICE,

@@ -1,6 +1,6 @@
 """Extract the device code of ordinary CUDA files, which also contain host code and C++ headers.
 
-NVRTC does not support host code. It receives only the device code of a file, with unchanged line numbers.
+NVRTC does not support host code, so it receives only the device code of a file. Line numbers are unchanged.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def _declarations(text: str, blank: str, start: int, end: int) -> str:
 
 
 def _with_literals(text: str, blank: str, start: int, end: int) -> str:
-    """Return the words before a declaration's body, including the literal of ``extern "C"``."""
+    """Return the text before a declaration's body, including the literal of ``extern "C"``."""
     words = blank[start:end].strip()
     return 'extern "C"' if words == "extern" and '"' in text[start:end] else words
 
 
 def _item(blank: str, start: int, end: int) -> tuple[int, int]:
-    """Return the end of the declaration that begins at ``start``, and the position of its body's opening bracket."""
+    """Return the end of the declaration that begins at ``start``, and the position where its body opens."""
     depth, opening = 0, -1
     for at in range(start, end):
         c = blank[at]
@@ -81,7 +81,7 @@ def _item(blank: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _is_function_or_scope(head: str) -> bool:
-    """Return True if the declaration that ends with this bracket needs no semicolon."""
+    """Return True if a declaration whose body ends with this bracket needs no semicolon."""
     return not _TYPES.match(head) and "=" not in head.partition("(")[0]
 
 
@@ -97,7 +97,7 @@ def _is_for_device(head: str, has_body: bool) -> bool:
 
 
 def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
-    """Return host code with every line blanked except preprocessor directives."""
+    """Return host code in which all lines except preprocessor directives are empty."""
     pieces, at = [], start
     for match in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
         begin, after = start + match.start(), start + match.end()

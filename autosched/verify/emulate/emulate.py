@@ -147,7 +147,7 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
         inputs_of,
         kernel_of,
         parameters_of,
-    )  # imported lazily: this module loads the schedule spaces and the cost models
+    )  # imported lazily, because tile_program loads the schedule spaces and the cost models
 
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
@@ -211,7 +211,7 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(module: Module, name: str, value: Any) -> Array:
-    """Return the contents of a module variable before the launch; None stands for its initial value in the PTX."""
+    """Return the contents of a module variable before the launch. For None, use the initial value in the PTX."""
     variable = next(v for v in module.variables if v.name == name)
     if value is None:
         data = bytearray(variable.bytes)

@@ -57,19 +57,19 @@ class FrontEnd:
         return f"holds kernels of {self.name}: {self.instead}"
 
 
-# The most specific package comes first, because a CuTe program may also import Triton.
+# The most specific packages come first, because for example a CuTe program may also import Triton.
 FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
         ("cutlass.cute", "cutlass"),
-        "write the attribute __ptx__ of the result of cute.compile[cute.KeepPTX()] to a file, and verify it",
+        "write the attribute __ptx__ of the result of cute.compile[cute.KeepPTX()] to a file, and verify that file",
     ),
-    FrontEnd("cuTile", ("cuda.tile",), "write a cubin with cuda.tile.compilation.export_kernel, and verify that"),
-    FrontEnd("TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that"),
+    FrontEnd("cuTile", ("cuda.tile",), "write a cubin with cuda.tile.compilation.export_kernel, and verify that file"),
+    FrontEnd("TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that file"),
     FrontEnd(
         "numba-cuda",
         ("numba.cuda", "numba"),
-        "write the PTX of numba.cuda.compile_ptx(function, types, cc=(9, 0)) to a file and verify that",
+        "write the PTX of numba.cuda.compile_ptx(function, types, cc=(9, 0)) to a file, and verify that file",
     ),
     FrontEnd("Triton", ("triton", "helion")),
 )
@@ -81,14 +81,14 @@ def ptx_of_file(path: Path) -> str | None:
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """
     if not path.is_file():
-        return None  # a pipe or a missing file: reading the text later reports it
+        return None  # for a pipe or a missing file, the error is reported later, when the text is read
     with path.open("rb") as file:
         data = file.read(_HEAD)
     if data.startswith((_FATBIN, b"\x7fELF")):
         try:
             data = read_bounded(path, _MOST_BYTES)
         except ValueError as error:
-            raise NoKernelFile(f"{path}: {error}; extract its PTX (cuobjdump -ptx) and verify that") from None
+            raise NoKernelFile(f"{path}: {error}; extract its PTX (cuobjdump -ptx), and verify the PTX") from None
     if data.startswith(_FATBIN):
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
@@ -150,7 +150,7 @@ def include_folders(source: str) -> tuple[str, ...]:
 
 
 def imports(tree: ast.AST) -> set[str]:
-    """Return the dotted names that a Python file imports, and each ``autosched.X`` that it uses."""
+    """Return the dotted names that a Python file imports, and every name ``autosched.X`` in its code."""
     modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -184,6 +184,6 @@ def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:
 
 
 def _lines(section: bytes) -> str:
-    """Return the zero-terminated lines of PTX, without the source and the language name that cuTile appends."""
+    """Return the zero-terminated lines of PTX, without the source text and language name that cuTile appends."""
     text = section.replace(b"\0", b"\n").decode(errors="replace")
     return _LANGUAGE.sub("", text.partition(_INTERMEDIATE)[0])

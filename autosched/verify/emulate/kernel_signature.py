@@ -1,4 +1,4 @@
-"""Names and types of a kernel's parameters, from its source or its mangled name.
+"""Names and types of a kernel's parameters, read from the source or from the mangled name.
 
 PTX lacks names and types: it only has the sizes of parameters, and whether numbers are floats or integers. Signatures
 are used in messages and to check arguments. Arguments of unknown types are not checked.
@@ -109,7 +109,7 @@ def _before_parameters(signature: str) -> str:
 
 
 def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParameter, ...]:
-    """Return the ``count`` parameters of the kernel named ``entry``; ``source`` may be empty."""
+    """Return the ``count`` parameters of the kernel ``entry``, read from ``source`` or from a mangled ``entry``."""
     signature = demangled(entry)
     name = _before_parameters(signature).removeprefix("void ").partition("<")[0].rpartition("::")[2].strip()
     mangled = signature[len(_before_parameters(signature)) :]

@@ -44,7 +44,7 @@ class LaunchMemory:
     _locations: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # keys are id(array)
 
     def names_of(self, values: Sequence[Any]) -> frozenset[str]:
-        """Return the names of the operands that these arguments point to."""
+        """Return the names of the operands to which these arguments point."""
         locations = (self._locations.get(id(a)) for value in values for a in arrays_in(value))
         return frozenset(entry[0] for entry in locations if entry is not None)
 

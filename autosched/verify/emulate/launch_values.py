@@ -18,8 +18,8 @@ Mode = Literal["wrap", "clamp", "mirror", "border"]
 class Struct:
     """A struct passed by value.
 
-    Its fields are arrays (as pointers), numpy scalars, bytes, None (null) and other structs, each at its natural
-    alignment, as in C++.
+    Its fields are arrays (as pointers), numpy scalars, bytes, None (null) and other structs. Fields are aligned as in
+    C++.
     """
 
     fields: tuple[Any, ...]
@@ -69,8 +69,8 @@ class TensorMapOf:
 class Texture:
     """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width).
 
-    If ``channels`` is 2 or 4, the array has an additional last dimension for them. If ``layered`` is True, the first
-    dimension counts layers. If ``normalized_read`` is True, integers are read as fractions of the largest value
+    If ``channels`` is 2 or 4, the array has an additional last dimension for the channels. If ``layered`` is True, the
+    first dimension counts layers. If ``normalized_read`` is True, integers are read as fractions of the largest value
     (``cudaReadModeNormalizedFloat``).
     """
 

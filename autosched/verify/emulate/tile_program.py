@@ -64,7 +64,7 @@ def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Ar
 
 
 def _lines_of(operand: Operand, array: Array) -> Array:
-    """Return an array in its storage type, with zeros in the padding of the leading dimension."""
+    """Return an array in its storage type, with its rows padded with zeros to the leading dimension."""
     stored = np.ascontiguousarray(array).view(operand.dtype.storage)
     if operand.columns is None:
         return stored

@@ -248,7 +248,7 @@ class TestCare:
         ("statement", "said"),
         [
             ("UPDATE entries SET ok = 7", "does not match its trials"),
-            ("UPDATE entries SET winner_id = 2", "is not the fastest of its trials"),
+            ("UPDATE entries SET winner_id = 2", "is not the fastest"),
             (
                 "UPDATE trials SET schedule_digest = 'x' WHERE id = 2",
                 "the problem or schedule digest of trial 2 is wrong",

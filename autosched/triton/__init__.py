@@ -48,7 +48,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import the module of a public name on first use.
 
-    So reading configuration files imports neither torch nor Triton, and emulation imports neither samplers nor the
+    Reading configuration files thus imports neither torch nor Triton, and emulation imports neither samplers nor the
     store.
     """
     if name not in __all__:

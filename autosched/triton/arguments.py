@@ -23,7 +23,7 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
-)  # a fully defined storage above this size gets no flags of defined bytes, because these need as much memory
+)  # above this size in bytes, a fully defined storage gets no flags of defined bytes, which need as much memory again
 # Names of element types and of swizzles, indexed by Triton's codes. The codes of element types are those of the PTX
 # instruction tensormap.replace.
 _ELEMENTS = (
@@ -116,7 +116,7 @@ class LaunchArguments:
         }
 
     def memory(self) -> Memory:
-        """Return the memory of the launch, including arrays that only addresses in other arrays refer to."""
+        """Return the memory of the launch, including arrays that are only reached through addresses in other arrays."""
         defined = {}
         for name, storage in self.tensors.items():
             flags = self.storages.defined(storage)

@@ -48,7 +48,7 @@ class FunctionInBatches:
     launches: dict[str, list[VerifiedLaunch]] = field(default_factory=dict)
     _drawn: list[dict[int, tuple[int, int]]] = field(
         default_factory=list
-    )  # number of rows and first extent of each call of a random function, per run
+    )  # for each run: the number of rows, and the first extent in each call of a random function
 
     def why_not(self, positions: Sequence[int]) -> str:
         """Return "", because the function accepts every number of rows."""
@@ -97,7 +97,7 @@ class FunctionInBatches:
 
     @contextmanager
     def _rows_drawn(self, positions: Sequence[int]) -> Iterator[None]:
-        """Make torch's random functions generate each row of a batch from its own seed."""
+        """Make torch's random functions generate each row of a batch from a separate seed."""
         import torch
 
         drawn: dict[int, tuple[int, int]] = {}
@@ -127,7 +127,7 @@ class FunctionInBatches:
         self._drawn.append(drawn)
 
     def _is_batched(self, call: int, rows: int, extent: int) -> bool:
-        """Return True if a random call's first extent has been the number of rows in all runs so far."""
+        """Return True if the first extent in this random call was the number of rows in every run so far."""
         return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
 
     def _row(
@@ -146,13 +146,13 @@ class FunctionInBatches:
         return drawn
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order of sums may depend on the batch, as changed by the failed run."""
+        """Return the source lines at which the order of sums may depend on what the failed run changed in the batch."""
         first, other = self.launches[FIRST], self.launches[failed.name]
         all_causes: list[Cause] = []
         batch = failed.name.startswith(f"{self.rows.name} =")
         if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
             at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
-            all_causes.append(Cause(*_file_and_line(at.called_at), f"different kernels are launched for {failed.name}"))
+            all_causes.append(Cause(*_file_and_line(at.called_at), f"other kernels are launched for {failed.name}"))
         for one, other_launch in zip(first, other, strict=False):
             if batch:
                 all_causes += _configuration(one, other_launch, failed.name)
@@ -167,7 +167,7 @@ def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> li
     """Return a list with a cause if the constants or threads of a launch differ between two batches, else []."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
-    # Triton turns arguments that equal 1 into constants. So compare only names that are constants in both launches.
+    # Triton turns arguments that equal 1 into constants, so compare only names that are constants in both launches.
     both = [name for name in after if before.get(name) is not None and after[name] is not None]
     names = [str(name) for name in both if before[name] != after[name]]
     if not names:

@@ -38,7 +38,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
                 )
             arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
     for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
-        # The first parameter that the compiler adds is the scratch memory; its further parameters are null.
+        # The first parameter that the compiler adds is the scratch memory; further added parameters are null.
         if k == 0 and launch.scratch is not None:
             arguments.pointer("scratch", launch.scratch)
         else:
@@ -60,7 +60,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a tensor map, or a pointer with shape and strides. In both cases, shape and strides follow."""
+    """Pass a tensor map, or a pointer with shape, strides and flags. Shape and strides follow in both cases."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)

@@ -65,14 +65,14 @@ class Launcher(Protocol):
 
 
 class _KernelLauncher:
-    """Callable that Triton creates for a compiled kernel, and calls for each launch of the kernel.
+    """Callable that Triton creates for a compiled kernel and calls to launch the kernel.
 
     If the program changes Triton's cache folder, Triton creates another instance.
     """
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
         WeakKeyDictionary()
-    )  # keys are compiled kernels, values are PTX and cubin
+    )  # PTX and cubin of each compiled kernel
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
@@ -147,11 +147,11 @@ class _Utils:
         resources = cubin_resources(binary)
         registers, spills = (resources.registers, resources.local_bytes // 4) if resources is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
-        if registers:  # registers, which are allocated in units, limit the number of warps of a block
+        if registers:  # registers limit the number of warps of a block, and are allocated in units
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
-        # Return no module, because Triton would unload it through a driver that may no longer be active.
+        # Return None as the module, because Triton would unload a module through a driver that may no longer be active.
         return (None, name, registers, spills, self._device.warp_size * warps)
 
     def unload_module(self, _module: Any) -> None:
@@ -198,7 +198,7 @@ class EmulatedDriver:
         return GPUTarget("cuda", self.launcher.device.sm, 32)
 
     def get_current_device(self) -> int:
-        """Return the number of the only device."""
+        """Return the device number of the emulated GPU."""
         return self._number
 
     def set_current_device(self, _device: int) -> None:
@@ -352,7 +352,7 @@ def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
 
 
 def _with_own_file(ptx: str, src: Any) -> str:
-    """Correct the file name in a cached kernel.
+    """Replace the file name in a cached kernel by the name of the launched function's file.
 
     Triton's cache ignores file names, so a cached kernel may name another file with the same text.
     """

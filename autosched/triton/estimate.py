@@ -1,7 +1,7 @@
 """Estimated times of Triton launches.
 
 The time of a compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. The time
-of a launch that is not compiled is estimated from counts that are functions of sizes
+of a launch that is not compiled is estimated from formulas that compute its counts from sizes
 (``integrations/config_files/tuning/layer_counts.py``).
 """
 
@@ -42,7 +42,7 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
 def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
     """Estimate the times of launches of Triton code, with a cold L2 cache.
 
-    The warps of Triton code synchronise after each tile, so they do not hide each other's latency.
+    Warps of Triton code synchronise after each tile, so one warp does not hide the latency of another.
     """
     return launch_times(launches, device, exposed=1.0, cold=True)
 

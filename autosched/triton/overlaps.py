@@ -46,8 +46,7 @@ class Overlaps:
         Args:
             stream: The stream of the launch.
             uses: Storages with the use of each byte.
-            after_all: True if a dependent launch after this one can only begin once all launches before this one have
-                ended.
+            after_all: True if all launches before this launch have ended when a later dependent launch begins.
         """
         before = {} if after_all else self._uses.get(stream, {})
         for storage, used in uses:
@@ -58,7 +57,7 @@ class Overlaps:
         self._uses[stream] = before
 
     def end(self, stream: int | None = None) -> None:
-        """Record other work on a stream (None: all streams), or a wait for the stream.
+        """Record that all launches on a stream (None: on all streams) have ended, because of other work or a wait.
 
         After this call, later launches do not overlap earlier launches.
         """

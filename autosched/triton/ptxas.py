@@ -16,7 +16,7 @@ from measurements.files.work_folders import temporary_folder
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
 _INJECTED = re.compile(r"\(C7517\) wgmma\.wait_group is injected in around line (\d+)")
-_AROUND = 64  # maximum distance in PTX lines between a wait that ptxas reports and the use that the wait protects
+_AROUND = 64  # maximum distance in PTX lines between a wait that ptxas reports and the register use that needs the wait
 _PTX_LINE = re.compile(r"PTX line (\d+):")
 # start of the emulator's message about a register used before the wait (isa/matrix/wgmma.cpp)
 _REGISTER = "a register of the wgmma"

@@ -1,4 +1,4 @@
-"""Select blocks of a large launch, and add the blocks that these wait for."""
+"""Select blocks of a large launch, and add the blocks for which the selected blocks wait."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
-# Limits in executed warp instructions. All blocks run if a launch executes at most _CHEAP, which takes seconds. _MOST
-# limits all samples of a launch together.
+# Limits in executed warp instructions. All blocks run if the launch executes at most _CHEAP instructions, which takes
+# seconds. _MOST limits all samples of a launch together.
 _CHEAP, _MOST = 5e6, 1e8
 
 
 def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
     """Return the blocks to run: neighbours along each axis, which share tile edges, then distant blocks.
 
-    None for all.
+    The result None means that all blocks run.
     """
     total = math.prod(grid)
     if most is None or total <= most:

@@ -124,7 +124,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes of all launches and between launches, without repeats of the same grade, kind and line."""
+        """Faults and notes of all launches and of host code between launches, once per grade, kind and line."""
         return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property
@@ -148,7 +148,7 @@ class Session:
         return [*(_line(launch, f) for launch, f in self._first_shown() if f.is_fault), *self._host_lines("fault")]
 
     def note_lines(self) -> list[str]:
-        """Return one line per note, which is harmless: the emulator's notes, and the session's own ``notes``."""
+        """Return one line per note (a harmless finding): the emulator's notes, and ``notes`` of the session."""
         own = [f"note: {note}" for note in self.notes]
         of_launches = [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault]
         return [*of_launches, *self._host_lines("note"), *own]
@@ -166,7 +166,7 @@ class Session:
 
     @contextmanager
     def comparing(self) -> Iterator[None]:
-        """Within the context, treat reads of values as reads by a comparison, not by the program."""
+        """Within the context, attribute reads of tensors to a comparison of results, not to the program."""
         self._is_comparing = True
         try:
             yield
@@ -235,13 +235,14 @@ class Session:
         first = next(runs)
         while (cause := sample.waits(first.emulation)) is not None:
             wider = sample.widened(first.emulation)
-            if wider == sample.blocks:  # the sample cannot grow: all samples together executed too many instructions
+            # the sample cannot grow, because all samples together have executed too many instructions
+            if wider == sample.blocks:
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
             sample.blocks = wider
             runs = runs_of_sample()
             first = next(runs)
         verdict, blocks = verdict_of([first, *runs], self.plan), sample.blocks
-        ctas = described.cluster[0]  # blocks per cluster, which always run together
+        ctas = described.cluster[0]  # number of blocks per cluster; a cluster's blocks always run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
         verified = VerifiedLaunch(
             launch.name,

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-_METHODS = ("apply", "apply_boxed")  # older versions of torch have only the first of these methods
+# methods that call a program's ``backward``; older versions of torch have only the first method
+_METHODS = ("apply", "apply_boxed")
 
 
 def in_autograd() -> bool:
-    """Return True in torch's own backward code, and False in the ``backward`` method of an autograd function."""
+    """Return True if the caller is torch's own backward code, not the ``backward`` method of an autograd function."""
     node = torch._C._current_autograd_node()
     return node is not None and not isinstance(node, BackwardCFunction)
 

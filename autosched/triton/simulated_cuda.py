@@ -88,7 +88,7 @@ def _noted_on_host(function: Callable[..., torch.Tensor], storages: Storages) ->
 
 
 class _DeviceGenerator:
-    """Seed and offset of a GPU's random generator, which kernels read and advance."""
+    """Seed and offset of a GPU's random generator. Kernels read both and advance the offset."""
 
     def __init__(self) -> None:
         self._state = torch.tensor([0, 0], dtype=torch.int64).view(torch.uint8)
@@ -105,7 +105,7 @@ def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 class _CpuGenerator(torch.Generator):  # type: ignore[misc]
-    """A ``torch.Generator`` on the CPU, whatever device is requested."""
+    """A ``torch.Generator`` that is on the CPU even if the program requests a GPU."""
 
     def __new__(cls, device: Any = "cpu") -> _CpuGenerator:
         generator: _CpuGenerator = super().__new__(cls, on_cpu(device))

@@ -13,7 +13,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
     """Return the classes of streams and events that replace those of ``torch.cuda`` on a simulated GPU.
 
     Args:
-        streams: Tracks them.
+        streams: Tracks the order of the streams' work.
         clock: Returns the milliseconds of the simulated device.
         device: Device of the streams.
 

@@ -1,8 +1,8 @@
 """Tensors on a simulated GPU: their attributes, copies between devices, and operators.
 
 All tensors are on the CPU. ``Storages`` records which tensors the program expects on the host; all other tensors report
-``cuda:0``. The attributes of ``torch.Tensor`` itself are replaced, so this applies to every thread, and below the
-dispatcher.
+``cuda:0``. The attributes of ``torch.Tensor`` itself are replaced, so that the simulation also covers other threads and
+code below the dispatcher.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return the target device of any overload of ``Tensor.to``, the other conversions, and ``non_blocking``."""
+    """Return device, other conversions and ``non_blocking`` from the arguments of any overload of ``Tensor.to``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         keywords = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -173,7 +173,7 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = CPU if is_index(device) else on_cpu(device)
         result = func(*[on_cpu(a) for a in args], **kwargs)
-        # not while torch's compiler traces this function
+        # this branch is skipped while torch's compiler traces the function
         is_placed = (moves or pinned) and not torch.compiler.is_compiling()
         if is_placed and isinstance(result, torch.Tensor):
             self._storages.set_host(result, None if moves else "pinned")
@@ -309,7 +309,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of the operator's kernel to call, such as one that the program registered for CUDA.
+        """Return the dispatch key of the operator's kernel to call, such as a kernel that the program registered for CUDA.
 
         Returns None for kernels that only the dispatcher can select, such as those of sparse tensors.
         """

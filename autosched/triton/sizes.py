@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_OTHER_SIZE = 17  # value of all other sizes while one size varies; not a multiple of any tile size
+_OTHER_SIZE = 17  # value of each size while another size varies; not a multiple of any tile size
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:

@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from measurements.emulator.memory import Flags
 
-_FIRST_SWEEP = 128  # number of new tensors after which the entries of freed tensors are first dropped
+_FIRST_SWEEP = 128  # number of new tensors before the first sweep, which drops the entries of freed tensors
 _NO_VALUE = 0xFF  # content of each undefined byte; floats are then NaN, and integers -1
 
 Host = Literal["plain", "pinned"]
@@ -77,7 +77,7 @@ class Storages:
     def _forget_expired(self) -> None:
         """Drop the entries of freed storages, because their flags take as much memory as the tensors did.
 
-        The next sweep happens after as many new tensors as entries remain now. So the average time per tensor is
+        The next sweep happens after as many new tensors as entries remain now, so that the average time per tensor is
         constant.
         """
         for entries in (self._flags, self._flags_on_host, self._alive, self._on_host):
@@ -170,7 +170,7 @@ class Storages:
             self._forget_if_whole(storage, flags)
 
     def holding(self, address: int) -> torch.UntypedStorage | None:
-        """Return the live storage at the address; None if none is registered."""
+        """Return the registered storage at the address; None if there is none, or if it has been freed."""
         with self._lock:
             for start, (reference, size) in list(self._alive.items()):
                 if start <= address < start + size:

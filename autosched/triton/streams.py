@@ -32,7 +32,7 @@ from measurements.emulator.host_order import (
     one_range,
 )
 
-_MOST_ROWS = 4096  # tensors that consist of more contiguous ranges are not checked
+_MOST_ROWS = 4096  # maximum number of contiguous ranges of a tensor; tensors with more ranges are not checked
 
 Raced = Callable[[str, tuple[str, int]], None]
 
@@ -83,14 +83,14 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # number and memory of a tensor, by address
+        # address: a number that identifies the tensor, and the tensor's memory
+        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}
         self._numbers = 0
         self._freed: list[_Freed] = []
         self._work = 0  # number of operations on the default stream before the program created another stream
         self._waited = 0
-        self._written: dict[
-            int, tuple[int, StorageWeakRef, Work]
-        ] = {}  # written memory, with the operations that wrote it and that the host may not have waited for
+        # written memory, with the operations that wrote it and for which the host may not have waited
+        self._written: dict[int, tuple[int, StorageWeakRef, Work]] = {}
         self.is_active = False
 
     # Streams --------------------------------------------------------------------------------------------------------

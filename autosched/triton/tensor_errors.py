@@ -1,4 +1,4 @@
-"""Compute errors of tensors by the rule of ``measurements.trials.comparison``."""
+"""Compare tensors with expected values as ``measurements.trials.comparison`` compares arrays."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.findings import Grade
 from measurements.emulator.memory import Flags
 
-_OTHER_BYTES = (0x00, 0x77)  # bytes that replace the 0xFF bytes: zeros, and bytes of large numbers
-# Other bytes than these might change the result of a comparison. So a comparison always depends on its undefined
+# bytes that replace undefined bytes (0xFF) in repeated calls: zeros, and bytes of large numbers
+_OTHER_BYTES = (0x00, 0x77)
+# Comparisons, whose results might only change with other bytes than these, always count as dependent on undefined
 # operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 # Operators that overwrite all of their first argument, whose earlier bytes therefore do not matter.
@@ -80,7 +81,7 @@ class UndefinedValues:
         others = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
-        else:  # the result is a number, which is compared as text because NaN is not equal to NaN
+        else:  # compare results that are numbers as text, because NaN is not equal to NaN
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
             self._on_read(f"{name} depends on unwritten memory", "fault")
@@ -121,11 +122,11 @@ class UndefinedValues:
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
     def read_by_host(self, tensor: torch.Tensor, function_name: str, *, is_shown: bool = False) -> None:
-        """Record that the host receives a tensor's memory, whose further use is not tracked.
+        """Record that a tensor's memory is passed to the host, where its use is not tracked.
 
         Args:
             tensor: The tensor.
-            function_name: Function of torch that passes it to the host.
+            function_name: Function of torch that passes the tensor to the host.
             is_shown: True if the whole tensor is printed or stored.
         """
         flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
@@ -159,7 +160,7 @@ class _Copies:
         return value
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the copy of a tensor if the tensor was an argument, else None."""
+        """Return the copy of a tensor that was an argument; None for other tensors."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().data_ptr() not in self._copied:
             return None
         return self._copy(tensor)

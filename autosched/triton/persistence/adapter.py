@@ -1,8 +1,8 @@
 """Adapter to Triton's autotuner. Only this file uses private names of the autotuner, which Triton 3.4 to 3.9 share.
 
 Triton looks up a tuning by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
-by ``tuner.cache[key] = config``. A dictionary that replaces ``cache`` intercepts the look-up and the store. So the key
-is computed by Triton itself.
+by ``tuner.cache[key] = config``. A dictionary that replaces ``cache`` intercepts the look-up and the store. Triton
+itself computes the key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tuning(Protocol):
 
 MakeTuning = Callable[
     [Any, Sequence[str], tuple[Any, ...]], Tuning
-]  # a function of the autotuner, the names of the arguments in its key, and the key
+]  # a function whose arguments are the autotuner, the names of the arguments in the key, and the key
 
 
 def attach(make_tuning: MakeTuning) -> Callable[[], None]:
@@ -86,7 +86,7 @@ class _Cache(dict[tuple[Any, ...], Any]):
     def __init__(self, tuner: Any, make_tuning: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
         super().__init__(known)
         self.tuner, self.make = tuner, make_tuning
-        self.of_thread = threading.local()  # ``call`` and ``tuning`` of the current launch
+        self.of_thread = threading.local()  # per thread: ``call`` and ``tuning`` of the current launch
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):

@@ -1,7 +1,7 @@
 """Trials of tunings in a database: the time of each configuration, and the choice from each list of configurations.
 
-Trials are only appended. The first trial of a configuration counts, and so does the first trial of a choice. Processes
-that tune the same kernel concurrently therefore agree, even without waiting for each other.
+Trials are only appended. If a configuration or a choice has several trials, the first one counts. Processes that tune
+the same kernel concurrently therefore agree, even without waiting for each other.
 """
 
 from __future__ import annotations

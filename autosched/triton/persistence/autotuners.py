@@ -42,7 +42,7 @@ class Persistence:
         self.database = database_or_default(database)
         self.device = device
         self.timeout = timeout
-        self.answered = 0  # number of keys whose choice needed no timing
+        self.answered = 0  # number of keys for which Triton timed no configuration
         self.tuned = 0  # number of keys for which Triton timed a configuration
         self._answers: Answers | None = None
         self._tuning_locks: TuningLocks | None = None

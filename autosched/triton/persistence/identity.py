@@ -30,8 +30,8 @@ class Identity:
     """Facts that all trials of one tuning share.
 
     ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the choice from this
-    list of configurations is stored. A process only needs to read this trial. ``schedules`` has the schedule of each
-    configuration, in their order.
+    list of configurations is stored. A process that launches the kernel only reads the trial of ``chosen``.
+    ``schedules`` has the schedule of each configuration, in the order of the configurations.
     """
 
     timed: TritonProblem

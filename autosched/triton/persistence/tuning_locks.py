@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-_OFFSETS = 2**31  # number of lockable bytes of the file, which stays empty
+_OFFSETS = 2**31  # range of byte offsets that names are mapped to; the locked file itself stays empty
 
 
 class TuningLocks:
@@ -65,7 +65,7 @@ class TuningLocks:
 
         The file stays open, because closing it would release all locks that the process holds on it.
         """
-        # after a fork, create new locks: the threads that held the old ones do not exist in this process
+        # after a fork, create new locks: the threads that held the old locks do not exist in this process
         if self._process != os.getpid():
             self.__init__(self._path)  # type: ignore[misc]
         with self._guard:

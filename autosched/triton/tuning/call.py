@@ -23,7 +23,7 @@ class KernelCall:
     """One call of a Triton function. ``grid`` is a tuple, or a function of all arguments, as in ``kernel[grid]``.
 
     ``arguments`` maps names to arguments and fixed launch options (``num_warps``). ``outputs`` has further tensors that
-    the kernel writes, by name: they are no arguments, but an argument may contain their addresses.
+    the kernel writes, by name. The kernel reaches these tensors through addresses in an argument.
     """
 
     grid: Any

@@ -22,8 +22,8 @@ _KEPT = 32  # maximum number of candidates kept in memory
 class Candidates:
     """Compiled candidates.
 
-    If ``processes`` is not None, each configuration is compiled by one of these processes first. If that crashes the
-    process, the configuration is not compiled in the current process.
+    If ``processes`` is not None, each configuration is compiled by one of these processes first. A configuration that
+    crashes a process is not compiled in the current process.
     """
 
     function: TritonFunction

@@ -94,7 +94,7 @@ class TritonFunction:
     def digest(self) -> str:
         """Return the SHA-256 (hex) of the function's text, of all its callees, and of the constants that they read.
 
-        The digest does not change if the text moves within its file or to another file.
+        The digest does not change if the function moves within its file or to another file.
         """
         return hashlib.sha256("\0".join(_texts(self.jit, set())).encode()).hexdigest()
 

@@ -74,7 +74,7 @@ def _median(time: Any) -> float:
 
 
 def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
-    """Return the sizes that ``function`` was tuned for, by name in ``key``. The most frequent sizes come first.
+    """Return the sizes for which ``function`` was tuned, by their names in ``key``, the most frequent sizes first.
 
     Raises NoRecordedTuning if the file has no tuning of ``function``, and OSError if it cannot be read.
     """

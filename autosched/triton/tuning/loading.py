@@ -21,7 +21,7 @@ def load(source: str, purpose: str) -> Any:
     """Return the object specified by ``FILE:NAME``.
 
     The file is imported once per process, with its own folder on the search path. A file in a package is imported as a
-    module of the package. ``purpose`` is the option's name for messages. Raises FunctionNotLoaded.
+    module of the package. ``purpose`` is the name of the option, for messages. Raises FunctionNotLoaded.
     """
     file, colon, name = source.rpartition(":")
     if not colon or not file or not name.isidentifier():

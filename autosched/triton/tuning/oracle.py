@@ -62,7 +62,7 @@ class WholeGrid:
     candidate: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare every output, and the set of written bytes."""
+        """Compare every output, and which bytes were written."""
         worst, tensors = 0.0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]

@@ -17,7 +17,8 @@ from measurements.trials.comparison import magnitudes, root_mean_square
 from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
-# Allowed relative error by type of output. The allowed absolute error is the same fraction of the output's RMS.
+# Allowed relative error by type of output. The allowed absolute error is the same fraction of the output's root mean
+# square.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _RELATIVE_OF_8_BITS = 0.15
 
@@ -78,7 +79,7 @@ def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torc
 
 
 def other_part(name: str, expected: Flags, written: Flags) -> str:
-    """Describe how the bytes written by a configuration and by the default differ; "" if they do not."""
+    """Describe which bytes only a configuration or only the default writes; "" if both write the same bytes."""
     missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
         num_expected = int(np.count_nonzero(expected))
@@ -111,7 +112,7 @@ def largest_error(
 def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
-    Positions in ``written`` count elements of the tensor's element size.
+    Positions in ``written`` count elements of the size of the tensor's elements.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

@@ -44,7 +44,8 @@ class TritonProblem(Problem):
     def operands(self) -> tuple[Operand, ...]:
         """Return each tensor as an operand of unsigned integers of its element size.
 
-        Every tensor is treated as input and output, because the description does not state which tensors are read.
+        Every tensor counts as input and output, because the description does not state which tensors are read or
+        written.
         """
         results = []
         for each in self.arguments.split():

@@ -21,7 +21,7 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass
 class TritonEstimateRunner:
-    """Satisfies ``runners.base.Runner``.
+    """Runner (``runners.base.Runner``) that estimates the times of Triton candidates.
 
     ``compile`` compiles the candidate of a schedule, or raises NotLaunched. ``start`` starts a compilation in advance.
     """

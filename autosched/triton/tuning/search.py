@@ -45,7 +45,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 class TritonKernel(GeneratedKernel):
     """A Triton function with one configuration, as the search identifies it.
 
-    ``source`` is Python for Triton's compiler, and ``compile_options`` is the configuration. Only Triton can launch
+    ``source`` is the function's Python source, and ``compile_options`` is the configuration. Only Triton can launch
     this kernel.
     """
 

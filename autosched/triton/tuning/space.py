@@ -33,7 +33,7 @@ class SpaceError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Values of one parameter, as Python values and as stored in a schedule."""
+    """Values of one parameter: Python values, and the corresponding values in a schedule."""
 
     name: str
     values: tuple[Any, ...]
@@ -68,7 +68,7 @@ def _index(values: Sequence[Any], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class TritonSpace:
-    """Domains and rules, and the function's own list of configurations (as stored values), if it has one.
+    """Domains and rules of a function's configurations, and the function's list of configurations, if it has one.
 
     ``hooks`` has each listed configuration's ``pre_hook``.
     """
@@ -103,7 +103,7 @@ class TritonSpace:
         return (self.hooks or {}).get(tuple(value for _, value in schedule.items))
 
     def defaults(self) -> list[Schedule]:
-        """Return the default configurations: the listed ones in order, or a single one with the domains' defaults."""
+        """Return the listed configurations in order; without a list, one configuration with the domains' defaults."""
         names = [d.name for d in self.domains]
         if self.order:
             return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in self.order]

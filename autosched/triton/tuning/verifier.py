@@ -1,4 +1,4 @@
-"""Verify Triton configurations: emulate each, and compare its outputs with a reference or the default configuration."""
+"""Verify Triton configurations: emulate each configuration, and compare its outputs with expected outputs."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class ConfigurationVerifier:
             for name, tensor in self.call.tensors()
             if name not in self.restored and operand_of(default, tensor) in verdict.accumulating
         ]
-        if adds:  # this matters because benchmarks launch a kernel repeatedly
+        if adds:  # benchmarks launch a kernel repeatedly, so such changes would add up
             self.notes.append(
                 f"a second call changes the values of {', '.join(adds)}: a benchmark that repeats calls must restore "
                 "them (reset_to_zero= or restore_value= of @triton.autotune); this verification copies the arguments "
@@ -164,7 +164,7 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, candidate: CompiledCandidate) -> float:
-        """Return the emulation time of one block in seconds; 0 if the time is not needed or unknown."""
+        """Return the time to emulate one block in seconds; 0 if the time is not needed or unknown."""
         if candidate.launch.blocks <= SAMPLED or sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return 0.0
 
@@ -192,7 +192,7 @@ class ConfigurationVerifier:
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
             values = torch.as_tensor(values)
-            # integers are compared exactly if the types are equal; other values are compared as floats
+            # integers of equal types are compared exactly; all other values are compared as floats
             is_exact = values.dtype == tensors[name].dtype
             reference_values = numbers_of(values) if is_exact else values.double().numpy()
             if reference_values.shape != tuple(tensors[name].shape):

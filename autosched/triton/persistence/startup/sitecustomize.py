@@ -1,8 +1,8 @@
 """Attach a database to the autotuners of Triton and FlashInfer as soon as a program imports them.
 
 Python imports this module at its start (see ``__init__.py``). To keep the start of every process fast, this module only
-imports modules that Python has already loaded. It hides the environment's own ``sitecustomize``, and therefore runs
-that too.
+imports modules that Python has already loaded. This module hides the environment's own ``sitecustomize``, and therefore
+runs that module too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # module of each autotuner, with our module whose ``attach_served`` function attaches to it
+_ADAPTERS = {  # modules that define an autotuner, each with autosched's module whose ``attach_served`` attaches to it
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }

@@ -1,4 +1,4 @@
-"""Integrations with other projects: use autosched within a project, or read and write a project's files.
+"""Integrations with other projects. An integration uses autosched within a project, or reads and writes its files.
 
 Start at ``config_files/`` (vLLM and SGLang). ``helion/``, ``inductor/``, ``flashinfer/`` and ``tunableop/`` integrate
 one project each. Other packages load integrations by name through ``autosched.registry`` and never import them. A

@@ -309,7 +309,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of the operator's kernel to call, such as a kernel that the program registered for CUDA.
+        """Return the dispatch key of an operator's kernel, such as one that the program registered for CUDA.
 
         Returns None for kernels that only the dispatcher can select, such as those of sparse tensors.
         """

@@ -19,13 +19,14 @@ from search_spaces.arrays import BoolArray
 
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
-Pair = tuple[Array, BoolArray]  # values, and a mask that is True where a value is defined
-Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function that returns the values of a name
+Pair = tuple[Array, BoolArray]  # values, and a mask that is True where the value is defined
+# an evaluator: called with a function that returns the values of a name, returns the values of an expression
+Evaluate = Callable[[Callable[[str], Array]], Pair]
 Operation = Callable[
     ..., tuple[Array, Array]
 ]  # operation on arrays of one type; returns results, and a mask that is True where they are defined
 
-BOUND = 2**62  # bound of integers: the sum of two integers then fits in 64 bits
+BOUND = 2**62  # bound of integers, chosen so that the sum of two integers fits in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
 _ALWAYS = np.asarray(True)
 
@@ -63,7 +64,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
 
     Args:
         operation: Function of one or two arrays. It returns results, and a mask that is True where a result is defined.
-        wide: Type to which operands are first converted.
+        wide: Type to which the operands are converted before the operation.
         kind: Type of the result; results outside its range are undefined.
         operands: Operands of the operation, applied from left to right if there are more than two.
 
@@ -112,7 +113,7 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
 def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
     """Return an evaluator of Python's ``in``.
 
-    All listed values are evaluated. If any is undefined, so is the result.
+    All listed values are evaluated. If any of them is undefined, the result is undefined.
     """
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:
@@ -177,14 +178,15 @@ def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
 def _power(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return _each(_float_power, a, b)
-    natural = b >= 0  # a negative exponent would give a fraction: undefined
+    natural = b >= 0  # a negative exponent would give a fraction, so the result is undefined
     fits = natural & (np.power(np.abs(a).astype(np.float64), np.where(natural, b, 0)) < 1.5 * BOUND)
     return np.power(np.where(fits, a, 0), np.where(fits, b, 0)), fits
 
 
 def _float_power(a: float, b: float) -> float:
     result = a**b
-    return result if isinstance(result, float) else math.nan  # NaN if Python returns a complex number: undefined
+    # NaN means that Python's result is a complex number, which counts as undefined
+    return result if isinstance(result, float) else math.nan
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:

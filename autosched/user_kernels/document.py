@@ -36,7 +36,7 @@ _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 @dataclass(frozen=True)
 class KeyPositions:
-    """Positions of a document's keys. ``lines`` maps paths to line numbers, if the document has a text."""
+    """Positions of a document's keys. ``lines`` maps paths of keys to line numbers; empty without a file."""
 
     name: str
     lines: Mapping[Keys, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         line = at[1] if at and at[1] else str(len(text.splitlines()))
         message = str(error)[: at.start()] if at else str(error)
-        raise KernelFileError(f"{name}:{line}: this is not TOML: {message}") from None
+        raise KernelFileError(f"{name}:{line}: invalid TOML: {message}") from None
     except ValueError:  # Python refuses to convert an integer with thousands of digits
         raise KernelFileError(f"{name}: a number has too many digits") from None
     refuse_too_many(name, document)
@@ -295,7 +295,7 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, table: DocumentTable, key: str) -> str:
-    """Return the text of the file at ``path``. ``key`` is the key that names the file; "" for the document itself.
+    """Return the text of the file at ``path``. ``key`` is the document's key for this file; "" for the document itself.
 
     Raises KernelFileError if the file cannot be read.
     """

@@ -27,7 +27,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-_PATIENCE = 15.0  # seconds; after a longer failed compilation, no other architecture is tried
+_PATIENCE = 15.0  # if a failed compilation took longer (in seconds), no other architecture is tried
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
 # Matches every texture instruction except those of tex2D and of tex1Dfetch, which read textures of linear memory.
 _FETCHES = re.compile(
@@ -80,7 +80,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
-    """Compile for the oldest architecture that the kernel appears to support; if that fails, for Hopper."""
+    """Compile for the oldest architecture that the kernel appears to support. If that fails, compile for Hopper."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
     first, *fallbacks = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
@@ -111,7 +111,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     try:
         module = parse(text)
         takes = module.functions[output.entry].parameters
-    except (PtxError, KeyError):  # there is no usable PTX, for example without a compiler: nothing can be checked
+    except (PtxError, KeyError):  # nothing can be checked without PTX, for example if no compiler is installed
         return
     _check_textures(file, step, text)
     _check_constants(file, kernel, module)
@@ -166,7 +166,7 @@ def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) 
         if name in sizes or variable.initial or re.search(written, file.source):
             continue
         if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
-            continue  # not declared in the user's files: a variable of the compiler or of a library
+            continue  # skip variables that the user's files do not declare: they belong to the compiler or to a library
         raise KernelFileError(
             f"{file.name}: nothing fills the __constant__ variable {name}, which would be all zeros: list it as an "
             f'[[argument]] with kind = "constant"'

@@ -60,7 +60,7 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression of the language. ``names`` has the names that it uses.
+    """A parsed expression. ``names`` has the names that the expression uses.
 
     ``partial`` is True if the value may be undefined, because of a division by a non-constant, a power, a root or a
     logarithm. ``is_function`` is True if the expression calls a Python function.
@@ -100,7 +100,7 @@ class Expression:
         return np.broadcast_to(results, rows), np.broadcast_to(defined, rows)
 
     def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
-        """Return a bool for each row: True if the value is defined and true, or a number other than 0."""
+        """Return a bool for each row: True if the value is defined and is true or a number other than 0."""
         results, defined = self.columns(columns, constants)
         return truth(results) & defined
 
@@ -120,14 +120,14 @@ def from_function(
 ) -> Expression:
     """Return a Python function as an expression.
 
-    Counting cannot decompose a rule with a function: the function is called for each combination of the parameters. If
+    To count the schedules that satisfy such a rule, the function is called for each combination of the parameters. If
     the function raises, or returns another type, the expression is undefined.
 
     Args:
         function: Called with a dict of all ``names``.
         name: Name of the expression.
         kind: Type of the result.
-        names: Types of the names that it receives.
+        names: Types of the names that the function receives.
 
     Returns:
         The expression.
@@ -153,7 +153,7 @@ def from_function(
 
 
 def value_list(text: str) -> list[Result]:
-    """Return the values of a list such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]``.
+    """Return the values of a list expression: ``range(16, 257, 16)``, ``[2**i for i in range(6)]``, ``[1, 2] + [4]``.
 
     Raises ExpressionError for the same reasons as ``parse``, and for more than MOST_VALUES values.
     """
@@ -358,7 +358,7 @@ class _ExpressionParser:
         return values
 
     def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
-        """Return a function that evaluates an expression for a value of ``name``, parsed once per type of value."""
+        """Return the expression's value for each value of ``name``. The expression is parsed once per type of value."""
         values_by_position: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
             positions = [position for position, value in enumerate(values) if type_of(value) == kind]

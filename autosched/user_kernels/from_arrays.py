@@ -136,7 +136,7 @@ def output_check(
     """Wrap Kernel Tuner's ``verify(answer, result, atol)`` in a function whose keyword arguments are the arrays.
 
     Args:
-        tables: Tables of the arguments, in their order.
+        tables: Tables of the arguments, in the order of the kernel's parameters.
         verify: The user's function; ``atol`` is an optional parameter.
         answer: First argument of ``verify``.
         atol: Absolute tolerance.
@@ -200,7 +200,7 @@ def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dic
 
 
 def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
-    """Return text and file name of a source, which is CUDA C++, a file, several files, or a function of the values."""
+    """Return text and file name of a source: CUDA C++, one or several files, or a function of the parameter values."""
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):

@@ -22,7 +22,7 @@ _MOST_ARRAYS = 1000
 
 
 def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """Call ``function`` with those ``arguments`` whose names are parameters of it, and return the outcome.
+    """Call ``function`` with those ``arguments`` that are named like its parameters, and return the outcome.
 
     The outcome has one of these keys. ``result`` is the function's result. ``unknown`` is a parameter that is not in
     ``arguments``. ``error`` is a message, with ``line``, the line of ``file`` in the traceback, if any.
@@ -81,7 +81,7 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
 def _encoded(result: Any, most: int) -> Message:
     """Return the reply with a result.
 
-    If an array exceeds the limit of ``most`` bytes, only its shape is returned: the array is wrong anyway.
+    For an array of more than ``most`` bytes, which must be wrong, only the shape is returned.
     """
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):
@@ -106,4 +106,5 @@ def _encoded(result: Any, most: int) -> Message:
 
 
 if __name__ == "__main__":
-    serve(handle, store_bytes=0)  # keep no arrays between requests: they would count towards the functions' memory
+    # cache no arrays, because arrays of earlier requests would count towards the memory of later functions
+    serve(handle, store_bytes=0)

@@ -27,7 +27,7 @@ LAUNCH_FLAGS = ("cooperative", "dependent")
 
 
 def launch_macros(known: Container[str]) -> dict[str, str]:
-    """Return Kernel Tuner's macros for the block and grid sizes of each launch, except existing names."""
+    """Return Kernel Tuner's macros for the block and grid sizes of each launch, except those already defined."""
     names = {f"block_size_{axis}": name for axis, name in zip("xyz", BLOCK, strict=True)}
     names |= {f"grid_size_{axis}": name for axis, name in zip("xyz", GRID, strict=True)}
     return {macro: name for macro, name in names.items() if macro not in known}
@@ -55,7 +55,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A user's Python function: either the function object ``given``, or the function ``name`` in the file at ``path``.
+    """A user's Python function: the function object ``given``, or else the function ``name`` in the file at ``path``.
 
     The path is absolute, and ``content`` is the file's text. ``time_limit`` (seconds) and ``memory_limit`` (bytes)
     apply to each call; 0 if the kernel file does not set them.
@@ -80,7 +80,7 @@ class InputFill:
 
     kind: Literal["normal", "uniform", "integers", "constant", "file", "array", "python"]
     numbers: tuple[float, ...] = ()
-    path: str = field(default="", repr=False)  # not compared: the path does not affect the kernel
+    path: str = field(default="", repr=False)  # excluded from comparisons, because the path does not affect the kernel
     content: str = ""  # SHA-256 of the file, the array, or the function
     function: UserFunction | None = field(default=None, compare=False, repr=False)
     array: Any = field(default=None, compare=False, repr=False)
@@ -138,8 +138,11 @@ class KernelArgument:
     atol_by: Expression | None = None
     rtol_by: Expression | None = None
     struct: StructValue | None = field(
-        default=None, repr=False
-    )  # not part of ``repr``, so that digests of kernels without structs stay the same; ``content`` adds structs
+        default=None,
+        repr=False,
+        # excluded from ``repr``, so that digests of kernels without structs stay the same; ``content`` adds structs
+        # separately
+    )
     position: str = field(default="", compare=False, repr=False)
 
     @property
@@ -177,10 +180,10 @@ class KernelReference:
     """Source of the expected outputs: a Python ``function`` of the inputs, or another ``kernel``.
 
     The reference kernel runs with the parameters ``config``; other parameters have that kernel's defaults. Without
-    function and kernel, the kernel itself at ``config`` is the reference. If ``checks_outputs``, the function also
-    receives the outputs, and decides whether they are correct. ``position`` is the file and line of the reference, for
-    messages; "" if unknown. ``time_limit`` limits the emulation of a reference kernel, in CPU seconds; 0 if the file
-    does not set it.
+    ``function`` and ``kernel``, the reference is the kernel under test with the parameters ``config``. If
+    ``checks_outputs``, the function also receives the outputs, and decides whether they are correct. ``position`` is
+    the file and line of the reference, for messages; "" if unknown. ``time_limit`` limits the emulation of a reference
+    kernel, in CPU seconds; 0 if the file does not set it.
     """
 
     name: str = ""
@@ -216,7 +219,7 @@ class KernelFile:
     attributes: tuple[NamedExpression, ...]
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
-    launch: tuple[NamedExpression, ...]  # for each step, the expressions named in GRID, BLOCK, CLUSTER and SHARED
+    launch: tuple[NamedExpression, ...]  # for each step, the expressions of grid, block, cluster and shared memory
     arguments: tuple[KernelArgument, ...]
     reference: KernelReference
     metrics: tuple[NamedExpression, ...]
@@ -239,7 +242,7 @@ class KernelFile:
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that determines the kernels and their behaviour."""
-        # ``pinned`` is left out, because it does not change the result of a configuration.
+        # ``pinned`` is excluded, because fixing a parameter does not change the result of a configuration.
         launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
         launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
@@ -252,7 +255,7 @@ class KernelFile:
 
     @cached_property
     def computes(self) -> str:
-        """Digest (16 digits) of the computation: arguments, contents of inputs, reference and tolerances."""
+        """Digest (16 hex digits) of the computation: arguments, contents of inputs, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
         reference += ["checks_outputs"] if self.reference.checks_outputs else []
@@ -300,7 +303,7 @@ class KernelFile:
 
     @cached_property
     def external_files(self) -> tuple[str, ...]:
-        """Locations of files that are read only when needed, and limits of the functions in these files.
+        """Locations of files that are only read when needed, and limits of the functions in these files.
 
         Kernel files with the same content in two folders differ only in these values.
         """

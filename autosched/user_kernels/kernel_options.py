@@ -91,7 +91,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
 
     Attributes:
         parameters: For each parameter, a list of its values, or a text such as "range(1, 9)".
-        arguments: A table for each argument, in the order of the function.
+        arguments: A table for each argument, in the order of the function's parameters.
         steps: Launches of a pipeline, each with ``entry``, ``block``, ``grid`` and the names of its ``arguments``.
             Replaces the options of the same names.
         sizes: Sizes of the default problem, by name.
@@ -104,7 +104,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
         tolerance: Tolerances of the comparison: ``atol`` and ``rtol``, as in a kernel file.
         metrics: Named metrics: expressions that may use ``time``.
         cost: Work of a launch, as expressions with the keys of a kernel file's table ``cost``.
-        proxy: Smaller sizes that are verified in place of large ones.
+        proxy: Smaller sizes that are verified in place of large sizes.
         name: Name of the operator. Default: the name of the function.
         summary: One-line description.
     """

@@ -1,4 +1,4 @@
-"""Generate the source of a user's kernel for a configuration: the parameters' values, then the user's text."""
+"""Generate the source of a user's kernel for a configuration: definitions of the parameters, then the user's source."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
-    # Include CUDA's headers first: the short names of the macros would also be replaced in the headers' text.
+    # Include CUDA's headers before the macros are defined, because macros with short names would change the headers'
+    # code.
     headers = dict(file.headers)  # the user's headers, and replacements for headers that NVRTC does not provide
     for name in reversed(dict.fromkeys(_INCLUDE.findall(source))):
         if headers[name] == STAND_INS.get(name) if name in headers else name.startswith(_OF_CUDA):
@@ -170,7 +171,7 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
 
 
 def _spelled(file: KernelFile, values: Mapping[str, Result]) -> Mapping[str, Result]:
-    """Return the values; names of types are converted to their C++ spelling."""
+    """Return the values, with names of types in C++ spelling."""
     return {**values, **{name: in_source(str(values[name])) for name in file.named_types}}
 
 

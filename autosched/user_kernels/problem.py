@@ -214,14 +214,15 @@ class KernelProblem(Problem):
         return known
 
     def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the arrays that a user's function receives: the inputs of the kernel."""
+        """Return the kernel's inputs as arrays of numbers, for a user's function."""
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return ``atol + rtol * |reference|`` for each element of each output. Raises like ``reference``.
 
-        The default rtol is 4 units in the last place of the output's type (256 for f32 and f64): the error of a sum of
-        about a thousand terms. The default atol is rtol times the output's root mean square. Integers must be equal.
+        The default rtol is 4 units in the last place of the output's type (256 for f32 and f64): this is the error of a
+        sum of about a thousand terms. The default atol is rtol times the output's root mean square. Integers must be
+        equal.
         """
         if self.checks_outputs:
             return {}

@@ -1,9 +1,9 @@
 """Reduce large problems of element-wise kernels whose kernel file has no ``[proxy]``.
 
 A kernel is considered element-wise if it has one launch, each extent of its arrays is one of the file's sizes, and
-every extent of an input is also an extent of an output. Nothing is then summed along a further axis. Sizes shrink by
-whole blocks of the grid, which preserves remainders. A size that is not passed to the source is not changed, because
-the source may contain its value.
+every extent of an input is also an extent of an output. Then nothing is summed along an axis that the outputs lack.
+Sizes shrink by whole blocks of the grid, which preserves remainders. A size that is not passed to the source is not
+changed, because the source may contain its value.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _reported_names(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return by how much a size grows per block of the grid; 0 if it cannot be derived from the grid."""
+    """Return the difference of two sizes whose grids differ by one block; 0 if the grid does not show it."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)

@@ -17,8 +17,8 @@ _VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
 class DeclaredParameter(NamedTuple):
     """A parameter of a kernel, as its source declares it.
 
-    ``element`` is the scalar type to which a pointer points, or the component type if it points to vectors. It is None
-    for other parameters and unknown types.
+    ``element`` is the scalar type to which a pointer points, or the component type of vectors. It is None if the
+    parameter is not a pointer or its type is unknown.
     """
 
     text: str
@@ -68,8 +68,8 @@ def _known(type_name: str) -> DType | None:
 def contradicts(array: DType, parameter: DType) -> bool:
     """Return True if the element type ``array`` contradicts ``parameter``.
 
-    The types contradict each other if both are different float types, or if 64-bit elements would be read as narrower
-    ones. Other differences in width are accepted, because an integer may hold packed values.
+    The types contradict each other if they are different float types, or if 64-bit elements would be read as narrower
+    elements. Other differences in width are accepted, because an integer may hold packed values.
     """
     both_floats = array.is_float and parameter.is_float and array.values == parameter.values == 1
     return (both_floats and array.name != parameter.name) or (array.bits == 64 and parameter.bits < 64)

@@ -170,7 +170,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
 
 
 def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
-    """Return the names of those columns (parameters and attributes) that an expression uses."""
+    """Return the names of the parameters and attributes that an expression uses."""
     return {name: name for name in expression.names if name not in known}
 
 
@@ -220,7 +220,7 @@ def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCou
         unit="fma",
         operand_dtype="f32",
         flops=flops / blocks,
-        # in warp instructions, each of which is 32 FMAs or moves 32 words of 4 bytes
+        # counts in warp instructions; one computes 32 FMAs, or moves 32 words of 4 bytes
         instructions=(flops / 64 + moved / 128) / blocks,
         shared_wavefronts=0.0,
         load_bytes=(moved - stored) / blocks,

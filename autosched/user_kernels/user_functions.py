@@ -27,10 +27,10 @@ from measurements.workers.worker import Worker
 
 # Default limits of a call. The limits grow with the size of the arrays, which are transferred and processed.
 SECONDS = 8.0  # CPU seconds
-BYTES_PER_SECOND = 32 << 20  # one more CPU second is allowed for so many bytes of received and returned arrays
+BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays for which one more CPU second is allowed
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # allowed memory, as a multiple of the bytes of the arrays
-_ANSWER = 1 << 16  # bytes that a reply may have in addition to its expected arrays
+_ANSWER = 1 << 16  # maximum bytes of a reply in addition to the expected arrays
 
 
 def call(
@@ -47,7 +47,7 @@ def call(
         label: Name of the function in error messages.
         numbers: Numbers by name.
         arrays: Arrays by name.
-        elements: Expected number of elements. Of a much larger array, only the shape is returned.
+        elements: Expected number of elements. If an array of the result is much larger, only its shape is returned.
 
     Returns:
         The result of the function.
@@ -113,7 +113,7 @@ def _array(reply: Message, raw: Any) -> Any:
 
 
 class _FunctionWorker:
-    """Worker process for functions in files. A new one is started after functions have leaked too much memory."""
+    """Worker process for functions in files. It is replaced once functions have leaked too much memory."""
 
     def __init__(self) -> None:
         self._worker = Worker(
@@ -130,8 +130,8 @@ class _FunctionWorker:
     ) -> Message:
         """Send a request to the worker and return the reply.
 
-        Raises KernelFileError. If the same request failed in another thread while this one waited, the function is not
-        called again.
+        Raises KernelFileError. If the same request failed in another thread while this thread waited, the function is
+        not called again.
         """
         started, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:

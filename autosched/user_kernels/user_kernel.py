@@ -36,7 +36,7 @@ class KernelSpec:
         Args:
             source: CUDA C++, or the path of a source file.
             entry: Name of the function, with any template arguments; "" with ``steps``.
-            base: Options of the kernel. ``keywords`` replace single fields of it. Default: only ``keywords``.
+            base: Options of the kernel. ``keywords`` replace single fields of ``base``. Default: only ``keywords``.
             keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
@@ -84,7 +84,8 @@ class KernelSpec:
     ) -> Self:
         """Return the kernel that arguments of ``kernel_tuner.tune_kernel`` describe.
 
-        The parameters have the names and meanings of ``tune_kernel``'s, so a call of ``tune_kernel`` can be replaced.
+        The parameters have the same names and meanings as those of ``tune_kernel``, so a call of ``tune_kernel`` can be
+        replaced.
 
         Args:
             kernel_name: Name of the function, with any template arguments.

@@ -47,7 +47,7 @@ class FileEntry:
 
     @property
     def entries(self) -> list[FileEntry]:
-        """This entry alone, or, for a file, all entries of the file that can be verified."""
+        """Only this entry; for a file, all entries of the file that can be verified."""
         if self.entry is not None:
             return [self]
         if self.file.name.device is None:
@@ -227,7 +227,7 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # there is at least one entry, as a file without entries has a fault
+        verdict = of_entries[0]  # a file without entries has a fault, so there is at least one entry
     return _finding(entry, verdict, [*faults, *notes])
 
 

@@ -1,6 +1,7 @@
 """Default configurations that vLLM and SGLang use for MoE layers without a configuration file.
 
-Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs, with the batch-invariant mode off:
+The values are transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs, with the batch-invariant mode
+off:
 
 - vLLM since 0.17 (vllm-project/vllm#34846), ``vllm/model_executor/layers/fused_moe/fused_moe.py``
 - SGLang, ``python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py``
@@ -27,7 +28,7 @@ _VLLM = (
     (0, (128, 128, 64, 8, 3)),
 )
 _VLLM_FP8_DEPTH = 128
-_VLLM_GROUP = (128, 16)  # if experts have more tokens than the first number, GROUP_SIZE_M is the second
+_VLLM_GROUP = (128, 16)  # GROUP_SIZE_M is the second number if experts have more tokens than the first number
 # Configurations for batches with at most one row per expert, and for larger batches. The last value is GROUP_SIZE_M.
 _SGLANG = ((16, 32, 64, None, None, 1), (64, 64, 32, None, None, 8))
 _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
@@ -61,7 +62,7 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
 
 
 def _scaled(layer: Layer, rows: int, format: Format) -> Config:
-    """Return the configuration for 8-bit floats with block scales, whose tiles have the width and depth of a block."""
+    """Return the configuration for 8-bit floats with block scales. Tiles have the size of a scale block."""
     assert layer.block_shape is not None
     few = format == "vllm"
     return _config(

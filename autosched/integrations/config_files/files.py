@@ -16,7 +16,7 @@ from measurements.files.text import one_line
 
 SIDECAR = ".autosched.json"  # suffix of the sidecar file, which stores facts that the format cannot represent
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
-# Minimum tile sizes of Triton's matmuls, to which rows and columns are padded.
+# Minimum tile sizes of Triton's matmuls. Smaller tiles are padded to these rows and columns.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
@@ -28,7 +28,7 @@ Config = tuple[tuple[str, int], ...]  # parameters of a configuration as sorted 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """One configuration of a file, for batches of ``size`` rows. ``fault`` is the reason if it is invalid, else ""."""
+    """The configuration for batches of ``size`` rows. ``fault`` is the reason if it is invalid, else ""."""
 
     size: int
     config: Config
@@ -90,7 +90,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return True if the files of a folder may have this format. Files whose format is unknown are ignored.
+    """Return True if the files of a folder may have this format. Files that may have either format are ignored.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
@@ -100,11 +100,11 @@ def fits(folder: Path, format: Format) -> bool:
 
 
 def _formats(file: ConfigFile) -> set[Format]:
-    """Return the formats that this file may have, by its spelling and by where Triton's version is recorded."""
+    """Return the formats that a file may have, judged by its spelling and by where it records Triton's version."""
     versioned = bool(_folder_version(file.path))
     formats = {format for format in FORMATS if file.name.rest or file.path.name == _expected_name(file.name, format)}
     if versioned or file.name.down:
-        formats.discard("vllm")  # only SGLang has subfolders per version of Triton, and two files for a layer
+        formats.discard("vllm")  # only SGLang has a subfolder per version of Triton, and two files for one layer
     if file.triton and not versioned:
         formats.discard("sglang")  # only vLLM's files may contain triton_version
     return formats

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from autosched.integrations.config_files.files import BatchConfig
 
-# maximum ratio of neighbouring sizes; with a larger one, some batch differs from both by more than a factor of two
+# maximum ratio of neighbouring sizes; beyond it, some batches differ from both sizes by more than a factor of two
 _GAP = 4
-_LAST = 1024  # if the largest size has fewer rows, large batches of prompts use an entry for few rows
-_JUMP = 4  # an entry whose BLOCK_SIZE_M differs by this factor from both neighbours is an outlier
+_LAST = 1024  # minimum rows of the largest size; otherwise large batches of prompts would use an entry for few rows
+_JUMP = 4  # an entry is an outlier if its BLOCK_SIZE_M differs from those of both neighbours by this factor
 
 
 def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:

@@ -17,7 +17,7 @@ from autosched.integrations.config_files.file_names import FileName
 
 TYPES = ("", "bf16", "bfloat16", "float16", "fp8_w8a8", "int8_w8a8", "int8_w8a16")
 _TOP_K = 2
-_MOST_STAGES = 4  # limit for num_stages, on which the number of loop iterations depends
+_MOST_STAGES = 4  # maximum num_stages; the number of loop iterations to emulate grows with num_stages
 
 
 class NoSuchKernel(ValueError):
@@ -39,8 +39,8 @@ class SmallLaunch:
 class _Operands:
     """Operands of a launch, both in their storage types and as float64 values.
 
-    ``a`` has shape (rows, k), and ``b`` has shape (experts, n, k). ``values`` returns the two in float64, with ``b`` of
-    shape (experts, k, n).
+    ``a`` has shape (rows, k), and ``b`` has shape (experts, n, k). ``values`` returns ``a`` and ``b`` in float64, with
+    ``b`` of shape (experts, k, n).
     """
 
     a: torch.Tensor
@@ -104,7 +104,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         experts += [own] * blocks
         chosen[torch.tensor(own_rows, dtype=torch.long)] = own
     padded = len(rows)
-    rows += [assignments] * block_m  # add a block after the used entries, which the kernel must skip
+    rows += [assignments] * block_m  # add a block of unused entries, which the kernel must skip
     experts += [0]
     data = _operands(name, tokens, k, len(counts) - 1, n, generator)
     out = torch.empty(assignments, n, dtype=_out_type(name))
@@ -358,7 +358,7 @@ def _strides(prefix: str, tensor: torch.Tensor, axes: str) -> dict[str, int]:
 
 
 def _scale_strides(data: _Operands, per_row: str, per_column: str) -> dict[str, int]:
-    """Return the strides of the scales as the packages pass them, with 0 for axes that the scales lack."""
+    """Return the strides of the scales as the packages pass them: 0 for an axis that the scales do not have."""
     a, b = data.a_scale, data.b_scale
     row, row_k = per_row.split()
     expert, b_k, b_n = per_column.split()

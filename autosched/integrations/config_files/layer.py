@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.matmul import Matmul
 
-# Names of each field in the config.json of public models.
+# Keys in the config.json files of public models, by field of the layer.
 _MOST_BYTES = 1 << 24  # maximum bytes of a config.json
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
@@ -137,7 +137,7 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization as file names spell it, or as the model spells it if file names do not support it."""
+    """Return the quantization as file names spell it, or the model's spelling if file names have none."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None

@@ -147,10 +147,10 @@ class FlashInferPersistence:
                 with plain_autotune(*args, **kwargs):
                     if (
                         kwargs.get("cache", args[1] if len(args) > 1 else None) is not None
-                    ):  # load the stored entries again, because ``clear_cache`` has dropped them too
+                    ):  # load the stored entries again, because ``clear_cache`` has also dropped the loaded entries
                         self._tried(self._load, tuner.get())
                     yield
-            finally:  # the context has ended, so FlashInfer has written its own cache file
+            finally:  # store new entries now: FlashInfer has written its own cache file at the end of the context
                 with self._guard:
                     self._contexts -= 1
                     if not self._contexts:

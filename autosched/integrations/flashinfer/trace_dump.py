@@ -2,7 +2,7 @@
 
 ``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape that a
 program uses. This *definition* has the axes, and the shapes and types of the arrays. Axes without a value are *open*.
-Their sizes come from workloads (lines of ``*.jsonl`` files), or from the user.
+Sizes of open axes come from workloads (lines of ``*.jsonl`` files), or from the user.
 """
 
 from __future__ import annotations

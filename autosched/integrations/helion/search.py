@@ -1,4 +1,4 @@
-"""Searches for Helion's setting ``autotuner_fn`` that use autosched's samplers and store every trial in a database."""
+"""Search for Helion's setting ``autotuner_fn`` that uses autosched's samplers and stores every trial."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from search_spaces.spaces.schedule import Schedule
 
 TRIALS = 64
 _BATCH = 8  # number of configurations that Helion compiles in parallel
-_ROUNDS = 4  # maximum rounds of proposals per trial; several are needed because known configurations are skipped
+_ROUNDS = 4  # maximum rounds of proposals per trial; proposals of configurations that were tried before are skipped
 _STATUSES = {
     "timeout": Status.TIMEOUT,
     "accuracy_error": Status.WRONG_RESULT,
@@ -50,7 +50,7 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Search with Helion's ``BaseAutotuner`` interface. Helion measures times on a GPU; else they are ESTIMATED.
+    """Search with Helion's ``BaseAutotuner`` interface. Helion measures times on a GPU; without one they are ESTIMATED.
 
     Args:
         bound: Helion's bound kernel.
@@ -165,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the key of a schedule's configuration. Helion's repairs may map several schedules to the same one."""
+        """Return the key of a schedule's configuration. Helion's repairs may give several schedules the same key."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:

@@ -12,7 +12,7 @@ from search_spaces.spaces.parameters import Value, categorical, ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
-_MOST_VALUES = 256  # maximum number of values per parameter, of which the first in Helion's order are used
+_MOST_VALUES = 256  # maximum number of values per parameter; the first values in Helion's order are used
 
 
 @dataclass(frozen=True, eq=False)

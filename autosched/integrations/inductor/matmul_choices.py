@@ -31,12 +31,12 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-# operator name in trials, which are of Inductor's template and depend on the strides of a call
+# operator name in trials of Inductor's template, whose problems include the strides of a call
 OPERATOR = "inductor_mm"
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
-_MOST_SUMS = 256  # maximum accumulators per thread, because more would spill
+_MOST_SUMS = 256  # maximum number of accumulators per thread; more of them would spill
 # Powers of two, as in Inductor's own lists. Configurations that do not fit on a device are skipped.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
@@ -46,7 +46,7 @@ _SPACE = {
 
 @dataclass(frozen=True)
 class MatmulChoice:
-    """A choice with its origin and its time in seconds.
+    """The chosen configuration of a matmul, with the origin of the choice and the time in seconds.
 
     The origin is "recorded" (measured before, with these versions of torch and Triton) or "model" (ESTIMATED).
     """
@@ -83,7 +83,7 @@ def choices(
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
     Triton template. This is the winner recorded in ``database`` for these sizes, strides and versions of torch and
-    Triton, or else the time model's first choice. So Inductor times nothing, and all processes and ranks choose the
+    Triton, or else the time model's first choice. Inductor then times nothing, and all processes and ranks choose the
     same configuration.
 
     Args:
@@ -229,7 +229,7 @@ def _fits(config: TritonConfig, element: int, device: Device) -> bool:
 
 
 def _problem(kernel_inputs: Any, op: str) -> tuple[str, Matmul | None, str]:
-    """Return a key and the problem, or, for a problem that is not supported, a key, None and the reason."""
+    """Return a key, the problem (None if it is not supported), and the reason if it is not supported."""
     shapes, strides = kernel_inputs.shapes_hinted()[-2:], kernel_inputs.strides_hinted()[-2:]
     dtypes = kernel_inputs.dtypes()[-2:]
     return _described(op, shapes, strides, dtypes)
@@ -296,7 +296,7 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
     timed = {choice: ms for choice, ms in timings.items() if _config_of(choice) is not None and 0 < ms < float("inf")}
     nodes = [node for node in best.input_nodes if len(node.get_size()) >= 2][-2:]
     if not timed or len(nodes) != 2 or any(node.get_device().type != "cuda" for node in nodes):
-        return  # store nothing: times without a GPU are not measurements
+        return  # store nothing, because times without a GPU are not measurements
     fastest = min(timed, key=lambda choice: timed[choice])
     config = _config_of(fastest)
     assert config is not None

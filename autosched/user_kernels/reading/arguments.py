@@ -179,7 +179,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type and, if it depends on parameters, its expression. Such a type is that of the default parameters."""
+    """Return a type, and its expression if the type depends on parameters. The type is then that of the defaults."""
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:
         return dtype_of(text), None
@@ -272,7 +272,8 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
-        if leads_out and table.positions.lines:  # a kernel defined in Python may use any file; a kernel file may not
+        # a kernel file may only use files in its folder; a kernel defined in Python may use any file
+        if leads_out and table.positions.lines:
             table.fail(f"{value!r} is outside the folder of the kernel file: move the file into it", "fill")
         if not path.exists():
             table.fail(f"the file {value!r} does not exist next to the kernel file", "fill")

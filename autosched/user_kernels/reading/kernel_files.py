@@ -65,7 +65,7 @@ _RESERVED = (
     "operator",
     "summary",
     "seed",
-)  # names of sizes that would clash with fields of problems and parameters of functions
+)  # names that sizes must not have, because fields of problems and parameters of functions use them
 _MOST_REFERENCES = 20  # maximum length of a chain of kernels, each of which is the reference of another
 _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
@@ -98,7 +98,8 @@ def read_t1(path: str | Path) -> KernelFile:
 def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
     """Return the document of the T1 file that ``t1`` names, overridden by the keys of the TOML file.
 
-    Tables are merged key by key, and arguments by name. Other lists and values of the TOML file replace the T1 file's.
+    Tables are merged key by key, and arguments by name. Other lists and values of the TOML file replace those of the T1
+    file.
     """
     path = folder / kernel.text("t1")
     if not path.is_file():
@@ -445,7 +446,7 @@ def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tupl
 
 
 def _stored(value: Any, floating: bool) -> Any:
-    """Return a value in the form that the space stores: floats as strings, true and false as 1 and 0."""
+    """Return a value as the space stores it: floats become strings, and true and false become 1 and 0."""
     if floating and type(value) in (int, float):
         return repr(float(value))
     return int(value) if isinstance(value, bool) else value
@@ -454,7 +455,7 @@ def _stored(value: Any, floating: bool) -> Any:
 def _parameter(name: str, table: DocumentTable, raw: Any) -> tuple[Parameter, bool]:
     """Return the parameter, and True if its values are floats (which are stored as strings).
 
-    ``table`` is the parameter's own table. If ``raw`` is only a list of values, it is the table of all parameters.
+    ``table`` is the table of this parameter, or the table of all parameters if ``raw`` is only a list of values.
     """
     doc, kind, default, key = "", "", None, name
     if isinstance(raw, Mapping):

@@ -179,7 +179,7 @@ class _T1:
         return sizes
 
     def _arguments(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the arguments, and the size in bytes of those that stand for dynamic shared memory."""
+        """Return the arguments, and the total bytes of the entries that describe dynamic shared memory."""
         arguments: list[dict[str, Any]] = []
         local: list[str] = []
         for i, table in enumerate(self.spec.tables("Arguments")):
@@ -226,7 +226,7 @@ class _T1:
 
     def _dtype(self, table: DocumentTable) -> str:
         match = _TYPE.fullmatch(table.text("Type"))
-        assert match is not None  # cannot happen: other types were rejected above
+        assert match is not None  # unreachable, because other types were rejected above
         return f"{match[1] or 'i'}{match[2]}" if match[2] else _TYPES[match[3]]
 
     def _fill(self, table: DocumentTable) -> Any:

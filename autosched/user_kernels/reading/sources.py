@@ -1,4 +1,4 @@
-"""Files that a kernel file names: the CUDA C++ with its headers, and the function that computes the reference."""
+"""Files that a kernel file names: the CUDA C++ source with its headers, and the Python file of the reference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPTIONS = re.compile(
 _GLOBAL = re.compile(r"__global__|\b__kernel\b")
 _IMPLIED = re.compile(
     r"--?(O[0-3]|std=c\+\+(03|11|14|17))"
-)  # accepted without effect: NVRTC always optimises, and sources are always compiled as C++17
+)  # options that are accepted but dropped: NVRTC always optimises, and sources are always compiled as C++17
 
 
 def read_entries(
@@ -92,8 +92,8 @@ def read_compiler(
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the compiler and its headers. Unless the file names a compiler, ``choose_compiler`` chooses it.
 
-    For this choice, the source is compiled only if NVRTC may not find one of its headers. Parameters are still
-    undefined at this stage, so other errors are ignored.
+    To choose, the source is compiled, but only if NVRTC may not find one of its headers. Parameters are still undefined
+    at this stage, so other errors are ignored.
 
     Args:
         kernel: Table of the kernel.

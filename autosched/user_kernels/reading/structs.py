@@ -12,7 +12,7 @@ from autosched.user_kernels.struct_values import is_struct, struct_bytes
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
-MOST_BYTES = 4096  # limit on the bytes of all parameters of a kernel for drivers older than CUDA 12.1
+MOST_BYTES = 4096  # maximum bytes of all parameters of a kernel, for drivers older than CUDA 12.1
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -44,7 +44,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
         value = field.get("value", (str, int, float, list), "the value of the field, such as value = 0.5")
         start = int(field.get("offset", int, "a number of bytes", -(-end // dtype.bytes) * dtype.bytes))
         if start < end:
-            field.fail(f"byte {start} lies within the field before this one, which ends at byte {end}", "offset")
+            field.fail(f"the field begins at byte {start}, but the previous field ends at byte {end}", "offset")
         for one in value if isinstance(value, list) else [value]:
             kinds: tuple[Type, ...] = ("float", "int", "bool") if dtype.is_float else ("int", "bool")
             fields.append(StructField(start, dtype, field.expression("value", one, types, kinds)))

@@ -39,13 +39,13 @@ SPACE: dict[str, tuple[int, ...]] = {
     "num_warps": (4, 8),
     "num_stages": (2, 3, 4, 5),
 }
-_ITERATION, _COPY = 24.0, 4.8  # integer instructions per warp
-_ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp outside the loop
+_ITERATION, _COPY = 24.0, 4.8  # integer instructions per warp: in an iteration, and for each copy in it
+_ONCE, _ONCE_COPY = 120.0, 26.0  # the same outside the loop
 _WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # integer multiplications for addresses, per warp, outside the loop
 _DECODED = 0.8  # integer instructions to convert an 8-bit float of a fragment to 16 bits
 _LOOP = 6.0  # other instructions per iteration: barriers, branch, waits for copies
-# Latencies in cycles: of one mma.sync in a dependent chain; of the other code of an iteration, by instruction; of
-# scaling by block scales; and of the code outside the loop.
+# Latencies in cycles: one mma.sync in a dependent chain; the other code of an iteration with mma.sync, wgmma or
+# tcgen05; multiplication by block scales; and the code outside the loop.
 _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
 
 
@@ -183,7 +183,7 @@ def _row_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
 def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
     """Return the bytes of shared memory per block.
 
-    Triton uses one buffer per stage for wgmma, which reads asynchronously, and one buffer less than that for mma.sync.
+    Triton uses one buffer per stage for wgmma, which reads asynchronously, and one buffer less for mma.sync.
     """
     buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
     return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
@@ -253,13 +253,13 @@ class _Tile:
 def _executed(
     c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, iterations: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
-    """Return the number of instructions in a warp's code, and how often a block's warps execute each operation."""
+    """Return the number of instructions in a warp's code, and how often the warps of a block execute each operation."""
     copies = copied / 16 / (32 * c.warps)  # number of 16-byte copies per thread and iteration
     results = c.m * c.n / (32 * c.warps)
     integer = _ITERATION + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies
     scaled = 2 * results if layer.block_shape else np.zeros_like(results)
-    # Number of factors that each final sum is multiplied by: the router's weight, and the scales of rows and columns.
+    # Number of factors by which each final sum is multiplied: the router's weight, and the scales of rows and columns.
     factors = 1 if layer.block_shape else {"": 1, "int8_w8a16": 2}.get(layer.dtype, 3)
     loads = copies + tile.fragment_bytes / 512  # ldmatrix reads 512 bytes
     of_warp = {

@@ -27,7 +27,7 @@ _SECONDS = 300.0
 
 
 class VerifierPool:
-    """Pool of processes that compile configurations. If ``verify`` is True, the processes also emulate each one.
+    """Pool of processes that compile configurations. If ``verify`` is True, they also emulate each one.
 
     ``python`` is the interpreter of an environment with another version of Triton. Up to ``workers`` threads may use
     the pool at the same time.
@@ -57,7 +57,7 @@ class VerifierPool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """Return a key of all that affects a configuration's compiled code and the limits for it."""
+        """Return a key of everything that affects the compiled code of a configuration, and of its limits."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 

@@ -1,6 +1,6 @@
 """Tuned layers in the trial store.
 
-Each layer and batch size is a problem. Its trials are of the chosen configuration and of the package's default.
+Each layer and batch size is a problem. Its trials have the chosen configuration and the package's default.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _comparison(
 
 def _tuned(layer: Layer, device: str, entries: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
     choices, versions, kernels = zip(*entries, strict=True)
-    # If the choices were tuned with several versions of Triton, the layer has no version.
+    # Choices may have been tuned with several versions of Triton; the layer's version is then unknown.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 

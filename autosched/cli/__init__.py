@@ -21,12 +21,12 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    ``arguments`` defaults to the arguments of the process. With this default, handlers for Ctrl-C and the standard
-    streams are installed before any slow import, and the command runs in a child process (``supervised``).
+    ``arguments`` defaults to the arguments of the process. With this default, the handlers for Ctrl-C and the standard
+    streams are installed before any slow import. The command then runs in a child process (``supervised``).
     """
     if arguments is not None:
         return _run(arguments)
-    gc.disable()  # faster: during imports, the garbage collector scans hundreds of modules and frees nothing
+    gc.disable()  # saves time: during imports, the garbage collector would scan hundreds of modules and free nothing
     interrupts.take()
     out, err = streams.take()
     if sys.argv[1:2] == ["serve"]:  # no child process: the served program replaces this process (exec)

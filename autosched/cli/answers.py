@@ -38,7 +38,7 @@ class Output:
 
         Args:
             inputs: Files that are read.
-            more: Output files of the command, in addition to those of these options.
+            more: Further output files of the command.
 
         Raises:
             InputError: A file cannot be written.

@@ -25,7 +25,8 @@ from autosched.version import VERSION
 from measurements.store.errors import StoreError
 from search_spaces import catalogue
 
-# Base class of typer's usage errors. Some releases of typer do not export it, but all export its subclass BadParameter.
+# Base class of typer's usage errors. Some releases of typer do not export this class, but all export its subclass
+# BadParameter.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _MACHINE_ERRORS = (  # errors caused by the state of the machine: reported as user errors
     errno.ENOSPC,
@@ -42,7 +43,7 @@ _INVALID_PATHS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG,
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 _STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
 _DB_HELP = "Maintain a database."
-_EXTRAS = {  # module: the extra of autosched that installs this module
+_EXTRAS = {  # extra of autosched that installs each module
     "torch": "triton,torch",
     "triton": "triton,torch",
     "helion": "helion",
@@ -139,7 +140,7 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Resolve an operator; usage lines show the name that the user typed (``ctx.obj``), not the operator's."""
+        """Resolve an operator. Usage lines show the name that the user typed (``ctx.obj``) instead of the operator's."""
         name, command, rest = super().resolve_command(ctx, args)
         return ctx.obj or name, command, rest
 
@@ -184,7 +185,7 @@ def _empty(add_completion: bool) -> typer.Typer:
 def outline(command: str | None = None) -> typer.Typer:
     """Build a command line that has the names and summaries of all commands but cannot run them.
 
-    It prints the help of ``autosched`` and rejects unknown commands, and needs no import of a command.
+    It prints the help of ``autosched`` and rejects unknown commands, without importing any command.
 
     Args:
         command: The only command to include, with the names and summaries of its operators. Default: all commands.
@@ -259,7 +260,7 @@ _OWN = (
     "--kernel FILE [--size NAME=N] [OPTIONS]",
     "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
 )
-_INSTEAD = {  # by command: usage lines without an operator, where an option or a file defines the problem
+_INSTEAD = {  # usage lines of each command for calls in which an option or a file, not an operator, defines the problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
@@ -274,7 +275,8 @@ _INSTEAD = {  # by command: usage lines without an operator, where an option or 
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    from autosched.cli.options.problem import for_operator  # lazy: the list of commands does not need this import
+    # imported lazily, because the list of commands does not need this module
+    from autosched.cli.options.problem import for_operator
 
     command = call_of(whole)
     group = _operator_group(app, whole, _first_line(command))
@@ -368,7 +370,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
-    # For shell completion there are no arguments, but options of commands must be known.
+    # Shell completion passes no arguments, but needs the options of all commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
         app = outline(command)  # no operator is named: the outline prints help or an error
@@ -377,7 +379,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     else:
         app = outline()
     if not gc.isenabled():
-        gc.freeze()  # exclude imported modules from garbage collection: they are never freed
+        gc.freeze()  # exclude imported modules from garbage collection, because they are never freed
         gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
 

@@ -146,8 +146,8 @@ class _Expected:
     """The reference's results for a case.
 
     ``output`` is in float64 if the reference supports it; otherwise ``exact`` is False and the output was rounded.
-    ``operators`` are the torch operators that the reference calls, ``returned`` the positions of inputs that it
-    returns.
+    ``operators`` are the torch operators that the reference calls. ``returned`` are the positions of inputs that the
+    reference returns.
     """
 
     output: Any
@@ -176,7 +176,7 @@ def _reference(case: Case, seed: int) -> _Expected:
 
 @dataclass
 class _CaseRun:
-    """A call of the submission for a case with the inputs of one seed. The task's reference gives the expected output.
+    """A call of the submission for a case with the inputs of one seed, and the comparison with the task's reference.
 
     Attributes:
         case: Inputs, reference and the task's own check.
@@ -215,7 +215,7 @@ class _CaseRun:
         tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
         buffers = {
             t.data_ptr() for t in tensors if session.storages.defined(t.untyped_storage()) is not None
-        }  # uninitialised inputs are buffers for outputs
+        }  # inputs with undefined bytes are buffers for outputs
         before = _copied(inputs)
         launches = len(session.launches)
         with TorchOperators() as operators, torch.no_grad():
@@ -231,8 +231,8 @@ class _CaseRun:
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
         _cheats(seen, session, bool(launched), output, reference_output, set(names), self.expected.operators, accepts)
-        # The output may only be an argument that the reference returns, or that was uninitialised. Other arguments must
-        # not change.
+        # The output may only be an argument if the reference also returns that argument, or if it was uninitialised.
+        # Other arguments must not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
             if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.expected.returned:
@@ -241,7 +241,7 @@ class _CaseRun:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"the output is input {k} itself")
             elif not _same(a, b):
                 seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"the call changes the values of input {k}")
-        if compared.reason:  # compared even if launches have faults, although faults determine the status
+        if compared.reason:  # compare the output even if launches have faults, which determine the status
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output
@@ -331,7 +331,7 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
 
 
 def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
-    """Combine all runs to one result: runs that did not end, findings of launches, wrong outputs, and cheats."""
+    """Combine all runs to one result, from runs that did not end, findings of launches, wrong outputs, and cheats."""
     for run in runs:
         if (status := SubmissionStatus.of_verdict(run.status)) is not None:
             seen.add(status, run.reason)

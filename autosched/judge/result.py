@@ -1,4 +1,4 @@
-"""The result of a submission: a status, its reasons, and each case."""
+"""The result of a submission: a status, the reasons for the status, and the results of the cases."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SubmissionStatus(StrEnum):
 
     @classmethod
     def of_verdict(cls, status: str) -> SubmissionStatus | None:
-        """Return the status of a submission whose run did not complete; None if the run completed."""
+        """Return the status of a submission with this verdict on a run; None if the run completed."""
         if status in ("ok", "findings", "wrong_result"):
             return None
         return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)
@@ -70,7 +70,7 @@ class Cheat(StrEnum):
     ZEROS = "zeros"  # the output is all zeros, which pass the task's absolute tolerance
     INPUTS_CHANGED = "inputs_changed"
     INPUT_RETURNED = "input_returned"  # the output is an input, but the reference returns another tensor
-    KEPT_OUTPUT = "kept_output"  # the output is that of an earlier call, although the buffers hold new values
+    KEPT_OUTPUT = "kept_output"  # the output is the output of an earlier call, although the buffers hold new values
     CONSTANT_OUTPUT = "constant_output"  # the output does not depend on the inputs
     TORCH = "work_left_to_torch"  # torch operators compute the whole result
 

@@ -31,8 +31,8 @@ class Case:
 
     ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, converted to float64 if
     it supports that type. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called
-    before the other functions, and before the submission is created. ``uneven`` is True if the sizes are odd variants
-    of the task's own even sizes.
+    before the other functions, and before the submission is created. ``uneven`` is True if the case has odd sizes in
+    place of the task's even sizes.
     """
 
     name: str
@@ -57,12 +57,12 @@ def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: boo
     Args:
         path: A KernelBench file, or a ``task.yml``.
         sizes: Values that replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``.
-        folder: An empty folder, to which files that must be in one folder are copied.
+        folder: An empty folder, to which the files of a KernelBot task are copied.
         uneven: If True, add a case with an uneven size if the task's sizes are even, the reference supports it, and no
             ``sizes`` are given.
 
     Returns:
-        The task. Its own cases come before an additional uneven one.
+        The task. Its own cases come before the additional uneven case.
 
     Raises:
         TaskError: The file is not a task, or the task's own code fails.
@@ -73,11 +73,11 @@ def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: boo
     return _kernelbench(path, sizes, uneven)
 
 
-_SMALL = 8  # smaller numbers are not changed: they are probably counts of heads or layers, not sizes
+_SMALL = 8  # smallest number that counts as a size; smaller numbers are probably counts of heads or layers
 
 
 def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """Yield variants with uneven sizes: first with all even sizes reduced by one, then with only one size reduced."""
+    """Yield variants with uneven sizes: first all even sizes reduced by one, then each even size reduced alone."""
     even = {name: n - 1 for name, n in sizes.items() if type(n) is int and n >= _SMALL and n % 2 == 0}
     if even:
         yield even
@@ -86,7 +86,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Return True if the reference accepts a case, and shapes of inputs differ from those of the task's own case."""
+    """Return True if the reference accepts a case whose input shapes differ from those of the task's own case."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]

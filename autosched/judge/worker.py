@@ -23,7 +23,8 @@ def leave_network() -> str:
 
 
 if __name__ == "__main__":
-    network = leave_network()  # before any thread starts: a process with threads cannot change its user namespace
+    # must run before any thread starts, because a process with threads cannot change its user namespace
+    network = leave_network()
     import warnings
     from pathlib import Path
 

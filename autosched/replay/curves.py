@@ -20,7 +20,7 @@ _WORST_SHOWN = 0.5
 
 
 def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Path) -> Path:
-    """Draw a panel for each pair of a title and several samplers' searches, at most three panels in a row.
+    """Draw a panel for each title with the searches of several samplers, at most three panels in a row.
 
     Writes .svg or .png by the suffix of ``path``, and returns the path. Raises ValueError for another suffix,
     ImportError without matplotlib, and OSError if the file cannot be written.

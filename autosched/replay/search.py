@@ -72,7 +72,7 @@ Make = Callable[[SearchSpace, int], Sampler]
 
 
 def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed: int, batch: int = 1) -> Search:
-    """Let ``sampler`` search the space of ``table`` for at most ``budget`` evaluations.
+    """Search ``table`` with ``sampler``, for at most ``budget`` evaluations.
 
     Args:
         table: Recorded times, which must include every proposed schedule.
@@ -80,8 +80,8 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
         sampler: A new sampler, to which no result was reported yet.
         budget: Number of evaluations, including repeated ones. The search ends earlier if the sampler has no further
             proposal.
-        seed: Seed of the sampler, stored in the result and not used otherwise.
-        batch: Number of schedules in flight: so many are proposed before the first result is reported.
+        seed: Seed of the sampler, which is only stored in the result.
+        batch: Number of schedules in flight, which are proposed before the first result is reported.
 
     Returns:
         The quality after each evaluation, and the seconds that the sampler took per proposal.

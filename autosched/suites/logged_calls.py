@@ -19,8 +19,7 @@ from search_spaces.operators.problem import Problem
 class ProblemCounts:
     """Problems of a call log, with the number of calls of each problem.
 
-    The numbers of skipped calls are stored by reason. If the log has times, the mean seconds of one call are stored by
-    problem.
+    Also has the number of skipped calls by reason and, if the log has times, the mean seconds of a call by problem.
     """
 
     counts: Counter[Problem] = field(default_factory=Counter)
@@ -55,7 +54,7 @@ class CallReader(Protocol):
             The counts of calls by problem, and of skipped calls by reason.
 
         Raises:
-            CallLogError: The file cannot be read, or it leaves sizes open and ``rows`` is empty.
+            CallLogError: The file cannot be read, or it lacks sizes of axes and ``rows`` is empty.
         """
 
 

@@ -21,7 +21,7 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 
-CHUNK = 16  # number of trials in a chunk; less if the budget does not suffice for two chunks per problem
+CHUNK = 16  # number of trials in a chunk; chunks are smaller if the budget is not enough for two chunks per problem
 LEAST_SAVED = 0.02  # minimum fraction of a problem's time that the first chunk is assumed to save
 _LASTING = 0.5  # expected saving of a chunk, as a fraction of the previous chunk's saving
 _LARGEST = 1 << 20  # maximum bytes of a suite file
@@ -88,8 +88,8 @@ class Standing:
         """Weighted seconds that the next chunk of this member is expected to save.
 
         This is half of the last chunk's saving, but at least the fraction LEAST_SAVED divided by the number of chunks,
-        so that no search is abandoned. Before the first chunk, this is the member's ``saving``. It is 0 while no
-        schedule works.
+        so that every search may get further chunks. Before the first chunk, this is the member's ``saving``. It is 0
+        while no schedule works.
         """
         if self.exhausted:
             return -math.inf
@@ -102,7 +102,7 @@ class Standing:
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
     def gain_per_second(self, chunk_seconds: float) -> float:
-        """Return ``expected_gain`` per second of a chunk. Before the first chunk, ``chunk_seconds`` is its duration."""
+        """Return ``expected_gain`` per second of a chunk, assumed to take ``chunk_seconds`` until one has run."""
         chunks = len(self.bests) - 1
         return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 
@@ -181,9 +181,9 @@ def tune_suite(
     """Tune ``members`` into one database, with a common budget of ``trials`` and optionally ``seconds``.
 
     Each chunk of trials goes to the problem with the largest expected gain; if ``seconds`` is given, with the largest
-    gain per second. Problems without an estimated headroom come first. Before a problem's first chunk, its gain is
-    computed from the headroom. A search starts from the results of the other problems (``warm_start``). If the time
-    limit or Ctrl-C ends the run before a problem is reached, its best trial is looked up in the database.
+    gain per second. Problems without an estimated headroom come first. Before a problem's first chunk, the gain is
+    computed from the problem's headroom. A search starts from the results of the other problems (``warm_start``). If
+    the time limit or Ctrl-C ends the run before a problem is reached, its best trial is looked up in the database.
 
     Args:
         members: The problems with their weights; at least one.

@@ -62,7 +62,7 @@ def everything(space: SearchSpace) -> frozenset[str]:
 def seconds(schedule: Schedule) -> float:
     """Return an artificial time for a schedule. The minimum is 1 us at x = 8, y = 32, letter b.
 
-    A schedule of ``flat`` with depth 4 takes as long as one of ``toy`` with y = 32; smaller depths take longer.
+    A schedule of ``flat`` with depth 4 takes as long as a schedule of ``toy`` with y = 32. Smaller depths take longer.
     """
     if schedule.template == "flat":
         same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))

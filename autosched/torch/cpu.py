@@ -43,8 +43,9 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
     """Within this context, run operators on CPU tensors in the emulator. The context applies to all threads.
 
     An operator runs the kernel that ``database`` selects for ``device``. It raises RuntimeError if the kernel has a
-    finding, crashes or does not finish, NoSchedule in the same cases as ``Database.look_up``, and ValueError for a
-    problem without a kernel. If the database selects the vendor's library, the operator computes its formula in torch.
+    finding, crashes or does not finish, and ValueError for a problem without a kernel. It raises NoSchedule in the same
+    cases as ``Database.look_up``. If the database selects the vendor's library, the operator computes its formula in
+    torch.
 
     Args:
         database: Database of tuned schedules.

@@ -1,7 +1,7 @@
 """Gradients of ``torch.ops.autosched.cross_entropy`` and ``linear_cross_entropy``.
 
-The forward pass of each operator also returns the logarithms of the softmax sums. From these, the backward pass
-computes the gradients of logits.
+The forward pass of each operator also returns the logarithms of the softmax sums. From these logarithms, the backward
+pass computes the gradients of the logits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The package's C++ extension. The host's compiler builds the extension on first use, and the result is cached.
+"""Build the C++ extension for torch with the host's compiler, on first use. The compiled extension is cached.
 
 The extension uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
 """

@@ -43,13 +43,13 @@ class HostLaunchTableUnavailable(RuntimeError):
 
 
 class Called(NamedTuple):
-    """Problem of a call, and the names of its arrays: first the call's tensors in order, then the results."""
+    """Problem of a call, and the names of its arrays: first the tensors of the call in order, then its results."""
 
     problem: Problem
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # function with the parameters of an operator
+Describe = Callable[..., Called]  # a function with the parameters of an operator, which describes a call
 
 
 class HostLaunchTable:
@@ -118,7 +118,7 @@ class HostLaunchTable:
                 result = in_python(*arguments)
                 if fill:
                     self._fill(result if outputs > 1 else (result,), describe, arguments)
-            except Exception as error:  # the C++ code raises the exception again
+            except Exception as error:  # the exception is stored, and the C++ code raises it again
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
                 self._library.autosched_fail(id(type(error)), error, str(error).encode())
                 nothing = torch.empty(0)

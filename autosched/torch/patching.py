@@ -85,7 +85,7 @@ _REQUESTS: Mapping[Any, Callable[..., _Request]] = {
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
-    """Counts of the calls within one ``patch``: hits ran a tuned kernel, misses did not.
+    """Counts of the calls within one ``patch``. Hits are calls that ran a tuned kernel; misses are all other calls.
 
     ``hits`` maps problems to counts. ``misses`` maps (problem or function's name, reason) to counts.
     """
@@ -98,7 +98,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._device = device
         self._exact = exact
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # why the call is a miss; "" for a hit
+        # the reason why the call is a miss; "" for a hit
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}

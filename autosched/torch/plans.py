@@ -10,7 +10,7 @@ from autosched.dispatch.call_signature import ArraySpec, CallPlan, MatmulOptions
 
 
 def facts(tensor: Any) -> ArraySpec:
-    """Return shape, strides and type of a tensor."""
+    """Return shape, strides and type of a tensor, from which plans are derived."""
     kind = str(tensor.dtype).removeprefix("torch.")
     return ArraySpec(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
 

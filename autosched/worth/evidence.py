@@ -1,4 +1,4 @@
-"""Recorded searches on GPUs. They show how much slower the time model's choice is than the best schedule."""
+"""Recorded searches on GPUs. Each shows how much slower the time model's choice is than the best schedule."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Evidence:
 
     @property
     def correction(self) -> float:
-        """Best measured time (under sustained load if known), divided by the smallest predicted time."""
+        """Best measured time (under sustained load if that is known), divided by the smallest predicted time."""
         return (self.sustained or self.best) / min(self.predicted)
 
     def best_of(self, trials: int) -> float:
@@ -83,7 +83,7 @@ class Evidence:
 
 @cache
 def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
-    """Return the recorded searches installed with autosched: those on this device, or else on all devices."""
+    """Return the installed recorded searches on this device, or on all devices if this device has none."""
     devices = recording.installed()
     names = [device_name] if device_name in devices else sorted(devices)
     searches = []
@@ -152,7 +152,7 @@ def drawn(
     number: int,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Return ``value`` of ``number`` random recorded searches, with similar problems drawn more often."""
+    """Return ``value`` of ``number`` random recorded searches. Searches of similar problems are sampled more often."""
     picked = generator.choice(len(evidence), size=number, p=weights(problem, [e.fields for e in evidence]))
     return np.array([value(e) for e in evidence], dtype=np.float64)[picked]
 
@@ -160,7 +160,8 @@ def drawn(
 def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Multiply each of the positive ``draws`` by a log-normal factor whose deviation is that of the draws.
 
-    The result is a kernel density estimate. It allows for a new problem that differs from all recorded ones.
+    The result is a kernel density estimate. The wider distribution allows for problems that differ from all recorded
+    problems.
     """
     deviation = float(np.std(np.log(draws)))
     return np.asarray(draws * np.exp(generator.normal(0.0, deviation, len(draws))), dtype=np.float64)

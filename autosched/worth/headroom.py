@@ -147,8 +147,7 @@ class Estimator:
     def _tuned(self, problem: Problem) -> tuple[float, int] | None:
         """Return the measured seconds of the best trial, and the number of measured schedules; None without a trial.
 
-        If the vendor library's trial is the best, its time is used: the library then runs, and a longer search must
-        beat it.
+        If the vendor library's trial is the best, its time is used, because calls then run the library.
         """
         try:
             answer = look_up(self._store, problem, self._chip, shipped=self._shipped)

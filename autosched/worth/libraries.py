@@ -50,7 +50,7 @@ def library_times(device_name: str) -> tuple[LibraryTime, ...]:
 def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
     """Return ``number`` random ratios of autosched's time to the library's.
 
-    Ratios of similar problems are drawn more often. If ``problem`` itself was measured, only its ratio is used.
+    Ratios of similar problems are sampled more often. If ``problem`` itself was measured, only its ratio is used.
     """
     exact = [t.ratio for t in times if t.problem_key == problem.key()]
     if exact:

@@ -93,7 +93,7 @@ class ProgramWorth:
 
 
 def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = None) -> ProgramWorth:
-    """Combine the headroom of a program's problems to the expected saving of the program.
+    """Compute the expected saving of a program from the headroom of the program's problems.
 
     Args:
         parts: The program's problems with their numbers of launches; at least one.

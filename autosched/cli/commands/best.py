@@ -107,7 +107,7 @@ def best(
         with bad_input():
             db = default_database()
     problem = maybe_problem(operator, values)
-    from measurements.store.store import Store  # lazy: imports sqlalchemy
+    from measurements.store.store import Store  # imported lazily, because the store imports sqlalchemy
 
     store = Store.open(db, create=False)
     with bad_input():

@@ -304,7 +304,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, on_progress=progress.advance, run=run)
 
 
-# options of database checks that also apply to folders of configurations
+# options of database checks that are also accepted for folders of configurations
 _FOR_FOLDERS = {"device", "no_emulate", "with_python"}
 
 

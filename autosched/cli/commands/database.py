@@ -75,8 +75,8 @@ def gc(
 ) -> int:
     """Remove stored trials that are never looked up.
 
-    These are trials of kernels whose code has changed since they were timed. The disk space of removed trials is freed.
-    The best schedule of every problem is kept. Trials with wrong results are kept, too.
+    These are trials of kernels whose code has changed since the trials. The disk space of removed trials is freed. The
+    best schedule of every problem is kept. Trials with wrong results are kept, too.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store

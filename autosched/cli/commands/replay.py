@@ -93,7 +93,7 @@ def replay(
             check(name, seed)
         check_picture("--plot", plot)
         if plot is not None and to_t4 is not None:
-            raise InputError("--to-t4 runs no search, so there is nothing to --plot: give one of these options")
+            raise InputError("--to-t4 runs no search, so there is nothing to plot: give either --to-t4 or --plot")
         check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
@@ -228,7 +228,7 @@ def _show(file: str, table: Table, results: Sequence[Searches]) -> None:
     show(console, answer)
     console.print()
     console.print(
-        "medians of the evaluations needed for a share of the optimum, and of the share reached after some evaluations"
+        "medians over the searches: evaluations to reach a share of the optimum, and share after some evaluations"
     )
 
 

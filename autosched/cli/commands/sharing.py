@@ -130,8 +130,8 @@ def import_(
     """Import the schedules of export files into a database.
 
     Schedules are combined by the rules of 'autosched merge'. Configurations of vLLM and SGLang have no times: unless a
-    sidecar file gives a time, the time model's estimate is stored and marked ESTIMATED. Hidden size and top-k come from
-    the sidecar, else from --model.
+    sidecar file gives a time, the time model's estimate is stored and marked ESTIMATED. Hidden size and top-k are read
+    from the sidecar, or else from --model.
     """
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
@@ -189,7 +189,7 @@ def merge(
     Entries that only one database has are copied. If source and target both have a best schedule for a problem,
     measured times decide only if the two schedules were timed alternately. Otherwise the target keeps its own schedule.
     Measured times take precedence over replayed times, and replayed over estimated times. If thresholds for CI differ,
-    this is reported and the target's thresholds are kept.
+    the difference is reported and the target's thresholds are kept.
     """
     from measurements.store.store import Store
 

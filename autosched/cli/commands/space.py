@@ -120,7 +120,7 @@ def space(  # noqa: D103  (its docstring is assigned below)
             _draw_program(problem, schedule, pictures)
         return status
     legal = {name: s.count() for name, s in spaces.items()}
-    # slow to generate, and useless for an empty space
+    # samples are slow to generate, and an empty space has none
     rejects = {name: s.rejects() if legal[name] else [] for name, s in spaces.items()}
     seconds = time.perf_counter() - started
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
@@ -273,7 +273,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     template = templates.of(schedule)
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
-        raise InputError(f"--picture: {template.name} has no layouts to draw: leave --picture out")
+        raise InputError(f"{template.name} has no layouts to draw: leave --picture out")
     try:
         draw(drawings, replaceable(path))
     except ValueError as error:

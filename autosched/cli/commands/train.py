@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from cost_models.trees.held_out import HeldOut
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {  # split: (description of the held-out times, heading of the table's rows)
+_SPLITS = {  # for each split: (description of the held-out times, heading of the table's rows)
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
     "problems": ("problems not used for training (held out on every device)", "problem"),
     "families": ("shape families not used for training", "shape family"),
     "devices": ("devices not used for training", "device"),
 }
 _SHOWN = 20  # maximum number of features shown
-Features = Mapping[str, Sequence["Importance"]]  # operator: its features, most important first
+Features = Mapping[str, Sequence["Importance"]]  # features of each operator, the most important first
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 

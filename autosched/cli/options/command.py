@@ -1,4 +1,4 @@
-"""Command that converts options by their own parsers, which avoids the slow start of pydantic."""
+"""Command whose options are converted without pydantic, which starts slowly."""
 
 import inspect
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Command(TyperCommand):
     # verification takes half a second in total.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Fill the parameters of ``ctx``. Options that are left out get their default."""
+        """Fill the parameters of ``ctx``. Omitted options get their default."""
         converted = None if ctx.resilient_parsing else self._converted(ctx, args)
         if converted is None:
             return super().parse_args(ctx, args)

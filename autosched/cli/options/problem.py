@@ -14,10 +14,10 @@ from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
-_PREFIX = "problem_"  # distinguishes a problem option, such as "out", from a parameter of the command
+_PREFIX = "problem_"  # prefix that distinguishes a problem option, such as "out", from a parameter of the command
 _METAVAR_WIDTH = 20  # longest list of choices in the metavar, in characters; longer lists appear in the help text
 
-# options that are handled before a command runs, so the command does not have them
+# options that are removed before a command runs, so that the command does not declare them
 OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")
 
 Command = Callable[..., int]
@@ -32,7 +32,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
 
     Args:
         command: Called as ``command(operator, values, **its own options)``. ``values`` maps the name of each problem
-            option to its value; None if the user left it out.
+            option to its value; None if the user omitted it.
         operator: Operator whose options are added.
         name: Name of the command as users type it.
 
@@ -150,7 +150,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
     )
-    # the default is always None, so that a command knows which options the user gave
+    # None as default shows the command which options the user gave
     return inspect.Parameter(
         _PREFIX + option.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -41,7 +41,7 @@ _KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
 
 
 class FileKind(StrEnum):
-    """Kind of a file. The value is a phrase for messages, as in "FILE is a Python script"."""
+    """Kind of a file. The value is the kind's name in messages, such as "FILE is a Python script"."""
 
     CUDA = "CUDA source"
     PTX = "PTX"

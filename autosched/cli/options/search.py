@@ -53,7 +53,7 @@ class SearchControls:
 
 
 def trials_or_all(trials: int | None, sampler: str | None) -> int | None:
-    """Return the number of trials. Default: all for a brute-force search, else None (the search decides)."""
+    """Return the number of trials. Default: all for a brute-force search, otherwise None (the search decides)."""
     return MOST_TRIALS if trials is None and sampler == BRUTE_FORCE else trials
 
 

@@ -1,7 +1,7 @@
-"""Replace some forms of a command line by hidden commands.
+"""Map some command lines to hidden commands.
 
 These are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. Help does not
-list the hidden commands, and usage errors show the form that the user typed. This module imports no command.
+list the hidden commands, and usage errors show what the user typed. This module imports no command.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         with (
             bad_input(),
             emulated("h100", check=False),
-        ):  # only to build the arguments: the problem's options describe the call, and any device will do
+        ):  # any device will do, because only the arguments are built, which the problem's options describe
             make_arguments = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, call_factory(make_arguments, sizes("--size", size_values), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]

@@ -107,7 +107,7 @@ class Findings:
         Args:
             effort: Depth. The caller applies the time limit, which is not always a limit per launch.
             default: Runs if ``--full`` is not given.
-            full: Runs if ``--full`` is given. If the user chose an order, it runs before these.
+            full: Runs if ``--full`` is given. An order that the user chose comes before them.
 
         Raises:
             InputError: The options cannot be used.

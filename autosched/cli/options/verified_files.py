@@ -135,7 +135,7 @@ class Inputs:
         typer.Option(
             "--size",
             metavar="NAME=N",
-            help="Size of a submission's task. Or NAME=A..B: call FILE:FUNCTION with critical values from A to B. "
+            help="Size of a submission's task. With NAME=A..B, call FILE:FUNCTION with critical values from A to B. "
             "May be repeated.",
         ),
     ] = None
@@ -174,7 +174,7 @@ class Executable:
 
 SUBMISSION = "a submission with --task"
 _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
-# Kinds of files to which all options of a group apply. ``_SINGLE`` has the kinds for single options.
+# Kinds of files to which every option of a group applies. ``_SINGLE`` has the kinds for options with other kinds.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
     Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),

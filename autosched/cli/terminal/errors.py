@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Maximum values of options. Larger values exceed memory, or are mistakes.
+# Maximum values of options. Larger values would exceed the memory, or are mistakes.
 MOST_SAMPLES = 100_000
 MOST_TRIALS = 10**9
 MOST_WORKERS = 1024

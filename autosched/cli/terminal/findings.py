@@ -10,7 +10,7 @@ _CAUSES, _OF_CAUSE = 20, 4  # maximum number of causes to print, and of findings
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:
-    """Print the first finding of each cause and the lines of its others, suppressed findings and skipped runs."""
+    """Print the first finding of each cause, the lines of further findings, suppressed findings and skipped runs."""
     causes = by_cause(emulation.findings)
     for cause in causes[:_CAUSES]:
         _say(console, str(cause[0]))

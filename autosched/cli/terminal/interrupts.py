@@ -25,14 +25,14 @@ from typing import NoReturn
 
 from autosched.reporting.exit_status import ExitStatus
 
-PATIENCE = 2.0  # for so many seconds after a signal, further signals are ignored
+PATIENCE = 2.0  # seconds after a signal during which further signals are ignored
 RETRY = 0.005  # seconds until the next attempt, if raising an exception was not safe
 REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-# functions that may be interrupted, although the rest of their modules may not
+# functions that may be interrupted, unlike all other functions of their modules
 _WAITS = ("wait", "_wait_for_tstate_lock")
 
 
@@ -106,7 +106,7 @@ def raised() -> Iterator[None]:
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        if first is None:  # no interrupt so far: ignore signals while the answer is printed
+        if first is None:  # without an interrupt so far, ignore signals while the answer is printed
             leave()
 
 
@@ -137,11 +137,12 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
 
 
 def _unsafe(frame: FrameType | None) -> bool:
-    """Return True if an exception raised in ``frame`` could get lost, or could leave a lock held.
+    """Return True if an exception raised in ``frame`` could get lost, or could leave a lock locked.
 
     An exception in ``Condition.__enter__``, which futures and executors use, may leave its lock held. Other threads
     would then wait for the lock, and this thread for them. Imports and finalizers swallow exceptions. The frame of a
-    garbage collector callback looks like any other, so an exception that it swallows is raised again (``swallowed``).
+    garbage collector callback cannot be recognised, so an exception that the callback swallows is raised again
+    (``swallowed``).
     """
     if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
         return True

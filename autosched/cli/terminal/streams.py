@@ -38,8 +38,8 @@ class TerminalStream(io.TextIOWrapper):
 def take() -> tuple[TerminalStream, TerminalStream]:
     """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if it is no number or too small.
 
-    A closed stdin, stdout or stderr is opened on the null device for reading. Otherwise a file opened later could get
-    its descriptor, and output would be written into that file.
+    A closed stdin, stdout or stderr is opened on the null device for reading. Otherwise a file that is opened later
+    could get the closed stream's descriptor, and output would be written into that file.
     """
     for descriptor in (0, 1, 2):
         try:

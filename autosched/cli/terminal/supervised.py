@@ -1,8 +1,8 @@
 """Execution of a command in a child process, so that exit status 0 always means that the command completed.
 
-Users' Python files run in the child. If such a file ends the child early (``os._exit``, a crash), that must not look
-like a success. The child therefore reports its status only after the command has completed. The parent removes the
-temporary files of a child that ended early.
+Users' Python files run in the child. A file that ends the child early (``os._exit``, a crash) must not look like a
+success. The child therefore reports its status only after the command has completed. The parent removes the temporary
+files of a child that ended early.
 """
 
 import os
@@ -48,8 +48,9 @@ def supervised(command: Callable[[], int]) -> int:
     with suppress(BlockingIOError):
         reported = os.read(reading, 1)
         if reported:
-            os._exit(reported[0])  # no flush needed: this process has written nothing
-    from measurements.files.work_folders import remove_temporary_of_killed  # lazy: needed only after failures
+            os._exit(reported[0])  # no flush is needed, because this process has written nothing
+    # imported lazily, because only failures need this module
+    from measurements.files.work_folders import remove_temporary_of_killed
 
     remove_temporary_of_killed()
     if ended == ExitStatus.STOPPED:

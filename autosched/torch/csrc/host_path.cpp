@@ -75,7 +75,7 @@ struct Call {
   std::array<void*, most_arrays> arrays;
   std::uintptr_t address_bits = 0;
   std::int32_t device = 0;
-  bool known = true;  // false if the arguments do not fit into these arrays or could not be read
+  bool known = true;  // false if the arguments do not fit into the arrays of this struct, or could not be read
 
   void add(Word word) {
     if (word_count == most_words) {
@@ -96,7 +96,7 @@ struct Call {
     if (!known) return;
     arrays[array_count++] = const_cast<void*>(data);
     address_bits |= reinterpret_cast<std::uintptr_t>(data);
-    // Any value but 0, which stands for an omitted optional tensor.
+    // This word is never 0, which stands for an omitted optional tensor.
     add(Word{1} << 63 | Word(device_type & 0xff) << 48 | Word(device & 0xffff) << 32 | Word(rank & 0xffff) << 16 |
         Word(dtype & 0xffff));
     for (std::int64_t i = 0; i < rank; ++i) add(static_cast<Word>(sizes[i]));

@@ -25,7 +25,7 @@ struct Parameter {
   Kind kind;
   std::size_t array;             // index among the call's tensors, outputs last
   std::vector<std::byte> bytes;  // bytes of the tensor map, or of the constant
-  void* encoded_address;         // the array's address, as it is encoded in the bytes of the tensor map
+  void* encoded_address;         // the array's address as the bytes of the tensor map encode it
 };
 
 struct Step {
@@ -89,7 +89,7 @@ class Readers {
   }
 
   // Returns when every guard created before this call is destroyed. Later guards cannot see entries that are already
-  // unpublished. It therefore suffices to see each cell empty once.
+  // unpublished, so it is sufficient to see each cell empty once.
   void wait() const {
     for (const Cell& cell : cells_) {
       while (cell.inside.load() != 0) sched_yield();

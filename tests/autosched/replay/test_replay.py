@@ -158,7 +158,7 @@ class TestCommand:
             (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in an existing folder"),
             (
                 ("cache.json", "--to-t4", "x.json", "--plot", "x.svg"),
-                "--to-t4 runs no search, so there is nothing to --plot",
+                "--to-t4 runs no search, so there is nothing to plot",
             ),
             (
                 ("two.db", "--from", "out.mma.json", "--to-t4", "out.json"),

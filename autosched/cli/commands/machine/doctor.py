@@ -40,7 +40,7 @@ from measurements.trials.recording import installed
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _PROBE_SECONDS = 10.0  # time limit of each program that is started, such as nvidia-smi
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
-_EXTRAS = (  # (purpose, name of the extra, package that it installs)
+_EXTRAS = (  # (purpose, name of the extra, package that the extra installs)
     ("--plot, --picture", "pictures", "matplotlib"),
     ("--db postgresql://...", "postgresql", "psycopg"),
     ("NVIDIA's matmul heuristics", "heuristics", "nvidia-matmul-heuristics"),
@@ -49,7 +49,7 @@ _EXTRAS = (  # (purpose, name of the extra, package that it installs)
 
 @dataclass(frozen=True)
 class InstalledPart:
-    """Program or library that autosched can use.
+    """A program or library that autosched can use.
 
     Attributes:
         version: None if no version works.
@@ -63,7 +63,7 @@ class InstalledPart:
 
 @dataclass(frozen=True)
 class Cache:
-    """Folder and size of the compile cache. ``problem`` says why it cannot be written; "" if it can."""
+    """Folder and size of the compile cache. ``problem`` is the reason why the folder cannot be written, or ""."""
 
     folder: str
     files: int
@@ -89,7 +89,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Cuda:
-    """GPUs that cupy finds. If there are none, ``gpus`` is empty and ``reason`` says why."""
+    """GPUs that cupy finds. Without a GPU, ``gpus`` is empty and ``reason`` gives the reason."""
 
     driver: InstalledPart
     cupy: InstalledPart
@@ -99,7 +99,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Ability:
-    """Feature of autosched, and whether it works on this machine. ``note`` describes it, or says what is missing."""
+    """A feature of autosched, and whether it works on this machine. ``note`` describes it, or names what is missing."""
 
     name: str
     runs: bool
@@ -206,7 +206,7 @@ def _cuda() -> Cuda:
     answers, reason = cuda_available()
     driver = _driver()
     installed = _cupy()
-    if not answers:  # do not import cupy: it would create a folder in the user's home
+    if not answers:  # do not import cupy, because the import would create a folder in the user's home
         return Cuda(driver, installed, (), reason)
     cupy = importlib.import_module("cupy")
     runtime = cupy.cuda.runtime

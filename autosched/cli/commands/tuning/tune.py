@@ -271,7 +271,7 @@ def tune(
         raise InputError("--c-header needs a kernel of your own, whose parameters it lists: add --kernel FILE")
     if db is None:
         db = _own_database()
-    from autosched.tuning import tune as tuner  # lazy: this import takes a second
+    from autosched.tuning import tune as tuner  # imported lazily, because this import takes a second
     from autosched.verify.runs import LIMIT_TEXT
 
     reference = bits.reference(problem, search.device, template or ())
@@ -356,7 +356,7 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     except CommonFailure as error:
         raise InputError(f"{error}; the trials are stored") from error
     except ValueError as error:
-        # the search had started, so the input was valid: an error is a bug, and its traceback is shown
+        # the search had started, so the input was valid. The error is a bug: show its traceback.
         if display.has_started:
             raise
         raise InputError(str(error)) from error

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from autosched.tuning.result import TuneResult
     from search_spaces.hardware.devices import Device
 
-EFFORTS = {"model": 1, "quick": 16, "full": 128}  # effort: average number of trials per problem
+EFFORTS = {"model": 1, "quick": 16, "full": 128}  # average number of trials per problem, by effort
 _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -33,7 +33,7 @@ from autosched.verify.verdict import Verdict
 from measurements.emulator.executables import ExecutableRefused, ExecutableResult, LaunchFinding
 from measurements.files.text import harmless
 
-# the prefix that compute-sanitizer prints, so that tools that parse its output can parse these lines
+# the prefix of compute-sanitizer, so that tools that parse compute-sanitizer's output can parse these lines
 _MARK = "========="
 
 
@@ -136,7 +136,7 @@ def _stdout_as_stderr(redirected: bool) -> Iterator[None]:
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
-    """Return one case for each counted finding and missing feature, or else one case for all launches."""
+    """Return a case for each counted finding and each missing feature; without any, one case for all launches."""
     cases = [
         CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,

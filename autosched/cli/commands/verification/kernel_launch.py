@@ -177,7 +177,7 @@ def _program(user_file: UserFile, options: Sequence[str]) -> tuple[str, bool, tu
         assert ptx is not None, "the file is binary, not text"
         return ptx, False, ()
     options = [f"-I{file.parent}", *options, *(f"-I{folder}" for folder in include_folders(text))]
-    # findings then name lines of the user's file
+    # with this name, findings refer to lines of the user's file
     return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
 
 
@@ -232,9 +232,9 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
 
 
 def _differ(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any], tolerance: float) -> BoolArray:
-    """Return a mask of the elements whose difference exceeds the tolerance, which is both relative and absolute."""
+    """Return a mask of elements that differ by more than ``tolerance``, the relative and the absolute tolerance."""
     dtype, rounded_to = (SCALAR_DTYPES.get(canonical(array.dtype)) for array in (result, reference))
-    # types that the emulator's tolerances do not cover, such as complex numbers
+    # a type that the emulator's tolerances do not cover, such as complex numbers
     if dtype is None or rounded_to is None:
         with np.errstate(invalid="ignore", over="ignore"):
             unlike: BoolArray = ~np.isclose(result, reference, rtol=tolerance, atol=tolerance, equal_nan=True)

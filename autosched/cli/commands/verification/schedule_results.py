@@ -17,7 +17,7 @@ from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
 _LEGEND = (
-    "of tolerance: largest ratio of an element's error to its tolerance; values up to 1 pass",
+    "of tolerance: largest ratio of an element's error to the element's tolerance; values up to 1 pass",
     "error: largest absolute error of an element",
     "conflicts: shared-memory wavefronts divided by their minimum",
     "sectors: 32-byte sectors per global-memory request of a warp",
@@ -97,7 +97,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
 
 
 def word(v: Verdict) -> str:
-    """Return the table's word for a verdict: pass, FAIL or unverified."""
+    """Return the word for a verdict in the table: pass, FAIL or unverified."""
     return _WORDS[v.outcome]
 
 

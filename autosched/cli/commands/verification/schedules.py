@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-REQUESTED_RUN = "requested"  # name of the additional run in the order that --order and --turns choose
+REQUESTED_RUN = "requested"  # name of the additional run, whose order --order and --turns choose
 
 
 @grouped
@@ -147,7 +147,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         work = _sampled(problem_from(operator, values), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
         work = _of_database(db, operator, maybe_problem(operator, values), where, sample)
-    check_ready()  # if this machine cannot emulate, this raises an error before anything is printed
+    check_ready()  # raises an error before anything is printed, if this machine cannot emulate
     started = time.monotonic()
     console = stdout_console()
     interrupted = False
@@ -167,7 +167,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    # Ctrl-C may arrive after the last result: the run is then complete
+    # if Ctrl-C arrives after the last result, the run is complete
     interrupted = interrupted and len(work.results) < work.num_requested
     seconds = time.monotonic() - started
     if not work.jobs:
@@ -195,7 +195,7 @@ reported, too. A problem too large to emulate is reduced to a few tiles with the
 
 @dataclass
 class _Work:
-    """Candidates of one command by problem, and the results of the candidates emulated so far."""
+    """Candidates of one command by problem, and the results of the candidates that were emulated so far."""
 
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
@@ -290,7 +290,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedules = usable.space(problem, device).sample(count, seed)
-    if hasattr(problem, "file"):  # lazy: only users' kernels need this module
+    if hasattr(problem, "file"):  # imported lazily, because only users' kernels need this module
         from autosched.user_kernels.entry import check_entry
 
         check_entry(problem, schedules, device)

@@ -203,8 +203,8 @@ def compiled() -> Any:
             )  # fmt: skip
             trial = Trial(
                 problem_key=problem.key(), schedule=schedule, device="h200", fingerprint="{}",
-                template_version=kernel_template.version, space_version="s", kernel_digest=kernel.digest, measurement=measurement,
-                toolchain=program.toolchain, driver="", autosched_version="0.1.0",
+                template_version=kernel_template.version, space_version="s", kernel_digest=kernel.digest,
+                measurement=measurement, toolchain=program.toolchain, driver="", autosched_version="0.1.0",
                 created=datetime(2026, 11, 22, tzinfo=UTC), sampler="random", seed=0,
             )  # fmt: skip
             return replace(trial, **more)

@@ -59,33 +59,33 @@ def test_a_thread_that_ends_later_does_not_keep_the_limit() -> None:
 
 
 def test_a_sampler_runs_its_model_in_one_thread() -> None:
-    seen: list[set[int]] = []
+    thread_counts: list[set[int]] = []
 
     def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
-        seen.append(blas_threads())
+        thread_counts.append(blas_threads())
         return np.zeros(len(schedules))
 
     searching = sampler("bayes", TOY, seed=0, estimates=Estimates(TOY.encode, log_seconds))
     for schedule in searching.ask(2):
         searching.tell(schedule, ok(1e-6))
-    assert seen
-    assert all(threads == {1} for threads in seen)
+    assert thread_counts
+    assert all(threads == {1} for threads in thread_counts)
     assert blas_threads() == {2}
 
 
 def test_a_sampler_of_optuna_studies_runs_its_model_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     optuna = pytest.importorskip("optuna")
-    seen: list[set[int]] = []
+    thread_counts: list[set[int]] = []
     fitted = gaussian_process.hyperparameters
 
     def hyperparameters(*positional: Any, **named: Any) -> Hyperparameters:
-        seen.append(blas_threads())
+        thread_counts.append(blas_threads())
         return fitted(*positional, **named)
 
     monkeypatch.setattr(gaussian_process, "hyperparameters", hyperparameters)
     study = optuna.create_study(sampler=autosched.StudySampler(seed=0))
     study.optimize(lambda trial: (trial.suggest_int("x", 0, 9) - 4) ** 2, n_trials=8)
-    assert seen and all(threads == {1} for threads in seen)
+    assert thread_counts and all(threads == {1} for threads in thread_counts)
     assert blas_threads() == {2}
 
 

@@ -55,9 +55,9 @@ def test_no_text_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> Non
 def test_values_that_no_domain_holds_are_never_the_best(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
-    known = stored(tmp_path / "good.db", device=where).schedule
-    name = next(name for name, value in known.items if isinstance(value, int))
-    stored(tmp_path / "a.db", schedule=known.replace(**{name: 12345}), device=where)
+    valid = stored(tmp_path / "good.db", device=where).schedule
+    name = next(name for name, value in valid.items if isinstance(value, int))
+    stored(tmp_path / "a.db", schedule=valid.replace(**{name: 12345}), device=where)
     assert run([*BEST, str(tmp_path / "a.db")]) == 2
     assert "trial 1 of" in (err := capsys.readouterr().err) and "has a schedule that this version cannot use" in err
     with pytest.raises(NoSchedule, match="of trial 1, cannot be used"):

@@ -36,7 +36,7 @@ class RequestedSizes:
 
     def __call__(self, program: Program, **sizes: int) -> Any:
         self.sizes.append(sizes)
-        return lambda *arrays, out=None, **named: (sizes["m"], len(arrays) + len(named), out)
+        return lambda *arrays, out=None, **keywords: (sizes["m"], len(arrays) + len(keywords), out)
 
 
 def test_the_sizes_are_read_from_the_arrays() -> None:

@@ -28,10 +28,10 @@ from search_spaces.operators.matmul import Matmul
 OPTIONS = [field.name for field in dataclasses.fields(MatmulOptions)]
 
 
-def planned(*arrays: ArraySpec, **named: Any) -> CallPlan:
+def planned(*arrays: ArraySpec, **keywords: Any) -> CallPlan:
     """Return the plan of a matmul with the options of ``autosched.matmul``."""
-    options = MatmulOptions(**{name: named.pop(name) for name in OPTIONS if name in named})
-    return matmul_plan(*arrays, **named, options=options)
+    options = MatmulOptions(**{name: keywords.pop(name) for name in OPTIONS if name in keywords})
+    return matmul_plan(*arrays, **keywords, options=options)
 
 
 def facts(array: np.ndarray) -> ArraySpec:

@@ -227,10 +227,10 @@ def test_a_misuse_is_noticed(cupy, source, wrong):
 
 def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
     prefix = "cudaDevAttr"
-    known = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
-    assert known >= device_attributes.OTHERS.keys()
+    cupy_attributes = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
+    assert cupy_attributes >= device_attributes.OTHERS.keys()
     needed = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
-    attributes = {name: size for name, size in needed.items() if name in known}
+    attributes = {name: size for name, size in needed.items() if name in cupy_attributes}
     properties = {"name": b"NVIDIA Something", "totalGlobalMem": 1 << 30, "major": 9, "minor": 0}
     cuda = SimpleNamespace(
         Device=lambda gpu: SimpleNamespace(id=gpu, use=lambda: None, attributes=attributes, pci_bus_id="0000:01:00.0"),
@@ -242,8 +242,8 @@ def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
         ),
     )
     worker = cuda_worker.GpuWorker(SimpleNamespace(cuda=cuda, __version__="0"))
-    answer = worker.handle(Message({"op": "open", "gpu": 0, "checks": None}))
-    row = device_row(answer["name"], answer["attributes"], answer["memory_bytes"])
+    response = worker.handle(Message({"op": "open", "gpu": 0, "checks": None}))
+    row = device_row(response["name"], response["attributes"], response["memory_bytes"])
     assert (row.name, row.sm, row.sm_count) == ("something", 90, 100)
 
 

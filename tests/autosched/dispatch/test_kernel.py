@@ -87,8 +87,12 @@ class TestScalars:
         )
         kernel = loaded(cupy, cubin, takes=takes)
         a, b, out = arrays(cupy)
-        for named, expected in (({}, (0.5, 3)), ({"count": 4, "eps": 1}, (1.0, 4)), ({"eps": np.float32(2)}, (2.0, 3))):
-            kernel(a, b, out=out, **named)
+        for keywords, expected in (
+            ({}, (0.5, 3)),
+            ({"count": 4, "eps": 1}, (1.0, 4)),
+            ({"eps": np.float32(2)}, (2.0, 3)),
+        ):
+            kernel(a, b, out=out, **keywords)
             parameters = cupy.launches[-1].parameters
             assert [float(parameters[i].item()) for i in (3, 5, 6)] == [expected[0], 7.0, float(expected[1])]
         kernel.bind(a, b, out=out, eps=3.0)()

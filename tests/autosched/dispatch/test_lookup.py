@@ -285,8 +285,8 @@ class TestStale:
         assert self.stale(store, here, **changes) == (message,)
 
     def test_a_partition_of_the_gpu_is_stale(self, store: Store) -> None:
-        part = dataclasses.replace(H200, sm_count=60)
-        assert self.stale(store, self.HERE, part) == ("SMs 132 to 60",)
+        partition = dataclasses.replace(H200, sm_count=60)
+        assert self.stale(store, self.HERE, partition) == ("SMs 132 to 60",)
 
     def test_the_template_of_a_neighbour(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(NEAR, default.schedule, template_version="other"))

@@ -39,9 +39,9 @@ def outcome(
         copy = {"layout": layout, "copy": "cp.async", "vector": 4, "copy_columns": 16}
         values |= {f"{key}_{name}": value for key, value in copy.items()}
     space = template(ATTENTION).space(p, A100)
-    known = {q.name for q in space.parameters}
+    parameter_names = {q.name for q in space.parameters}
     ones = {q.name: q.values[0] for q in space.parameters if len(q.values) == 1}
-    schedule = Schedule.from_json(ATTENTION.name, {n: v for n, v in values.items() if n in known} | ones)
+    schedule = Schedule.from_json(ATTENTION.name, {n: v for n, v in values.items() if n in parameter_names} | ones)
     space.valid.validate(schedule)
     kernel, inputs = changed(template(ATTENTION).kernel(p, schedule, A100)), p.random_inputs(2)
     alignments = [int(n) for n in re.findall(r"int alignment = (\d+)", kernel.source)]

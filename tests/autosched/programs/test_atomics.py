@@ -72,8 +72,8 @@ def test_each_element_is_assigned_by_one_block(type_: str) -> None:
         p.atomic_rmw("assign", value, p.window(out, (n, 0), (16, 32)))
 
     tile_program = program(x=Input("k n", type_), out=InOut("k n", type_))(body)
-    named = Program(f"assign_{type_}", *list(vars(tile_program).values())[1:])
-    verified(named, "a100", {"k": 60, "n": 31}, 4)
+    assignment = Program(f"assign_{type_}", *list(vars(tile_program).values())[1:])
+    verified(assignment, "a100", {"k": 60, "n": 31}, 4)
 
 
 def test_two_blocks_that_assign_an_element_are_rejected() -> None:

@@ -156,6 +156,6 @@ def test_random_numbers(where: Device) -> None:
     run = emulate(template(random_numbers).kernel(p, schedule, where), inputs, time_limit=60.0)
     assert run.status == "ok", run.reason
     assert check(p, inputs, run.outputs).ok
-    drawn = run.outputs["out"]
-    assert drawn.min() >= 0.0 and drawn.max() < 1.0 and abs(drawn.mean() - 0.5) < 0.05
+    numbers = run.outputs["out"]
+    assert numbers.min() >= 0.0 and numbers.max() < 1.0 and abs(numbers.mean() - 0.5) < 0.05
     assert np.unique(run.outputs["bits"]).size == 450

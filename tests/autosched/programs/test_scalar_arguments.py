@@ -115,8 +115,10 @@ def test_a_verification_tries_the_ends_of_the_ranges() -> None:
     (schedule,) = kernel_template.space(p, gpu).sample(1, 1)
     verdict = ScheduleVerifier(kernel_template, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason
-    named = " ".join(run.name for run in verdict.runs)
-    assert all(f"{name}={value}" in named for name, value in (("used", 0), ("used", 80), ("rows", -4), ("first", 40)))
+    run_names = " ".join(run.name for run in verdict.runs)
+    assert all(
+        f"{name}={value}" in run_names for name, value in (("used", 0), ("used", 80), ("rows", -4), ("first", 40))
+    )
 
 
 def test_emulate_takes_scalars_in_the_programs_order() -> None:

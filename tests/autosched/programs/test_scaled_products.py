@@ -28,10 +28,10 @@ SIZES = {"m": 70, "n": 72, "k": 160, "blocks": 5}
 def test_mxf8(where: str) -> None:
     p, gpu, kernel_template = problem(MXF8, **SIZES), device(where), template(MXF8)
     assert kernel_template.why_not(p, gpu) is None
-    drawn = kernel_template.space(p, gpu).sample(40, 3)
+    schedules = kernel_template.space(p, gpu).sample(40, 3)
     expected = "mma_m16n8k32_mxf8" if where == "rtx5090" else "mma_m16n8k32_e4m3"
-    assert {s["intrinsic"] for s in drawn} == {expected}
-    for schedule in {s["bk"]: s for s in drawn}.values():
+    assert {s["intrinsic"] for s in schedules} == {expected}
+    for schedule in {s["bk"]: s for s in schedules}.values():
         inputs = p.random_inputs(1)
         run = emulate(kernel_template.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
         assert run.status == "ok", run.reason

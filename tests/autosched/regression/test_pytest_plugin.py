@@ -155,6 +155,6 @@ def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
 def test_calls_that_do_not_fit_are_rejected(schedules: list[Schedule]) -> None:
     kernel = EmulatedKernel(template("matmul").kernel(PROBLEM, schedules[0], device("h200")))
     a = np.zeros((64, 64), np.float16)
-    for arrays, named in (((a,), {}), ((a, a, a), {}), ((a,), {"a": a}), ((a,), {"x": a})):
+    for arrays, keywords in (((a,), {}), ((a, a, a), {}), ((a,), {"a": a}), ((a,), {"x": a})):
         with pytest.raises(TypeError, match="a, b"):
-            kernel(*arrays, **named)
+            kernel(*arrays, **keywords)

@@ -32,9 +32,9 @@ def test_space_draws_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str
     program_path, folder = str(EXAMPLES / "seeds" / "nested_layout.py:distributed"), tmp_path / "drawn"
     sizes = ["--size", "m=64", "--size", "n=64", "--device", "a100"]
     assert main(["space", "--program", program_path, *sizes, "--pictures", str(folder)]) == 0
-    drawn = sorted(folder.iterdir())
-    assert any("convert" in path.name for path in drawn) and all(b"<svg" in p.read_bytes()[:2000] for p in drawn)
-    assert f"drew {len(drawn)} pictures" in " ".join(capsys.readouterr().err.split())
+    pictures = sorted(folder.iterdir())
+    assert any("convert" in path.name for path in pictures) and all(b"<svg" in p.read_bytes()[:2000] for p in pictures)
+    assert f"drew {len(pictures)} pictures" in " ".join(capsys.readouterr().err.split())
     assert main(["space", "--program", program_path, *sizes, "--sample", "1", "--json"]) == 0
     (sample,) = json.loads(capsys.readouterr().out)["samples"]
     (tmp_path / "schedule.json").write_text(json.dumps(sample))

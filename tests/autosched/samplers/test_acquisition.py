@@ -19,15 +19,15 @@ PREDICTED = Prediction(RNG.normal(-1.0, 0.5, 400), RNG.uniform(0.2, 0.8, 400))
 
 
 def test_the_expected_improvement_is_the_mean_of_positive_improvements() -> None:
-    drawn = RNG.normal(PREDICTED.mean[:5], PREDICTED.deviation[:5], (200_000, 5))
-    expected = np.maximum(drawn + 0.5, 0.0).mean(axis=0)
+    samples = RNG.normal(PREDICTED.mean[:5], PREDICTED.deviation[:5], (200_000, 5))
+    expected = np.maximum(samples + 0.5, 0.0).mean(axis=0)
     assert expected_improvement(PREDICTED, -0.5)[:5] == pytest.approx(expected, abs=3e-3)
 
 
 def test_the_likely_optimum_is_the_median_of_the_largest_value() -> None:
-    drawn = RNG.normal(PREDICTED.mean, PREDICTED.deviation, (4_000, 400)).max(axis=1)
+    samples = RNG.normal(PREDICTED.mean, PREDICTED.deviation, (4_000, 400)).max(axis=1)
     optimum = likely_optimum(PREDICTED, -1.0, np.ones(400))
-    assert optimum == pytest.approx(float(np.median(drawn)), abs=0.03)
+    assert optimum == pytest.approx(float(np.median(samples)), abs=0.03)
     # A likely failure lowers the acquisition.
     assert likely_optimum(PREDICTED, -1.0, np.full(400, 0.1)) < optimum - 0.1
     assert likely_optimum(PREDICTED, 5.0, np.ones(400)) == pytest.approx(5.0 + LEAST_GAIN, abs=RESOLUTION)

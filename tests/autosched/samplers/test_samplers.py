@@ -38,15 +38,15 @@ class TestContract(SamplerContract):
     @given(data=st.data())
     def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
         sampler = make(space, data.draw(st.integers(0, 2**31 - 1)))
-        seen: set[str] = set()
+        proposed: set[str] = set()
         waiting: list[Schedule] = []
         for _ in range(data.draw(st.integers(1, 6))):
             batch = sampler.ask(data.draw(st.integers(0, 30)))
             keys = {s.key() for s in batch}
             assert len(keys) == len(batch)
             assert keys <= everything(space)
-            assert not keys & seen
-            seen |= keys
+            assert not keys & proposed
+            proposed |= keys
             waiting += batch
             for _ in range(data.draw(st.integers(0, len(waiting)))):
                 schedule = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
@@ -111,8 +111,8 @@ class TestRandom:
     def test_schedules_are_drawn_beyond_the_first_batch(self) -> None:
         large = toy(30)
         unseen = UnvisitedPool(large, 1)
-        drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
-        assert len(set(drawn)) == 1000
+        keys = [s.key() for _ in range(10) for s in unseen.draw(100)]
+        assert len(set(keys)) == 1000
 
 
 def test_unknown_names_and_invalid_seeds_are_rejected_in_one_line() -> None:

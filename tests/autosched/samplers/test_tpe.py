@@ -65,8 +65,8 @@ class TestTpe:
         for schedule in [*BOTH.sample(6, 2), *optuna_sampler.ask(6)]:
             optuna_sampler.tell(schedule, ok(seconds(schedule)))
         optuna_sampler.ask(1)
-        of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
+        parameters_of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
         complete = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
         assert len(complete) == 12
-        assert all(set(t.params) == of[t.params["template"]] for t in complete)
+        assert all(set(t.params) == parameters_of[t.params["template"]] for t in complete)
         assert {t.params["template"] for t in complete} == {"toy", "flat"}

@@ -136,13 +136,13 @@ def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
     estimates = TransferredTimes(recorded.space(), every_second.measurements).estimates
     schedules = list(recorded.measurements)
     guesses = np.exp(estimates.log_seconds(schedules))
-    known = [i for i, s in enumerate(schedules) if s in every_second.measurements]
-    times = [every_second.measurements[schedules[i]].timing for i in known]
+    known_indices = [i for i, s in enumerate(schedules) if s in every_second.measurements]
+    times = [every_second.measurements[schedules[i]].timing for i in known_indices]
     slowest = max(t.median for t in times if t is not None)
     expected = [2 * slowest if t is None else t.median for t in times]
-    np.testing.assert_allclose(guesses[known], expected)
-    predicted = np.delete(guesses, known)
-    assert len(predicted) == len(schedules) - len(known) > 0
+    np.testing.assert_allclose(guesses[known_indices], expected)
+    predicted = np.delete(guesses, known_indices)
+    assert len(predicted) == len(schedules) - len(known_indices) > 0
     assert (predicted > 0.5e-3).all() and (predicted < 3 * slowest).all()
     assert estimates.features(schedules[:2]).shape[0] == 2
 

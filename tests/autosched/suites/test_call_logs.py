@@ -143,10 +143,10 @@ def test_invalid_call_logs_are_rejected(
 def test_tune_from_a_log_passes_its_budget_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], trials: int, seconds: float | None
 ) -> None:
-    seen: dict[str, object] = {}
+    passed: dict[str, object] = {}
 
     def spend(members: object, **budget: object) -> SuiteResult:
-        seen.update(budget, members=members)
+        passed.update(budget, members=members)
         return SuiteResult((), 0, 0.0)
 
     monkeypatch.setattr(suite, "tune_suite", spend)
@@ -155,8 +155,8 @@ def test_tune_from_a_log_passes_its_budget_on(
         for _ in range(50):
             call_log.add(SOFTMAX)
     assert run(["tune", "--from", str(tmp_path / "shapes.csv"), "--db", "a.db", "--device", "h200", *options]) == 0
-    assert (seen["trials"], seen["seconds"]) == (trials, seconds)
-    members = seen["members"]
+    assert (passed["trials"], passed["seconds"]) == (trials, seconds)
+    members = passed["members"]
     assert isinstance(members, tuple)
     assert [(m.problem, m.weight) for m in members] == [(SOFTMAX, 50.0), (MATMUL, 1.0)], (
         "problems with the largest savings come first"

@@ -238,12 +238,12 @@ def test_an_unreached_problem_keeps_the_best_of_the_database(
     assert main(command) == 130
     out = capsys.readouterr().out
     assert "not reached" in out and "none works" not in out
-    (known,) = make_trials(observations(softmax, rows=1))
+    (stored,) = make_trials(observations(softmax, rows=1))
     with Store.open(tmp_path / "b.db") as store:
-        store.append(known)
+        store.append(stored)
     assert main([*command, "--json"]) == 130
     best = json.loads(capsys.readouterr().out)["problems"][1]["best"]
-    assert best["schedule"] == known.schedule.to_json()
+    assert best["schedule"] == stored.schedule.to_json()
 
     def stopped(problem: Problem, **options: Any) -> TuneResult:
         raise KeyboardInterrupt

@@ -26,21 +26,21 @@ def test_the_schema_marks_changed_inputs() -> None:
         assert marked == list(problem.changed_inputs) and schema.is_mutable == bool(marked)
 
 
-def appended(*arguments: Any, **named: Any) -> tuple[Any, Any, Any]:
+def appended(*arguments: Any, **keywords: Any) -> tuple[Any, Any, Any]:
     """Call the operator twice, the second time with slots of -1, which store nothing. Return results and caches."""
     qkv, positions, table, k, v = arguments
-    q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **named)
-    again = {**named, "slots": torch.full_like(named["slots"], -1)}
+    q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **keywords)
+    again = {**keywords, "slots": torch.full_like(keywords["slots"], -1)}
     return q + torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **again), k * 1, v * 1
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_caches_are_changed_in_place(compiled: bool) -> None:
-    arguments, named = called(PROBLEM)
+    arguments, keywords = called(PROBLEM)
     inputs = PROBLEM.random_inputs(1)
     expected = PROBLEM.reference(inputs)
     function = torch.compile(appended, backend="aot_eager", fullgraph=True) if compiled else appended
-    q, *caches = function(*arguments, **named)
+    q, *caches = function(*arguments, **keywords)
     operands = {name: PROBLEM.operand(name) for name in ("out", "k", "v")}
     stored = {name: tensor(operands[name], operands[name].dtype.store(expected[name])) for name in operands}
     assert torch.equal(q, stored["out"] * 2)
@@ -52,23 +52,23 @@ def test_caches_are_changed_in_place(compiled: bool) -> None:
 def test_the_chosen_kernel_in_the_emulator(tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     autosched.tune(PROBLEM, device="h100", effort="model", database=database, progress=None)
-    arguments, named = called(PROBLEM)
+    arguments, keywords = called(PROBLEM)
     same, _ = called(PROBLEM)
-    expected = torch.ops.autosched.qk_norm_rope_append(*same, **named)
+    expected = torch.ops.autosched.qk_norm_rope_append(*same, **keywords)
     with autosched.torch.emulated(database, "h100"):
-        actual = torch.ops.autosched.qk_norm_rope_append(*arguments, **named)
+        actual = torch.ops.autosched.qk_norm_rope_append(*arguments, **keywords)
     for one, other in zip((actual, *arguments[3:]), (expected, *same[3:]), strict=True):
         torch.testing.assert_close(one, other, atol=0.05, rtol=0.02)
 
 
 def test_arrays_that_do_not_fit_together() -> None:
-    arguments, named = called(PROBLEM)
+    arguments, keywords = called(PROBLEM)
     operator = torch.ops.autosched.qk_norm_rope_append
-    slots = named.pop("slots")
+    slots = keywords.pop("slots")
     for wrong in ({}, {"slots": slots, "sequence": slots}, {"sequence": slots}):
         with pytest.raises(ValueError, match="slots"):
-            operator(*arguments, **named, **wrong)
+            operator(*arguments, **keywords, **wrong)
     with pytest.raises(ValueError, match="q_weight"):
-        operator(*arguments, slots=slots, q_weight=named["q_weight"])
+        operator(*arguments, slots=slots, q_weight=keywords["q_weight"])
     with pytest.raises(ValueError, match="k_scale"):
-        operator(*arguments, **named, slots=slots, k_scale=torch.ones(1))
+        operator(*arguments, **keywords, slots=slots, k_scale=torch.ones(1))

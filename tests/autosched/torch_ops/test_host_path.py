@@ -159,7 +159,7 @@ def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTa
     operators = registered(path)[1]
     name, problem, arguments, count = CASES[case]
     names = ("a", "b", "bias") if name == "matmul" else ("x", "weight", "bias")
-    seen = {"tensor maps": False, "workspaces": False, "steps": False, "clusters": False}
+    covered = {"tensor maps": False, "workspaces": False, "steps": False, "clusters": False}
     for schedule in space_of(problem, H200).sample(count, 3):
         autosched.use(Fixed(tmp_path, driver, {problem: schedule}))
         before = path.counts()
@@ -174,12 +174,12 @@ def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTa
         tensors = dict(zip(names, (t for t in call_arguments if isinstance(t, torch.Tensor)), strict=False))
         tensors["out"] = result
         assert actual == launches(kernel, driver, tensors)
-        seen["tensor maps"] |= any(len(p) == 128 for launch in actual for p in launch.parameters)
-        seen["workspaces"] |= kernel.by_stream
-        seen["steps"] |= len(actual) > 1
-        seen["clusters"] |= any(launch.cluster is not None for launch in actual)
+        covered["tensor maps"] |= any(len(p) == 128 for launch in actual for p in launch.parameters)
+        covered["workspaces"] |= kernel.by_stream
+        covered["steps"] |= len(actual) > 1
+        covered["clusters"] |= any(launch.cluster is not None for launch in actual)
     expected = {"matmul": ("tensor maps", "workspaces", "clusters"), "softmax": ("workspaces", "steps")}
-    assert all(seen[feature] for feature in expected.get(case, ()))
+    assert all(covered[feature] for feature in expected.get(case, ()))
 
 
 def softmax_problem(columns: int = 512) -> Problem:
@@ -197,18 +197,18 @@ def test_tile_operators(host: tuple[HostLaunchTable, Driver], tmp_path: Path) ->
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver, sampled=True))
     for name, problem in PROBLEMS.items():
-        arguments, named = called(problem)
+        arguments, keywords = called(problem)
         operator = getattr(operators, name)
-        operator(*arguments, **named)
+        operator(*arguments, **keywords)
         driver.from_table.clear()
         before = path.counts()
-        results = outputs(operator(*arguments, **named))
+        results = outputs(operator(*arguments, **keywords))
         kernel = functions.loaded_kernel(problem, -1)
         assert kernel is not None, name
         assert path.counts()[0] == before[0] + 1, name
         output_operands = [o for o in problem.operands() if o.role == "output"]
         tensors = dict(zip((o.name for o in output_operands), results, strict=True))
-        tensors |= dict(zip(problem.inputs, arguments, strict=True)) | named
+        tensors |= dict(zip(problem.inputs, arguments, strict=True)) | keywords
         assert [(tuple(t.shape), t.is_contiguous()) for t in results] == [(o.shape, True) for o in output_operands]
         assert list(driver.from_table) == launches(kernel, driver, tensors), name
 

@@ -45,33 +45,33 @@ def test_every_operator_is_tried() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_cpu_tensors_use_the_reference_and_fake_tensors_have_shapes(name: str) -> None:
     problem, operator = CASES[name], getattr(torch.ops.autosched, CASES[name].operator)
-    arguments, named = called(problem)
+    arguments, keywords = called(problem)
     assert not _stack
-    actual, reference_values = outputs(operator(*arguments, **named)), problem.reference(problem.random_inputs(1))
+    actual, reference_values = outputs(operator(*arguments, **keywords)), problem.reference(problem.random_inputs(1))
     of_outputs = [o for o in problem.operands() if o.role == "output"]
     for o, result in zip(of_outputs, actual, strict=True):
         assert (tuple(result.shape), result.dtype) == (o.shape, TYPES[o.dtype.name])
         expected = o.dtype.load(o.dtype.store(reference_values[o.name]))
         assert np.array_equal(result.to(torch.float64).numpy(), expected, equal_nan=True)
-    fakes = [t.to("meta") for t in arguments], {k: t.to("meta") if hasattr(t, "to") else t for k, t in named.items()}
+    fakes = [t.to("meta") for t in arguments], {k: t.to("meta") if hasattr(t, "to") else t for k, t in keywords.items()}
     for result, fake in zip(actual, outputs(operator(*fakes[0], **fakes[1])), strict=True):
         assert (result.shape, result.dtype) == (fake.shape, fake.dtype)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_arrays_that_do_not_fit(name: str) -> None:
-    arguments, named = called(CASES[name])
+    arguments, keywords = called(CASES[name])
     operator = getattr(torch.ops.autosched, CASES[name].operator)
     with pytest.raises((ValueError, RuntimeError), match=r"must|takes"):
-        operator(arguments[0].reshape(-1), *arguments[1:], **named)
+        operator(arguments[0].reshape(-1), *arguments[1:], **keywords)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_gpu_call_runs_our_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(autosched, CASES[name].operator, lambda *arrays, **options: seen.append((arrays, options)))
-    arguments, named = called(CASES[name])
-    tile_ops.on_gpu(type(CASES[name]), *arguments, **named)
-    ((arrays, options),) = seen
+    calls: list[Any] = []
+    monkeypatch.setattr(autosched, CASES[name].operator, lambda *arrays, **options: calls.append((arrays, options)))
+    arguments, keywords = called(CASES[name])
+    tile_ops.on_gpu(type(CASES[name]), *arguments, **keywords)
+    ((arrays, options),) = calls
     assert all(a is b for a, b in zip(arrays, arguments, strict=True))
-    assert all(options[k] is v for k, v in named.items())
+    assert all(options[k] is v for k, v in keywords.items())

@@ -75,12 +75,12 @@ def test_every_operator_is_checked() -> None:
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS)
 def test_a_gpu_call_runs_our_function(name: str, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(functions, name, lambda *arrays, **options: seen.append((arrays, options)))
+    calls: list[Any] = []
+    monkeypatch.setattr(functions, name, lambda *arrays, **options: calls.append((arrays, options)))
     from autosched.torch.ops import ON_GPU
 
     ON_GPU[name](*arguments)
-    ((arrays, options),) = seen
+    ((arrays, options),) = calls
     tensors = [a for a in (*arrays, *options.values()) if isinstance(a, torch.Tensor)]
     assert all(a is b for a, b in zip(tensors, (a for a in arguments if isinstance(a, torch.Tensor)), strict=True))
     assert all(a in options.values() for a in arguments if isinstance(a, (str, float, int)))

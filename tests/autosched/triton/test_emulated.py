@@ -112,10 +112,10 @@ def test_views_and_several_arguments_in_one_storage(session) -> None:
     assert torch.equal(rows[3], torch.arange(64, device="cuda") * 2.0 + 192)
     assert torch.equal(storage[:64], torch.arange(64.0, device="cuda"))
     x = torch.randn(40, 24, device="cuda")
-    part = x[3:30:2, ::3]  # a view whose dimensions both have strides
-    o = torch.empty(part.shape[::-1], device="cuda")
-    kernels.transpose[(1, 1)](o, part, *part.shape, *part.stride(), BM=16, BN=8)
-    assert torch.equal(o, part.t())
+    view = x[3:30:2, ::3]  # a view whose dimensions both have strides
+    o = torch.empty(view.shape[::-1], device="cuda")
+    kernels.transpose[(1, 1)](o, view, *view.shape, *view.stride(), BM=16, BN=8)
+    assert torch.equal(o, view.t())
 
 
 def test_updates_in_place_stay_within_a_view() -> None:
@@ -158,17 +158,17 @@ def test_tuples_numbers_and_none_are_passed(session) -> None:
 
 
 def test_an_empty_grid_and_hooks() -> None:
-    seen = []
+    launched = []
     with emulated("h100") as session:
         x = torch.ones(8, device="cuda")
         before = triton.knobs.runtime.launch_enter_hook
-        triton.knobs.runtime.launch_enter_hook = lambda metadata: seen.append(metadata.get()["name"])
+        triton.knobs.runtime.launch_enter_hook = lambda metadata: launched.append(metadata.get()["name"])
         try:
             kernels.scale[(0,)](x, x, 2.0, 8, BLOCK=32, num_warps=1)
             kernels.scale[(1,)](x, x, 2.0, 8, BLOCK=32, num_warps=1)
         finally:
             triton.knobs.runtime.launch_enter_hook = before
-    assert seen == ["scale", "scale"] and len(session.launches) == 1 and x.eq(2).all()
+    assert launched == ["scale", "scale"] and len(session.launches) == 1 and x.eq(2).all()
 
 
 def test_tensor_descriptors_of_the_host(session) -> None:

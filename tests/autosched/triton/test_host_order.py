@@ -45,12 +45,12 @@ def kinds(program, *args, **options):
 
 def between_streams(sound):
     x = torch.ones(N, device="cuda")
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         y = scaled(x)
     if sound:
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side_stream)
     scaled(y)
 
 
@@ -134,26 +134,26 @@ def pageable_reused(sound):
 
 
 def reused_memory(sound):
-    side = torch.cuda.Stream()
+    side_stream = torch.cuda.Stream()
     x = torch.ones(N, device="cuda")
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         x.sum()
     if sound:
-        x.record_stream(side)
+        x.record_stream(side_stream)
     del x
     gc.collect()
     torch.zeros(N, device="cuda")
 
 
 def freed_after_a_wait(sound):
-    side = torch.cuda.Stream()
+    side_stream = torch.cuda.Stream()
     x = torch.ones(N, device="cuda")
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         x.sum()
     if sound:
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side_stream)
     del x
     gc.collect()
     torch.zeros(N, device="cuda")
@@ -161,13 +161,13 @@ def freed_after_a_wait(sound):
 
 def of_backward(sound):
     """Torch's backward pass synchronises the streams used by the forward pass."""
-    side = torch.cuda.Stream()
+    side_stream = torch.cuda.Stream()
     x = torch.ones(N, device="cuda", requires_grad=True)
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         y = (x * x).sum()
     if sound:
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side_stream)
     y.backward() if sound else (y + 1).backward()
 
 

@@ -364,6 +364,6 @@ def test_an_import_error_is_reported_as_such(tmp_path):
     file = tmp_path / "kernel_that_imports.py"
     file.write_text("import autosched_tests_absent\n")
     request = {"module": file.stem, "file": str(file), "function": "twice", "path": [str(tmp_path)], "device": "h100"}
-    answer = handle(request)
-    assert answer["status"] == "compile_error" and "cannot be imported" in answer["reason"]
-    assert "autosched_tests_absent" in answer["reason"] and "Triton" not in answer["reason"]
+    response = handle(request)
+    assert response["status"] == "compile_error" and "cannot be imported" in response["reason"]
+    assert "autosched_tests_absent" in response["reason"] and "Triton" not in response["reason"]

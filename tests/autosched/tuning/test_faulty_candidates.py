@@ -62,8 +62,8 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 
 
 def test_every_candidate_has_a_trial_and_the_best_is_found(tmp_path: Path, nightly: bool) -> None:
-    many = 500 if nightly else 90
-    space = Space("toy", (ordinal("i", tuple(range(many))),))
+    count = 500 if nightly else 90
+    space = Space("toy", (ordinal("i", tuple(range(count))),))
     pids: set[int] = set()
 
     class Watch:
@@ -95,18 +95,18 @@ def test_every_candidate_has_a_trial_and_the_best_is_found(tmp_path: Path, night
                     generate=generate,
                     observer=Watch(),
                 )
-            ).run(SearchPlan(trials=many))
+            ).run(SearchPlan(trials=count))
             trials = [r for r in store.trials() if r.rank is None]
         runner.close()
     assert not result.stopped
-    assert sorted(r.schedule.integer("i") for r in trials) == list(range(many))
+    assert sorted(r.schedule.integer("i") for r in trials) == list(range(count))
     for trial in trials:
         expected = BAD.get(fate(trial.schedule.integer("i")), Status.OK)
         assert trial.status is expected, (trial.schedule["i"], trial.measurement.reason)
-    assert sum(result.failures.values()) == many // 5
+    assert sum(result.failures.values()) == count // 5
     assert result.best is not None and result.best.schedule["i"] == BEST
     assert result.best.rank == 1 and result.remeasured is not None and result.remeasured.clear
-    assert len(pids) > many // 10
+    assert len(pids) > count // 10
     wait_until_ended(*pids)
     with closing(sqlite3.connect(tmp_path / "a.db")) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

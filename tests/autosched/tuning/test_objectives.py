@@ -29,8 +29,8 @@ def watts(schedule: Schedule) -> float:
 class PowerRunner(FakeRunner):
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         for position, m in super().measure(candidates):
-            drawn = watts(candidates[position].schedule) if m.ok else None
-            yield position, dataclasses.replace(m, watts=drawn)
+            power = watts(candidates[position].schedule) if m.ok else None
+            yield position, dataclasses.replace(m, watts=power)
 
 
 def searched(store: Store, trials: int, *objective_texts: str, name: str = "bayes", **arguments: object) -> TuneResult:

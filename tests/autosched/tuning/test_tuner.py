@@ -338,8 +338,10 @@ class TestVerification:
         for heard in (judging, later):
             assert not [restored for restored in heard.restored if restored[0] in rejected and restored[1] is Status.OK]
             assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in rejected}
-        known = {s for s, _ in later.restored} & rejected
-        assert known == (rejected if status == "findings" else set()), "an unverified schedule may be tried again"
+        restored_rejected = {s for s, _ in later.restored} & rejected
+        assert restored_rejected == (rejected if status == "findings" else set()), (
+            "an unverified schedule may be tried again"
+        )
 
     def test_a_schedule_that_breaks_a_current_constraint_is_not_verified(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))

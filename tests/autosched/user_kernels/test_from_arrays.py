@@ -76,14 +76,14 @@ def test_a_kernels_identity_includes_its_restriction_function() -> None:
 
 
 def test_a_verify_function_is_called_as_by_kernel_tuner() -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def verify(answer: Any, result: Any, atol: float) -> bool:
-        seen.append((answer, [type(r) for r in result], atol))
+        calls.append((answer, [type(r) for r in result], atol))
         return bool(np.allclose(result[0], A + B, atol=atol))
 
     assert status(add(verify=verify, atol=1e-4, name="kt_judged"), block_size_x=32) == "ok"
-    assert seen[0][1][:3] == [np.ndarray] * 3 and seen[0][2] == 1e-4
+    assert calls[0][1][:3] == [np.ndarray] * 3 and calls[0][2] == 1e-4
 
 
 def test_the_source_may_be_a_function_of_the_values() -> None:

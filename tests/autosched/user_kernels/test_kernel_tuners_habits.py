@@ -90,20 +90,20 @@ __global__ void scale(TYPE* y, const TYPE* x, int n) {
 }
 """.replace("TYPE", parameter)
     x = (np.arange(N) + 1j * np.arange(N)[::-1]).astype(kind)
-    seen: list[Any] = []
+    results: list[Any] = []
 
-    def verify(answer: Any, result: Any, atol: float) -> bool:
-        seen.append((result[0].dtype, result[0].shape))
-        return bool(np.allclose(answer[0], result[0], atol=atol))
+    def verify(expected: Any, result: Any, atol: float) -> bool:
+        results.append((result[0].dtype, result[0].shape))
+        return bool(np.allclose(expected[0], result[0], atol=atol))
 
-    def wrong(answer: Any, result: Any, atol: float) -> bool:
+    def wrong(expected: Any, result: Any, atol: float) -> bool:
         return result[0].dtype == kind and bool((result[0] == 2 * x).all())
 
-    arguments, answer = [np.zeros(N, kind), x, np.int32(N)], [1j * x, None, None]
-    spec = scale(source, arguments=arguments, answer=answer, **({"verify": verify} if judged else {}))
+    arguments, expected = [np.zeros(N, kind), x, np.int32(N)], [1j * x, None, None]
+    spec = scale(source, arguments=arguments, answer=expected, **({"verify": verify} if judged else {}))
     verdict = verified(spec)
     assert verdict.ok, verdict.reason
-    assert not judged or set(seen) == {(np.dtype(kind), (N,))}
+    assert not judged or set(results) == {(np.dtype(kind), (N,))}
     assert not verified(
         scale(source, arguments=arguments, answer=[2 * x, None, None], **({"verify": wrong} if judged else {}))
     ).ok
@@ -180,10 +180,10 @@ class Seen:
 def test_a_brute_force_search_is_limited_by_the_size_of_its_space(tmp_path: Path) -> None:
     problem = scale(tune_params={"block_size_x": [32, 64, 128]}).problem()
     options: dict[str, Any] = {"device": "a100", "backend": "estimate", "database": tmp_path / "best.db"}
-    seen = Seen()
-    result = tune(problem, trials=10**9, sampler="brute_force", progress=seen, **options)
+    progress = Seen()
+    result = tune(problem, trials=10**9, sampler="brute_force", progress=progress, **options)
     assert result.exhausted and len(result.trials) == 3
-    assert set(seen.trials) == {3} and "3 more will be tried" in " ".join(seen.lines)
+    assert set(progress.trials) == {3} and "3 more will be tried" in " ".join(progress.lines)
     again = Seen()
     tune(problem, trials=10**9, sampler="brute_force", progress=again, **options)
     assert set(again.trials) == {0}

@@ -62,10 +62,10 @@ def scaling(factor: float) -> list[Any]:
 @needs_nvrtc
 @pytest.mark.parametrize("form", range(4))
 def test_a_struct_is_passed_by_value(form: int) -> None:
-    answer = [2 * X + 7, None, None]
-    verdict = verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2)[form]], answer=answer))
+    expected = [2 * X + 7, None, None]
+    verdict = verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2)[form]], answer=expected))
     assert verdict.ok, verdict.reason
-    assert not verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2.5)[form]], answer=answer)).ok
+    assert not verified(scale(PARTS, [np.zeros(N, np.float32), X, scaling(2.5)[form]], answer=expected)).ok
 
 
 @needs_compiler

@@ -37,8 +37,8 @@ WHOLE = Coverage(
 def test_a_coverage_survives_json_and_lists_its_gaps() -> None:
     assert Coverage.from_json(json.loads(json.dumps(WHOLE.to_json()))) == WHOLE
     assert WHOLE.lacks == ("no far run: its arrays are too large",)
-    part = RoleCoverage("far", ("far rows",), left_out=("reduced is not compared",))
-    assert part.lacks == "far run: reduced is not compared" and RoleCoverage("far", ("far rows",)).lacks == ""
+    partial = RoleCoverage("far", ("far rows",), left_out=("reduced is not compared",))
+    assert partial.lacks == "far run: reduced is not compared" and RoleCoverage("far", ("far rows",)).lacks == ""
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,11 @@ def test_a_division_is_counted_without_its_slow_path() -> None:
 
 
 def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
-    left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
+    instructions = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
     epilogue = [
         SassInstruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.line) for i in LOOP
     ]
-    assert pipes([*left, *epilogue], RAN_LOOP)["fma"] == 64
+    assert pipes([*instructions, *epilogue], RAN_LOOP)["fma"] == 64
 
 
 def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:

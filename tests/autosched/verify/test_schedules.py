@@ -67,10 +67,10 @@ def test_a_verification_is_json_that_names_every_run() -> None:
     assert first["problem"] == problem.to_json() and edge["blocks"] is None
     again = [run for run in verification["runs"] if run["name"] == "other random inputs"]
     assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
-    shown = verification_line(json.dumps(verification))
+    line = verification_line(json.dumps(verification))
     assert (
-        shown.startswith(f"ok in {len(verification['runs'])} emulated runs: random, integers")
-        and "blocks ascending, " in shown
+        line.startswith(f"ok in {len(verification['runs'])} emulated runs: random, integers")
+        and "blocks ascending, " in line
     )
     assert verification_line('{"runs": 3}') == verification_line('{"some": "other"}') == "unknown format, see --json"
 

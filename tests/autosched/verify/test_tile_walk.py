@@ -40,8 +40,8 @@ def walked(
 
 
 def schedule_of(name: str, problem: Matmul, **values: object) -> Schedule:
-    drawn = template(name).space(problem, H200).sample(2000, 0)
-    return next(s for s in drawn if all(s[p] == v for p, v in values.items()))
+    schedules = template(name).space(problem, H200).sample(2000, 0)
+    return next(s for s in schedules if all(s[p] == v for p, v in values.items()))
 
 
 @pytest.mark.parametrize("name", ["matmul", "tma_matmul", "wgmma_matmul"])
@@ -54,9 +54,9 @@ def test_the_tile_order_of_stream_k_is_complete_and_its_faults_are_found(name: s
 
 def test_a_pair_of_blocks_reports_all_its_tiles() -> None:
     """A pair of blocks has room for twice as many tiles as the problem has per pair."""
-    many = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
+    problem = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
     schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_per_block=14, sum_buffers=2)
-    assert walked("tcgen05_matmul", many, schedule, on=device("b200")) == ""
+    assert walked("tcgen05_matmul", problem, schedule, on=device("b200")) == ""
 
 
 @pytest.mark.nightly

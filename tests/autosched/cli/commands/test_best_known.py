@@ -49,8 +49,8 @@ def test_best_lists_all_problems_of_a_database(database: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert f"{NAME} n=64" in out and "a100" in out and "estimated" in out and "B/s" in out
     assert main(["best", "--db=b.db", "--json"]) == 0
-    (known,) = json.loads(capsys.readouterr().out)["best"]
-    assert known["name"] == f"{NAME} n=64" and known["seconds"] > 0 and known["trials"] == 2
+    (best,) = json.loads(capsys.readouterr().out)["best"]
+    assert best["name"] == f"{NAME} n=64" and best["seconds"] > 0 and best["trials"] == 2
     assert main(["best", "--db", "b.db", "--device", "h100"]) == 1
     assert main(["best", "copy", "--db", "b.db"]) == 1
 

@@ -170,20 +170,20 @@ START = Start(Matmul(8, 8, 8), device("h200"), Provenance.ESTIMATED, ("ESTIMATED
 
 
 def test_a_terminal_shows_the_state_and_is_cleared_afterwards() -> None:
-    shown, answers, messages = display(True)
-    with shown:
-        assert not shown.has_started
-        shown.started(START)
-        assert shown.has_started
+    progress, answers, messages = display(True)
+    with progress:
+        assert not progress.has_started
+        progress.started(START)
+        assert progress.has_started
         assert "none yet" in messages.getvalue() and "0/9" in messages.getvalue()
     assert answers.getvalue().splitlines()[0] == "ESTIMATED because " + "x" * 90
     assert messages.getvalue().endswith("\x1b[2K")  # the last write erases the display
 
 
 def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
-    shown, _, messages = display(False)
-    with shown:
-        shown.started(START)
+    progress, _, messages = display(False)
+    with progress:
+        progress.started(START)
     with Counter(Console(file=messages, width=80), "emulated", 2) as steps:
         steps.advance()
         steps.advance("1 failed")
@@ -193,9 +193,9 @@ def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
 def test_a_long_step_is_reported_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosched.cli.terminal.progress.QUIET_SECONDS", 0.05)
     monkeypatch.setattr("autosched.cli.terminal.progress.LIMIT_SECONDS", 0.2)
-    shown, _, messages = display(False, "a launch may take 60 s")
-    with shown:
-        shown.started(START)
+    progress, _, messages = display(False, "a launch may take 60 s")
+    with progress:
+        progress.started(START)
         until(lambda: messages.getvalue().startswith("0/9") and ", a launch may take 60 s\n" in messages.getvalue())
     first, *_ = messages.getvalue().splitlines()
     assert "may take" not in first  # after QUIET_SECONDS the limit is not printed yet
@@ -216,10 +216,10 @@ def until(seen: Callable[[], bool]) -> None:
 
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    shown, _, messages = display(True)
-    with shown:
-        shown.started(START)
-        shown.trial(step(1, 0.5))
+    progress, _, messages = display(True)
+    with progress:
+        progress.started(START)
+        progress.trial(step(1, 0.5))
     assert "\x1b" not in messages.getvalue() and "1/40" in messages.getvalue()
 
 
@@ -229,11 +229,11 @@ def step(done: int, seconds: float) -> Progress:
 
 def test_remaining_time_is_shown_after_enough_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosched.cli.terminal.progress.PLAIN_SECONDS", 0.0)
-    shown, _, messages = display(False)
-    with shown:
-        shown.started(START)
+    progress, _, messages = display(False)
+    with progress:
+        progress.started(START)
         for done in range(1, 21):
-            shown.trial(step(done, 100.0 + done / 4))  # the rate excludes the time before the first trial
+            progress.trial(step(done, 100.0 + done / 4))  # the rate excludes the time before the first trial
     lines = messages.getvalue().splitlines()
     assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, trial 1")
     assert lines[16].endswith("4.0/s, 5.8 s left")

@@ -341,12 +341,12 @@ def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.
 
 def of_a_kernel_file(path: Path) -> None:
     """Make a database with a kernel that is unregistered until its file is read."""
-    known = stored(path)
+    trial = stored(path)
     path.unlink()
     foreign = Schedule("thrice", (("block_size_x", 64),))
     with Store.open(path) as store:
         store.append(
-            dataclasses.replace(known, problem_key='{"n":1000,"operator":"thrice"}', schedule=foreign, id=None)
+            dataclasses.replace(trial, problem_key='{"n":1000,"operator":"thrice"}', schedule=foreign, id=None)
         )
 
 

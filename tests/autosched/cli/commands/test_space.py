@@ -45,8 +45,8 @@ def test_space_json_describes_the_space(run: Run) -> None:
     assert {r["name"]: r["kind"] for r in entry["rules"]} == {
         rule.name: "valid" if rule.name in valid else "pruning" for rule in space.rules
     }
-    drawn = TemplateSet([template("matmul")]).space(PROBLEM, device("a100")).sample(3, 5)
-    assert document["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in drawn]
+    schedules = TemplateSet([template("matmul")]).space(PROBLEM, device("a100")).sample(3, 5)
+    assert document["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in schedules]
 
 
 def test_space_reports_why_a_template_is_excluded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +126,8 @@ def test_explain_rejects_a_schedule_of_an_unsupported_template(run: Run) -> None
     Path("s.json").write_text(json.dumps({"template": "copy", "schedule": schedule().to_json()}))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out) == (2, "")
-    known = "matmul, wgmma_matmul, wgmma_matmul_transposed or tma_matmul"
-    assert err == f"autosched: the schedule in s.json belongs to copy: give one of {known}\n"
+    names = "matmul, wgmma_matmul, wgmma_matmul_transposed or tma_matmul"
+    assert err == f"autosched: the schedule in s.json belongs to copy: give one of {names}\n"
 
 
 NO_SCHEDULE = {

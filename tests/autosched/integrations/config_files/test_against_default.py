@@ -122,17 +122,18 @@ def test_omitted_options_have_tritons_defaults() -> None:
 def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: float, word: str) -> None:
     """In the second half of the rounds both configurations are twice as slow. Such common drift is not noise."""
     calls = itertools.count()
-    seen = []
+    measured = []
 
     def measure(config) -> float:
         iteration = next(calls) // 2
-        seen.append(config)
+        measured.append(config)
         wobble = 1 + jitter * (-1) ** iteration * (config == TUNED)
         return (2.0 if iteration >= ROUNDS // 2 else 1.0) * wobble * (gain if config == DEFAULT else 1.0)
 
     comparison = compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure)
     assert comparison.word == word
-    assert seen.count(DEFAULT) == seen.count(TUNED) == ROUNDS and seen[:4] == [DEFAULT, TUNED, TUNED, DEFAULT]
+    assert measured.count(DEFAULT) == measured.count(TUNED) == ROUNDS
+    assert measured[:4] == [DEFAULT, TUNED, TUNED, DEFAULT]
 
 
 def test_stored_times_without_repeats_show_no_gain() -> None:

@@ -63,10 +63,10 @@ print(json.dumps({"tactic": list(tactic), "timed": len(timed), "counts": [persis
 
 
 def _folders() -> list[str]:
-    named = os.environ.get("FLASHINFER_FOLDERS", "").split(os.pathsep)
+    configured = os.environ.get("FLASHINFER_FOLDERS", "").split(os.pathsep)
     spec = importlib.util.find_spec("flashinfer")
     installed = [str(Path(spec.origin).parents[1])] if spec is not None and spec.origin else []
-    return [folder for folder in named if folder] or installed
+    return [folder for folder in configured if folder] or installed
 
 
 @pytest.fixture(params=_folders() or [None])

@@ -56,8 +56,8 @@ def largest_score(p: Builder, q: Array, keys: Array, out: Array) -> None:
     top = p.state(p.full((64, 1), -np.inf))
     for at in p.steps(n, 32):
         scores = p.mma(query, p.transpose(p.load(window)))
-        seen = p.where(p.columns(at, 32) < n, scores, -np.inf)
-        top.set(p.maximum(top, p.reduction("maximumf", seen, dim=1)))
+        valid_scores = p.where(p.columns(at, 32) < n, scores, -np.inf)
+        top.set(p.maximum(top, p.reduction("maximumf", valid_scores, dim=1)))
         window.move(32, 0)
     p.store(top, p.window(out, (i, 0), (64, 1), column=True))
 

@@ -180,8 +180,8 @@ def test_many_problems_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(html_report, "_BYTES", 150_000)
     (schedule,) = schedules(1)
     with Store.open(tmp_path / "a.db") as store:
-        many = [Transpose(64, 64 + n) for n in range(30)]
-        store.extend([make_trial(schedule, timed(1e-6), problem) for problem in many])
+        problems = [Transpose(64, 64 + n) for n in range(30)]
+        store.extend([make_trial(schedule, timed(1e-6), problem) for problem in problems])
         report = build(store)
     text = render(report)
     assert len(text.encode()) < 150_000 + 30 * 2_000
@@ -191,9 +191,9 @@ def test_many_problems_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_panel_draws_every_cell() -> None:
     (panel,) = panels(Drawing("map", WgMap((2, 2), (32, 128)), (128, 128)))
-    drawn = svg.panel(panel)
-    assert drawn.count("M") == len(panel.cells) and "subgroups 0, 1" in drawn
-    assert drawn.count("<rect") == len(panel.legend) == 2
+    picture = svg.panel(panel)
+    assert picture.count("M") == len(panel.cells) and "subgroups 0, 1" in picture
+    assert picture.count("<rect") == len(panel.legend) == 2
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,13 @@ def fla_layer_norm(rows: int) -> torch.Tensor:
 
 def exhaustive(name: str) -> bool:
     """Return True if each row has the same bits in every batch of neighbouring rows."""
-    of = {"liger_rms_norm": rms_norm, "liger_softmax": softmax, "fla_layer_norm": layer_norm}[name]
+    function = {"liger_rms_norm": rms_norm, "liger_softmax": softmax, "fla_layer_norm": layer_norm}[name]
     x = torch.randn(MOST, 256, device="cuda")
-    complete = of(x).clone()
+    complete = function(x).clone()
     batches = [
         (first, rows) for rows in range(1, MOST) for first in sorted({0, 1, MOST - rows}) if first + rows <= MOST
     ]
-    return all(torch.equal(of(x[a : a + n].clone()), complete[a : a + n]) for a, n in batches)
+    return all(torch.equal(function(x[a : a + n].clone()), complete[a : a + n]) for a, n in batches)
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ class TestWithGpu:
     def test_a_slice_of_a_gpu_is_itself_and_not_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import dataclasses
 
-        part = dataclasses.replace(H200, sm_count=66)
-        monkeypatch.setattr(probing, "cuda_device", lambda gpu: part)
+        gpu_slice = dataclasses.replace(H200, sm_count=66)
+        monkeypatch.setattr(probing, "cuda_device", lambda gpu: gpu_slice)
         with choose(None, BackendOptions(backend="cuda", device="h200", workers=1)) as choice:
             assert isinstance(choice.runner, CudaRunner)
             assert choice.device.sm_count == 66

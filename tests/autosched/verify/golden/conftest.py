@@ -29,11 +29,11 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     def compare(name: str, verdict: str, findings: Iterable[Any] = (), why: Iterable[str] = ()) -> None:
         assert verdict in ("accepted", "refused", "uncertain"), verdict
         actual = _entry(verdict, findings, why)
-        known = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
+        verdicts = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
         if request.config.getoption("--update-golden"):
-            known[name] = actual
-            lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known))
+            verdicts[name] = actual
+            lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(verdicts[key])}" for key in sorted(verdicts))
             VERDICTS.write_text(f"{{\n{lines}\n}}\n")
-        assert actual == known.get(name), f"the verdict on {name} differs: --update-golden accepts it"
+        assert actual == verdicts.get(name), f"the verdict on {name} differs: --update-golden accepts it"
 
     return compare

@@ -185,8 +185,8 @@ def test_kernels_from_arrays(golden: Golden) -> None:
     compared(golden, "arrays: sound", of_kernel(added(answer=right)))
     compared(golden, "arrays: wrong", of_kernel(added(answer=[a - b, None, None, None])))
     compared(golden, "arrays: out of bounds", of_kernel(added(ADD.replace("i < n", "i <= n"), answer=right)))
-    compared(golden, "arrays: refused by a function", of_kernel(added(verify=lambda answer, result: False)))
-    compared(golden, "arrays: accepted by a function", of_kernel(added(verify=lambda answer, result: True)))
+    compared(golden, "arrays: refused by a function", of_kernel(added(verify=lambda expected, result: False)))
+    compared(golden, "arrays: accepted by a function", of_kernel(added(verify=lambda expected, result: True)))
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +238,8 @@ def test_databases(compiled: Any, golden: Golden, tmp_path: Path) -> None:
 
 def test_a_database_of_a_users_kernel(compiled: Any, golden: Golden, tmp_path: Path) -> None:
     a, b = (np.random.default_rng(i).standard_normal(1000).astype(np.float32) for i in (0, 1))
-    for name, answer in (("check: kernel, sound", a + b), ("check: kernel, wrong", a - b)):
-        kernel = added(answer=[answer, None, None, None], name=f"golden_{len(list(tmp_path.iterdir()))}")
+    for name, expected in (("check: kernel, sound", a + b), ("check: kernel, wrong", a - b)):
+        kernel = added(answer=[expected, None, None, None], name=f"golden_{len(list(tmp_path.iterdir()))}")
         kernel.register()
         problem = kernel.problem()
         (schedule,) = kernel.template.space(problem, H200).sample(1, 0)

@@ -34,9 +34,9 @@ def params(name: str, planted: tuple[Any, ...]) -> list[Any]:
 
 def cases(name: str, planted: tuple[Any, ...], by_day: tuple[Any, ...]) -> list[Any]:
     """Return test parameters for each kernel with a planted fault; nightly if ``by_day`` has no fault of the kernel."""
-    known = {p.case for p in by_day}
+    known_cases = {p.case for p in by_day}
     return [
-        pytest.param(name, p, marks=[] if p.case in known else [pytest.mark.nightly], id=f"{name}: {p.case}")
+        pytest.param(name, p, marks=[] if p.case in known_cases else [pytest.mark.nightly], id=f"{name}: {p.case}")
         for p in {p.case: p for p in planted}.values()
     ]
 

@@ -77,7 +77,7 @@ struct Job {
   // For each parameter, its kind and its index among parameters of this kind: p pointer, v value, t tensor map.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
-  bool uses = false;  // whether to report how a program's memory is used
+  bool uses = false;  // true: report how the launch uses a program's memory
   std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the kernel whose content is a buffer
   std::vector<ptx::Texture> textures;
   std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables to which buffers are copied
@@ -87,7 +87,7 @@ struct Job {
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
   std::vector<Unfinished> unfinished;
-  bool lists_writes = false;  // whether the caller needs a list of the written bytes
+  bool lists_writes = false;  // true: the caller needs a list of the written bytes
   double time_limit = 60;
 };
 
@@ -186,7 +186,7 @@ Job read_job(Machine& machine, const char* path) {
                : role == "output" ? BufferSpec::Role::output
                : role == "inout"  ? BufferSpec::Role::variable
                                   : BufferSpec::Role::workspace;
-      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // whether all bytes are defined
+      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all bytes are defined
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
     } else if (key == "pointer") {
@@ -199,7 +199,7 @@ Job read_job(Machine& machine, const char* path) {
       std::size_t buffer = 0, offset = 0;
       file >> buffer >> offset;
       if (buffer >= job.buffers.size()) fail("flags of a buffer that does not exist");
-      job.buffers[buffer].zeroed = false;  // whether some bytes are undefined
+      job.buffers[buffer].zeroed = false;  // some bytes are undefined
       job.defined.push_back({buffer, offset});
     } else if (key == "address") {
       AddressInMemory a{};

@@ -38,7 +38,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-CALLS = 2  # maximum calls that a GPU's actor accepts at the same time
+CALLS = 2  # maximum number of calls that a GPU's actor accepts at the same time
 DATA_SETS = 4  # number of data sets whose arrays an actor keeps
 
 

@@ -1,6 +1,6 @@
 // Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. If two blocks share a
-// tile, as with stream-K, the second block to finish may keep its part in registers and read only the part of the first
-// block.
+// tile, as with stream-K, the second block to finish may keep its sums in registers and read only the sums of the first
+// block. A part is the sums of one block.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/stream_k.cuh>

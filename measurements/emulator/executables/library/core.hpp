@@ -75,7 +75,7 @@ inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsig
 struct Allocation {
   std::uint64_t address;
   std::size_t bytes;
-  std::string name;  // such as "cudaMalloc#3"
+  std::string name;  // name in messages, such as "cudaMalloc#3"
   enum class Kind { device, host, managed, array, variable } kind;
   bool pooled = false;  // allocated in stream order (cudaMallocAsync)
 };

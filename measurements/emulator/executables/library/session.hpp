@@ -22,7 +22,7 @@ class Session {
   bool heap_used = false;
   std::string name;
   std::map<std::string, std::uint64_t> numbers;
-  std::map<std::uint64_t, Allocation> allocations;  // by start address
+  std::map<std::uint64_t, Allocation> allocations;  // allocations by start address
   std::map<std::string, unsigned> counts;  // number of allocations by function, for their names
   std::deque<Allocation> freed;  // the most recently freed allocations
   std::size_t used = 0;

@@ -211,10 +211,10 @@ struct Warp {
   std::uint32_t pc[warp_size] = {};
   std::vector<Activation> calls[warp_size];
   std::uint32_t local_top[warp_size] = {};
-  std::vector<std::uint32_t> local_base[warp_size];  // by function
-  std::vector<std::uint32_t> active_calls[warp_size];  // by function
+  std::vector<std::uint32_t> local_base[warp_size];  // by index of the function
+  std::vector<std::uint32_t> active_calls[warp_size];  // by index of the function
   Local local[warp_size];
-  bool knows_parts = false;  // whether `known` was ever written
+  bool knows_parts = false;  // true if `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
   // digest of the last polled values, by a digest of instruction, addresses and lanes
@@ -223,7 +223,7 @@ struct Warp {
   std::unordered_map<const Instruction*, std::uint64_t> states;
   bool ahead = false;  // true: the lanes that are furthest ahead in the program run next
   const Instruction* waiting[warp_size] = {};  // the collective or barrier at which a lane waits
-  std::vector<Effect> effects;                 // by number
+  std::vector<Effect> effects;                 // by Instruction::effect
   std::vector<std::unique_ptr<Reading>> readings;  // by Instruction::reading; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
   // locations of loaded values, by the register's number (copies.cpp); number 0 is unused

@@ -83,9 +83,9 @@ struct View {
   static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
-// Three sets of earlier events. `seen`: events that happened before, in the memory model. `fenced`: those of them that
-// a proxy fence has made visible to the async proxy. `earlier`: events that are earlier in time, although their writes
-// need not be visible.
+// Three sets of earlier events. `seen`: events that happened before, in the memory model. `fenced`: the events in
+// `seen` that a proxy fence has made visible to the async proxy. `earlier`: events that are earlier in time, although
+// their writes need not be visible.
 struct Knowledge {
   View seen, fenced, earlier;
   void clear() {
@@ -171,7 +171,7 @@ struct Clocks {
   }
   // The events that happened before the next action of a lane.
   View view_of(unsigned w, unsigned lane) const;
-  // True if lanes of a warp are ordered after actions of single lanes.
+  // True if a lane of warp w is ordered after actions of single lanes, which epochs alone do not represent.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
   // Called when lanes exchange values. They then share the events that any of them has acquired through a flag.
   // Cooperative groups rely on this: one lane acquires, and a shuffle informs the other lanes. The lanes' own actions

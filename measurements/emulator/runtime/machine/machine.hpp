@@ -59,9 +59,9 @@ struct Thread {
   std::uint64_t asked = 0;
   SiteIndex asked_at = 0;
 
-  const Collective* collective = nullptr;  // while gathering
-  unsigned mask = 0;  // while gathering: the lanes for which the thread waits; 0: the whole warp
-  unsigned barrier = 0;  // while at_barrier
+  const Collective* collective = nullptr;  // the collective at which the thread waits in state gathering
+  unsigned mask = 0;  // in state gathering: the lanes for which the thread waits; 0: the whole warp
+  unsigned barrier = 0;  // the barrier at which the thread waits in state at_barrier
 
   std::vector<AsyncCopy> copies;
   unsigned group = 0;  // number of the open cp.async group
@@ -89,7 +89,7 @@ struct Launch {
   std::uint64_t order_seed = 0;  // seed of the order in which warps and lanes run; 0: ascending order
   unsigned resident = 128;  // maximum number of resident blocks (or clusters), which have started and not ended
   bool interleaved = false;  // blocks alternate at each access to global memory
-  bool cooperative = false;  // all blocks must be resident at once
+  bool cooperative = false;  // all blocks of the grid must be resident at the same time
   bool dependent = false;    // the launch may start before earlier launches in its stream have ended
 };
 
@@ -176,7 +176,7 @@ struct Machine {
   Parking parking;
   PerBlock<std::vector<Thread>> threads{parking};
   PerBlock<Clocks> clocks{parking};
-  unsigned warp_lanes[max_warps] = {};  // number of lanes of each warp that exist
+  unsigned warp_lanes[max_warps] = {};  // number of existing lanes of each warp
   Report report;
 
   // Memory.

@@ -79,9 +79,9 @@ enum class Grade { fault, note };
 
 // Counts a finding and returns whether it is the first of its kind and grade at its site.
 bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade = Grade::fault);
-bool was_found(Report& report, Kind kind, SiteIndex site);  // only counts faults
+bool was_found(Report& report, Kind kind, SiteIndex site);  // ignores notes
 bool was_found(Report& report, Kind kind);
-std::uint64_t times_found(Report& report, Kind kind, SiteIndex site);  // only counts faults
+std::uint64_t times_found(Report& report, Kind kind, SiteIndex site);  // ignores notes
 void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 4, 5)));
 // ``other``: site of the second access involved (0: none).
 void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)

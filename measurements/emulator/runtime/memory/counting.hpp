@@ -22,7 +22,7 @@ void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction
 enum class Reached { shared, constant, l1, memory };
 Reached take_reached(Machine& machine);
 void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses);
-void begin_block_counts(Machine& machine);  // from then on, all sectors are new to the block
+void begin_block_counts(Machine& machine);  // a new block starts: no sector has been requested by it
 
 void report_counts(Machine& machine);
 

@@ -16,7 +16,7 @@ constexpr unsigned tensor_lanes = 128, tensor_columns = 512, quarter_lanes = 32,
 struct TensorActor {
   unsigned actor = 0;
   Who issuer = 0;             // a thread, or a warp
-  bool commits = false;       // tcgen05.commit signals the completion to other threads, and implies a fence before
+  bool commits = false;       // tcgen05.commit signals completion to other threads, and implies a preceding fence
   std::uint32_t issued = 0;   // number of operations issued
   Epoch fenced = 0;           // operations up to this epoch are followed by a tcgen05.fence::before_thread_sync
 };

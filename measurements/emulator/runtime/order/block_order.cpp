@@ -29,7 +29,7 @@ struct BlockOrder : Unit {
     bool narrow = false;
     std::vector<Release> observed;  // releases that the thread has observed since that fence
   };
-  PerBlock<std::vector<Order>> orders{parking};  // by index of the thread
+  PerBlock<std::vector<Order>> orders{parking};  // state of each thread, by its index
   PerBlock<std::unordered_map<std::uint64_t, std::vector<Release>>> flags{parking};
   std::uint64_t events = 0;
 };

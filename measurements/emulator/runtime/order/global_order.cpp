@@ -61,8 +61,8 @@ struct GlobalOrder : Unit {
     Epoch epoch;
     Epoch fence_of_warp[max_warps] = {};  // epoch of the first fence after the atomic by any lane of each warp; 0: none
     std::vector<bool> fenced;             // by thread: whether this thread has executed a fence after the atomic
-    unsigned fences = 0;                  // number of these threads
-    std::vector<Grant> fencers;           // these threads, with the epochs of their fences
+    unsigned fences = 0;                  // number of true elements of `fenced`
+    std::vector<Grant> fencers;           // threads that have executed a fence, with the fences' epochs
 
     bool visible_to(Machine& machine, const Thread& t) const {
       if (fenced[t.linear]) return true;

@@ -156,7 +156,8 @@ bool run_launch(Machine& machine, unsigned first, unsigned units) {
   unsigned steps = 0;
   start(machine, left.take());
   machine.launch.began = machine.clocks.first;
-  // Evaluated after each turn, because the running blocks may cancel blocks that have not started.
+  // True if another block may start. This changes with each turn, because running blocks may cancel blocks that have
+  // not started.
   const auto may_start = [&] { return left.left() && machine.residents.count() < most; };
   for (;;) {
     const Turn turn = machine.launch.interleaved ? run_step(machine) : run_blocks(machine, may_start() || !waiting.empty());

@@ -222,8 +222,8 @@ struct Tcgen05Plan {
   }
 
   // Initialises the barriers, by one thread. A stage is full when the bytes that the pair's first block expects have
-  // arrived. A commit of the multiplying thread makes it empty. A commit also makes sums full, and they are empty when
-  // the epilogue warps of both blocks have read them.
+  // arrived. A stage is empty after a commit of the multiplying thread. A buffer of sums is full after a commit, and
+  // empty when the epilogue warps of both blocks have read it.
   __device__ static __forceinline__ void make_barriers(unsigned shared) {
     Stages stage{{shared}};
 #pragma unroll 1

@@ -24,8 +24,8 @@ struct CapturedEvent {
   Nodes after;
 };
 
-std::unordered_map<void*, Capture*> captures;              // by stream
-std::unordered_map<void*, CapturedEvent> recorded_events;  // by event
+std::unordered_map<void*, Capture*> captures;              // captures in progress, by stream
+std::unordered_map<void*, CapturedEvent> recorded_events;  // events recorded in a capture, by handle
 std::uint64_t captures_begun = 0;
 
 constexpr int capture_unsupported = 900, capture_unmatched = 903, capture_unjoined = 904, capture_implicit = 906;

@@ -29,7 +29,7 @@ std::size_t fat_bytes(const void* data) {  // size of a container, according to 
 
 // by the address of the host function, and by the address of the kernel itself
 std::unordered_map<const void*, Kernel*> kernels;
-std::unordered_map<const void*, Variable*> variables;  // by the address of the host variable
+std::unordered_map<const void*, Variable*> variables;  // by address of the host variable
 std::recursive_mutex registry;
 
 }  // namespace
@@ -63,7 +63,7 @@ API void** __cudaRegisterFatBinary(void* wrapper) {
   std::memcpy(&fat, wrapper, sizeof fat);
   if (fat.magic != fat_magic) return reinterpret_cast<void**>(add_module("", 0));
   if (fat.version != linked_version) return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
-  auto* image = new std::string;  // must live as long as the module
+  auto* image = new std::string;  // the image must live as long as the module
   for (const void** each = fat.prelinked; *each != nullptr; ++each) {
     image->append(static_cast<const char*>(*each), fat_bytes(*each));
     image->append(-image->size() % 8, '\0');

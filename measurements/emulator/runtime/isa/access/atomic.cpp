@@ -201,7 +201,7 @@ template <const Format& F, bool Larger>
 u16 extreme_half(u16 a, u16 b, u16) {
   const double x = decode(F, a), y = decode(F, b);
   if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? u16{0x7fff} : std::isnan(x) ? b : a;
-  if (x == y) return Larger ? a & b : a | b;  // of +0 and -0, the minimum is -0 and the maximum is +0
+  if (x == y) return Larger ? a & b : a | b;  // the minimum of +0 and -0 is -0, and the maximum is +0
   return (x < y) == Larger ? b : a;
 }
 template <const Format& F, bool Larger>

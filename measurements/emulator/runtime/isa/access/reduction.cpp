@@ -53,7 +53,8 @@ T of_format(Operation o, const Format& f, T a, T b) {
   const double x = decode(f, a.bits), y = decode(f, b.bits);
   if (o == Operation::add) return {static_cast<std::uint16_t>(encode(f, add_odd(x, y), Rounding::nearest))};
   if (x != x && y != y) return {static_cast<std::uint16_t>(f.nan)};
-  if (x == y) return (a.bits >> 15 != 0) == (o == Operation::min) ? a : b;  // both are zero
+  // for zeros, the minimum is -0 and the maximum is +0
+  if (x == y) return (a.bits >> 15 != 0) == (o == Operation::min) ? a : b;
   return chosen(o, x, y) == x ? a : b;
 }
 template <>

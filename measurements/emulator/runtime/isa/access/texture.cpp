@@ -16,7 +16,7 @@ namespace autosched::emulator::ptx {
 
 // The textures of the launch.
 struct Textures {
-  std::unordered_map<std::uint64_t, Texture> by_handle;  // by handle
+  std::unordered_map<std::uint64_t, Texture> by_handle;  // textures by handle
 };
 
 namespace {

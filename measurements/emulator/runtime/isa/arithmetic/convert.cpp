@@ -20,7 +20,7 @@ constexpr unsigned bits_of_integer(std::int64_t t) { return 8u << (t / 2); }
 // A value to convert: an integer of up to 64 bits, or a float.
 struct Value {
   bool integer = false;
-  bool negative_type = false;  // whether the integer type is signed
+  bool negative_type = false;  // true for signed integers
   std::uint64_t bits = 0;
   double real = 0;
 };

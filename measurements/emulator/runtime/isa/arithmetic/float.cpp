@@ -25,7 +25,7 @@ inline T after(T y, std::uint32_t flags) {
     if (flags & ftz) y = flush(y);
     if (y != y) y = canonical(y);
   }
-  if (flags & sat) y = y > 0 ? (y < 1 ? y : T{1}) : T{0};  // also turns NaN into 0
+  if (flags & sat) y = y > 0 ? (y < 1 ? y : T{1}) : T{0};  // NaN becomes 0, too
   return y;
 }
 

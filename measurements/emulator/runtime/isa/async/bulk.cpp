@@ -32,7 +32,7 @@ struct BulkCopies : Unit {
     Lane lanes[warp_size];
   };
   PerBlock<std::vector<BulkLoad>> under_way{parking};
-  PerBlock<std::vector<Stores>> stores{parking};  // by warp
+  PerBlock<std::vector<Stores>> stores{parking};  // bulk stores of each warp
 };
 
 namespace {

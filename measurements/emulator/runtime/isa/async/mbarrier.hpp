@@ -27,13 +27,13 @@ struct Mbarrier {
   std::int64_t left = 0;       // pending arrivals of this phase
   std::int64_t bytes = 0;      // expected bytes that have not arrived; negative if more have arrived
   std::uint32_t phase = 0;
-  bool fenced = false;         // its initialisation is visible to the async proxy and other blocks
+  bool fenced = false;         // the initialisation is visible to the async proxy and other blocks
   unsigned initializer = 0;    // the initialising thread
   SiteIndex site = 0;  // source site of the initialisation
   Knowledge joining, released;  // clocks of the arrivals of the current phase, and of all finished phases
   // by thread: the phase that the thread's last poll found unfinished, plus 1; 0: none
   std::vector<std::uint32_t> awaited;
-  std::vector<PhaseSeen> seen;         // each lane at most once
+  std::vector<PhaseSeen> seen;         // a lane is in at most one element
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };

@@ -22,7 +22,7 @@ struct TensorLoads : Unit {
     // numbers of loads, counted over all blocks, because register headers contain such numbers
     std::uint32_t issued = 0, waited = 0;
   };
-  PerBlock<std::vector<Loads>> loads{parking};  // by warp
+  PerBlock<std::vector<Loads>> loads{parking};  // pending loads by warp
   PerBlock<std::vector<SiteIndex>> waiting_allocs{parking};  // by warp: the tcgen05.alloc that waits for columns; 0: none
 };
 
@@ -130,7 +130,7 @@ void relinquish(Warp& w, const Instruction& i, Lanes) {
 // In the order of _SHAPES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Shape { lanes_32x32b, lanes_16x64b, lanes_16x128b, lanes_16x256b, lanes_16x32bx2 };
 struct Position {
-  unsigned lane, column;  // relative to the instruction's address
+  unsigned lane, column;  // position relative to the instruction's address
 };
 // Position of register `r` of thread `t`: PTX ISA 9.7.16.2.3. 16x256b is the accumulator layout of mma.sync.
 Position position(Shape shape, unsigned t, unsigned r, unsigned split) {
@@ -222,7 +222,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
         to[t] = (to[t] & 0xffffu) | memory.word(column + 1, lane) << 16;
         known = known && (unwritten[column + 1] >> lane % quarter_lanes & 1u) == 0;
       }
-      if (!known) {  // it is only a fault if the value is used
+      if (!known) {  // reading an unwritten cell is only a fault if the value is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
         if (machine.poison != 0) fill_poison(machine, &to[t], sizeof to[t]);

@@ -24,7 +24,7 @@ struct Wgmmas : Unit {
     std::uint64_t a, b;
     unsigned columns;
     unsigned issued = 0;   // bit mask of the warps that have issued it
-    View before;           // events before the issues of the warps
+    View before;           // events before the warps issued the operation
     std::vector<float> right;  // values of B: [column / 8][k][column % 8]
   };
   struct Group {
@@ -41,8 +41,8 @@ struct Wgmmas : Unit {
     std::vector<std::uint32_t> groups;  // number of issued operations at each commit
     std::uint32_t awaited = 0;  // number of operations that must complete for the current wait
   };
-  PerBlock<std::vector<State>> states{parking};  // by warp
-  PerBlock<std::vector<Group>> groups{parking};  // by warpgroup
+  PerBlock<std::vector<State>> states{parking};  // state of each warp
+  PerBlock<std::vector<Group>> groups{parking};  // state of each warpgroup
 };
 
 namespace {

@@ -175,7 +175,7 @@ void follow(Machine& machine, const Instruction& i, const Instruction& load, Flo
   tainted.insert(i.operand, sources);
 }
 
-using Slots = std::vector<std::uint32_t>;  // in ascending order
+using Slots = std::vector<std::uint32_t>;  // offsets of registers, in ascending order
 
 bool holds(const Slots& slots, std::uint32_t slot) { return std::binary_search(slots.begin(), slots.end(), slot); }
 

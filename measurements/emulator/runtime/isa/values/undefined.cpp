@@ -25,7 +25,7 @@ struct UnknownValues {
     std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers that a path writes, and their widths
   };
   std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first undefined read at each site
-  std::unordered_map<const Instruction*, Choice> choices;  // by branch instruction
+  std::unordered_map<const Instruction*, Choice> choices;  // decision of each branch instruction
 };
 
 namespace {

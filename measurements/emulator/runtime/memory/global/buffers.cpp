@@ -305,7 +305,7 @@ void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::siz
 
 void write_pages(Machine& machine, int file, const Buffer& b, const std::vector<Page>& pages) {
   const std::uint64_t of_page = page_bytes / b.spec.element_bytes;
-  std::vector<std::uint64_t> firsts, counts;  // of ranges of elements, from adjacent pages
+  std::vector<std::uint64_t> firsts, counts;  // ranges of elements: first element and length
   std::uint64_t all = 0;
   for (const Page& page : pages) {
     const std::uint64_t first = page.index * of_page, count = std::min<std::uint64_t>(of_page, b.elements() - first);

@@ -29,7 +29,7 @@ struct Dependence : Unit {
   bool sorted = false;
   bool waited = false;  // a block has waited before it allowed later launches to start
   PerBlock<std::vector<Wait>> waits{parking};
-  bool triggered = false;  // whether the running blocks have allowed later launches to start
+  bool triggered = false;  // true: the running blocks have allowed later launches to start
   Parked<bool> parked_triggered{parking, triggered};
 };
 

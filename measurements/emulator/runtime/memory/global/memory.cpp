@@ -36,7 +36,7 @@ bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
   return (narrow || write.narrow) && !of_running(machine, write.epoch);
 }
 
-// Reports a race between the running thread and another one.
+// Reports a race between the running thread and another thread.
 struct Race {
   const char* doing;
   const Stamp& other;

@@ -71,7 +71,7 @@ struct GlobalUses {
   CopyOf* copies = nullptr;  // a hash table of cells
   // last plain writes before later atomics, by the first byte of the cell
   std::unordered_map<const char*, Stamp> under_atomics;
-  bool any_release = false;  // whether anything has been published between blocks
+  bool any_release = false;  // true if a block has published actions
 };
 inline Stamp stamp_of(Machine& machine, Mark mark) {
   Stamp stamp = machine.global_uses.stamps[mark & numbers];

@@ -25,10 +25,10 @@ struct WrittenMaps {
     Stamp by;
     std::uint32_t lanes;
     std::uint64_t writes;  // digest of the last writes to the map at the time of the fence
-    bool released;         // whether all these writes were released
+    bool released;         // true if all these writes were released
   };
   std::vector<Release> releases;
-  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address of the map
+  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // acquire fences by address of the map
 };
 
 namespace {

@@ -8,7 +8,7 @@
 
 namespace autosched::emulator {
 
-constexpr unsigned reserved_shared_bytes = 1024;  // at the start of the window, before the kernel's variables
+constexpr unsigned reserved_shared_bytes = 1024;  // reserved at the start of the window
 
 // In a cluster, an address has the rank of its block in bits 24 and higher, as in hardware. Kernels rely on these bits
 // (bit 24 distinguishes the blocks of a pair), and must mask them in a matrix descriptor. An address with a rank also

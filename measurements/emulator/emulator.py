@@ -147,7 +147,7 @@ def emulate_ptx(
 def _launched(
     launch: Launch, compile_it: Callable[[], CompiledBytecode], inputs: Mapping[str, Array], settings: RunSettings
 ) -> Emulation:
-    """Check one launch and execute it."""
+    """Check that a launch and its inputs are valid, and execute the launch."""
     blocks = settings.blocks
     if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
         raise ValueError(f"blocks must be numbers of blocks of the grid: 0 to {math.prod(launch.grid) - 1}")

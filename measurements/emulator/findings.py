@@ -289,7 +289,7 @@ class Emulation:
 
     status: EmulationStatus
     outputs: dict[str, Array]
-    findings: tuple[Finding, ...]  # faults first
+    findings: tuple[Finding, ...]  # faults come before notes
     shared_sites: tuple[SharedSite, ...]
     global_sites: tuple[GlobalSite, ...]
     reason: str = ""
@@ -343,7 +343,7 @@ class Emulation:
 
     @property
     def seconds(self) -> float:
-        """Seconds of compiling and running."""
+        """Sum of ``compile_seconds`` and ``run_seconds``."""
         return self.compile_seconds + self.run_seconds
 
 

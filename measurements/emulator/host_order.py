@@ -71,7 +71,7 @@ class HostRace:
 
 
 def one_range(first: int, end: int) -> Ranges:
-    """Return the bytes from ``first`` up to ``end``."""
+    """Return ranges with a single range: the bytes from ``first`` up to ``end`` (exclusive)."""
     return np.array([[first, end]], np.int64)
 
 
@@ -83,7 +83,7 @@ class HostOrder:
         self._blocking: set[int] = set()
         self._nodes: set[int] = set()  # timelines of graph nodes
         self._next = LEGACY + 1
-        self._destroyed: Clock = {}  # last clocks of destroyed streams
+        self._destroyed: Clock = {}  # merged clocks of destroyed streams
         self._destroyed_blocking: Clock = {}
         self._uses: dict[int, list[HostAccess]] = {}  # pending uses, by allocation
 

@@ -75,7 +75,7 @@ class TextureObject(NamedTuple):
     offset: int = 0
 
     def line(self, buffer: int) -> str:
-        """Return the line that the runner reads (runtime/isa/access/texture.cpp)."""
+        """Return the line of a job that describes this texture (runtime/isa/access/texture.cpp)."""
         head = (
             self.handle,
             buffer,

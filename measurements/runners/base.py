@@ -93,7 +93,7 @@ class Stream(Protocol):
     seconds: float
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Queue candidates after the earlier ones, without waiting."""
+        """Queue candidates after all earlier candidates, without waiting."""
 
     def ready(self) -> bool:
         """True if the next result is available without waiting."""
@@ -111,7 +111,7 @@ class Streaming(Protocol):
     """A runner that accepts further candidates while it measures."""
 
     def stream(self) -> Stream:
-        """Return an empty stream."""
+        """Return an empty stream, to which candidates can be added."""
 
 
 @runtime_checkable

@@ -81,7 +81,7 @@ class LoadedLaunch:
 
     @property
     def steps(self) -> tuple[LoadedStep, ...]:
-        """Functions of the launch, in order."""
+        """Loaded functions of the launch, in order of execution."""
         own = LoadedStep(self._function, self.launch, self.grid, self.launch.launches)
         own.attributed, own.slots = self._attributed, self._slots
         return (own, *self._then)
@@ -158,7 +158,7 @@ class LoadedLaunch:
         return encoded
 
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
-        """Launch on cupy's current stream, without waiting."""
+        """Launch all functions with ``parameters`` on cupy's current stream, without waiting."""
         steps = self._then
         own = parameters[: len(parameters) - len(steps)] if steps else parameters
         for _ in self._times:

@@ -117,7 +117,7 @@ class PoolRunner(ABC):
 
     @abstractmethod
     def stream(self) -> PoolStream:
-        """Return an empty stream (``Streaming``)."""
+        """Return an empty stream, to which candidates can be added."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """Measure as the protocol ``Runner`` specifies. Errors of the stream are raised."""

@@ -28,7 +28,8 @@ class LaunchDescription:
     cluster: tuple[int, ...] = ()  # empty if the launch has no cluster size
     shared: int = 0
     arguments: list[str] = field(default_factory=list)
-    buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
+    # name, role, address, bytes, and whether the buffer is a variable that was never set
+    buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)
     symbols: list[tuple[str, int]] = field(default_factory=list)
     textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, other fields
     on_device: list[Stretch] = field(default_factory=list)  # allocations that the host cannot access

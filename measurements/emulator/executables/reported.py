@@ -46,7 +46,7 @@ class ReportedFindings:
             self.add(LaunchFinding(str(finding.kind), finding.message, finding, kernel), key)
 
     def complain(self, sentence: str) -> None:
-        """Report a missing feature, once."""
+        """Report a missing feature, unless it was already reported."""
         if sentence not in self.result.lacking:
             self.result.lacking.append(sentence)
             self.on_finding(sentence)

@@ -106,7 +106,7 @@ class ExecutableSession:
     # Answers --------------------------------------------------------------------------------------------------------
 
     def hello(self, _: str, __: bytes) -> str:
-        """Describe the emulated device."""
+        """Return the emulated device's properties, one per line."""
         d = self.options.device
         facts: dict[str, object] = {
             "name": f"{d.driver_names[0] if d.driver_names else d.name} (emulated by autosched)",
@@ -124,7 +124,7 @@ class ExecutableSession:
         return "\n".join(f"{name} {value}" for name, value in facts.items())
 
     def load(self, rest: str, image: bytes) -> str:
-        """Load a module, and return an error and its variables."""
+        """Load a module, and return an error code and the module's variables."""
         try:
             loaded = PtxModule.from_image(image, self.options.device)
         except (FatBinaryError, PtxError) as error:
@@ -136,7 +136,7 @@ class ExecutableSession:
         return "\n".join(["0", *loaded.variable_lines()])
 
     def kernel(self, rest: str, _: bytes) -> str:
-        """Look up a kernel of a module, and return an error and its facts."""
+        """Look up a kernel of a module, and return an error code and the kernel's facts."""
         number, name = rest.split()
         loaded = self.modules[int(number)]
         if not loaded.has_kernel(name):
@@ -150,13 +150,13 @@ class ExecutableSession:
         return " ".join(map(str, (0, *facts)))
 
     def misuse(self, rest: str, _: bytes) -> str:
-        """Report a misuse of CUDA's interface."""
+        """Report a misuse of CUDA's interface as a finding."""
         message = _MANGLED.sub(lambda name: demangled(name[0]), rest)
         self.report.add(LaunchFinding("api_misuse", message, None), ("api_misuse", message))
         return ""
 
     def lacking(self, rest: str, _: bytes) -> str:
-        """Report a function that is not emulated."""
+        """Report that the program has called a function that is not emulated."""
         self.report.complain(f"{rest} is not emulated")
         return ""
 
@@ -195,12 +195,12 @@ class ExecutableSession:
         return ""
 
     def touch(self, rest: str, _: bytes) -> str:
-        """Check an access of the host."""
+        """Check an access of the host. Return "pending" if later accesses must be checked, too."""
         block, address, use, frames = rest.split()
         return "pending" if self.order.touch(int(block), int(address), int(use), frames_of(frames)) else ""
 
     def pending(self, _: str, __: bytes) -> str:
-        """Return the memory whose accesses by the host must be reported."""
+        """Return the memory that pending operations use; the library must report accesses of the host to it."""
         return _lines_of(self.order.pending())
 
     def launch(self, rest: str, _: bytes) -> str:

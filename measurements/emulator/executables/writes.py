@@ -59,7 +59,7 @@ class Writes:
 
 
 def stretches(addresses: npt.NDArray[np.uint64]) -> list[Stretch]:
-    """Combine ascending addresses into contiguous ranges."""
+    """Combine ascending addresses of single bytes into contiguous ranges."""
     if addresses.size == 0:
         return []
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1

@@ -81,7 +81,7 @@ def cache_folder() -> Path:
 
 
 def emulator_version() -> str:
-    """Return the SHA-256 (hex) of the emulator's own sources."""
+    """Return the SHA-256 (hex) of the sources of the runner and of the PTX translator."""
     h = hashlib.sha256(sources_digest().encode())
     for file in sorted((HERE / "ptx").rglob("*.py")):  # the PTX translator
         h.update(file.read_bytes())

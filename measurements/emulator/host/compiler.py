@@ -163,12 +163,12 @@ def main_complaint(log: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last non-empty line, or ""."""
+    """Return the last non-empty line of ``text``; "" if there is none."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def machine_sentence(error: OSError) -> str:
-    """Return the message for an OSError."""
+    """Return the message of a HostFailure that an OSError causes."""
     location = f" at {error.filename}" if error.filename else ""
     return f"the emulator cannot work on this machine ({error.strerror or error}{location}): free disk space, or fix it"
 

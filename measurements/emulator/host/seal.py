@@ -11,7 +11,7 @@ from pathlib import Path
 
 _MARK = b"autosched sealed:"
 _SIZE = len(_MARK) + hashlib.sha256().digest_size
-_PIECE = 1 << 17  # bytes
+_PIECE = 1 << 17  # number of bytes that are hashed at a time
 
 
 def sealed(content: bytes) -> bytes:
@@ -20,12 +20,12 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(content: bytes) -> bytes:
-    """Return the content without its digest."""
+    """Return sealed content without its digest."""
     return content[:-_SIZE]
 
 
 def seal(path: Path) -> None:
-    """Append the digest of its contents to a file."""
+    """Append a digest to a file, computed from the file's contents."""
     mark = sealed(path.read_bytes())[-_SIZE:]
     with path.open("ab") as file:
         file.write(mark)

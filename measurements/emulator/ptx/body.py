@@ -53,11 +53,11 @@ class Body:
         self.local_bytes = 0
 
     def read(self) -> Function:
-        """Return the function. Raises PtxError."""
+        """Parse the body, and return the function. Raises PtxError."""
         c = self.cursor
         text = c.text
         depth = 0
-        starts: list[int] = []  # state at the start of each open scope
+        starts: list[int] = []  # number of instructions before each open scope
         pending = ""
         while True:
             if match := _LINE.match(text, c.at):
@@ -138,7 +138,7 @@ class Body:
         return name
 
     def statement(self, label: str) -> None:
-        """Read one statement."""
+        """Parse the next directive or instruction."""
         c = self.cursor
         start = c.at
         text = c.statement().strip()
@@ -160,7 +160,7 @@ class Body:
         operands: str,
         start: int,
     ) -> None:
-        """Add an instruction."""
+        """Parse the operands of an instruction and append it to the body."""
         known = self.qualifiers.get(qualifiers)
         if known is None:
             known = self.qualifiers[qualifiers] = tuple(qualifiers.split(".")[1:])
@@ -176,7 +176,7 @@ class Body:
         )  # fmt: skip
 
     def directive(self, text: str, label: str, start: int) -> None:
-        """Read a directive."""
+        """Parse a directive: a table of branch targets, or declarations of registers or variables."""
         if text.startswith(".branchtargets"):
             self.tables[label] = tuple(self.renamed(n.strip()) for n in text[len(".branchtargets") :].split(","))
             return
@@ -216,7 +216,7 @@ class _Lines:
         self._known: dict[str, tuple[Frame, ...]] = {}
 
     def enter(self, loc: re.Match[str]) -> None:
-        """Read a .loc directive."""
+        """Process a .loc directive, which sets the source line of later instructions."""
         known = self._known.get(loc[0])
         if known is not None:
             self.frames = known

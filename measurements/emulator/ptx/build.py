@@ -49,12 +49,12 @@ class KernelCompileError(Exception):
 
     @property
     def emulation(self) -> Emulation:
-        """Result of launching a kernel that cannot be compiled."""
+        """Emulation result with this status and reason, and without findings."""
         return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
 class CompiledBytecode(NamedTuple):
-    """A bytecode file for the runner."""
+    """A bytecode file for the runner, the seconds of its compilation, and whether it was cached."""
 
     path: Path
     seconds: float
@@ -62,7 +62,13 @@ class CompiledBytecode(NamedTuple):
 
 
 class SitePosition(NamedTuple):
-    """Position of an instruction in reports. ``source`` is its source line as "file:line"."""
+    """Position of an instruction for reports.
+
+    Attributes:
+        source: Source line as "file:line".
+        ptx: PTX line with its text.
+        callers: Lines into which the source line is inlined, the innermost first.
+    """
 
     source: str
     ptx: str
@@ -201,12 +207,12 @@ def _translator() -> str:
 
 
 class SitePositions(NamedTuple):
-    """Positions of instructions by the site numbers in a report. They are parsed on demand."""
+    """Positions of instructions by site number. A position is only parsed when it is requested."""
 
     lines: tuple[str, ...]
 
     def get(self, site: str) -> SitePosition | None:
-        """Return the position of a site, or None."""
+        """Return the position of a site; None if ``site`` is not a valid number."""
         if not site.isdecimal() or int(site) >= len(self.lines):
             return None
         source, text, *callers = self.lines[int(site)].split("\t")
@@ -233,7 +239,7 @@ class ProgramFacts(NamedTuple):
 
 
 def read_program_facts(path: Path) -> ProgramFacts:
-    """Return the facts that ``_publish`` wrote."""
+    """Read the facts about a kernel from its bytecode file."""
     head, _, positions = unsealed(path.read_bytes()).partition(_SITES)
     numbers: dict[str, int] = {}
     for line in head[:400].decode(errors="replace").splitlines():
@@ -249,6 +255,6 @@ def read_program_facts(path: Path) -> ProgramFacts:
 # Cached, because a verification runs a program several times; the file's name identifies its content.
 @lru_cache(maxsize=8)
 def read_sites(path: Path) -> SitePositions:
-    """Return the positions that ``_publish`` wrote."""
+    """Read the positions of sites from a bytecode file."""
     _, _, positions = unsealed(path.read_bytes()).partition(_SITES)
     return SitePositions(tuple(positions.decode(errors="replace").split("\n")))

@@ -32,7 +32,7 @@ from measurements.emulator.ptx.syntax import (
 )
 
 LANES = 32
-_HEAD = 32  # bytes of a register's header
+_HEAD = 32  # bytes of the header before a register's values
 _SHARED_WINDOW = 1024  # start of static shared memory, as in runtime/memory/shared/memory.cpp
 _MOST_SHARED = 1 << 24  # more shared memory than any GPU has; the runner reports launches that exceed a block's limit
 FUNCTION_BASE = 4 << 60  # base of the addresses of functions, as in runtime/isa/ptx.hpp
@@ -132,7 +132,7 @@ class _Frame:
     locals: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     entry: int = 0
-    parameter_offsets: dict[str, int] = field(default_factory=dict)  # parameters of a kernel
+    parameter_offsets: dict[str, int] = field(default_factory=dict)  # offset of each parameter of a kernel
 
 
 class _Translation:
@@ -157,14 +157,14 @@ class _Translation:
         self.labels: dict[tuple[int, str], int] = {}
 
     def program(self) -> Bytecode:
-        """Return the bytecode."""
+        """Translate the kernel and all functions that it may call, and return the bytecode."""
         self.frame(self.entry)
         done = 0
         while done < len(self.pending):
             self.body(self.frames[self.pending[done]])
             done += 1
             if done == len(self.pending):
-                self.variable_lines()  # tables of functions may refer to further functions
+                self.variable_lines()  # adds functions to which tables of functions refer
             if done == len(self.pending) and self.calls_addresses:
                 for name in self.with_addresses():
                     self.frame(name)
@@ -191,7 +191,7 @@ class _Translation:
     # Positions ------------------------------------------------------------------------------------------------------
 
     def slot(self, width: int) -> int:
-        """Allocate a register of ``width`` bytes."""
+        """Allocate a register of ``width`` bytes per lane, and return its offset."""
         at = self.slots
         self.slots += _HEAD + _align(LANES * width, 32)
         return at
@@ -225,7 +225,7 @@ class _Translation:
         return f
 
     def register(self, f: _Frame, name: str) -> tuple[int, int]:
-        """Return the slot and the width of a register."""
+        """Return the slot and the width of a declared register, allocating the slot on first use."""
         if name not in f.slots:
             if name not in f.function.registers:
                 raise NotExecutable(f"{f.function.name} uses a register that it does not declare: {name}")
@@ -234,7 +234,7 @@ class _Translation:
         return f.slots[name], f.widths[name]
 
     def shared_offset(self, v: Variable) -> int:
-        """Return the offset of a shared variable."""
+        """Return the offset of a static shared variable, allocating its memory on first use."""
         if v.name not in self.shared:
             self.shared[v.name] = _align(self.shared_end, max(v.alignment, 1))
             self.shared_end = self.shared[v.name] + v.bytes
@@ -243,7 +243,7 @@ class _Translation:
         return self.shared[v.name]
 
     def global_index(self, name: str) -> int:
-        """Return the number of a global variable."""
+        """Return the number of a global or constant variable in the bytecode."""
         return self.globals.setdefault(name, len(self.globals))
 
     # Operands -----------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class _Translation:
     # Code ---------------------------------------------------------------------------------------------------------
 
     def site(self, i: Instruction) -> int:
-        """Return the site number of an instruction."""
+        """Add a site for an instruction to the report's sites, and return its number."""
         site = len(self.sites)
         known = self.shown.get(id(i.frames)) if i.frames else None
         if known is None:
@@ -323,11 +323,11 @@ class _Translation:
     def emit(
         self, form: Form, site: int, guard: int, negated: int, f: _Frame, to: list[str], sources: list[str]
     ) -> None:
-        """Append an instruction."""
+        """Append an instruction to the code."""
         self.code.append((form, site, guard, negated, f, to, sources))
 
     def body(self, f: _Frame) -> None:
-        """Translate the body of a function."""
+        """Translate the instructions of a function, and record the positions of its labels."""
         f.entry = len(self.code)
         positions: dict[int, list[str]] = {}
         for label, at in f.function.labels.items():
@@ -354,7 +354,7 @@ class _Translation:
             self.emit(Form("ret"), len(self.sites) - 1, 0, 0, f, [], [])
 
     def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
-        """Translate an instruction."""
+        """Translate an instruction and append the result to the code."""
         negated = int(i.negated)
         self.rounds_tf32 |= i.opcode == "cvt" and "tf32" in i.qualifiers
         if i.opcode == "call":
@@ -449,7 +449,7 @@ class _Translation:
     # Text ---------------------------------------------------------------------------------------------------------
 
     def assembled(self) -> list[str]:
-        """Return the lines of code."""
+        """Return one line per instruction of the code, with labels replaced by positions."""
         lines = []
         for form, site, guard, negated, f, to, sources in self.code:
             numbers = [str(self.labels[f.index, n] if isinstance(n, str) else n) for n in form.immediates]
@@ -460,7 +460,7 @@ class _Translation:
         return lines
 
     def function_line(self, f: _Frame) -> str:
-        """Return the line that describes a function."""
+        """Return the bytecode line that describes a function: its position, frame, results and parameters."""
 
         def spans(names: list[str], registers: bool) -> str:
             return " ".join([str(len(names)), *(f"{f.slots[n]} {f.widths[n]} {int(registers)}" for n in names)])
@@ -488,7 +488,7 @@ class _Translation:
         return [n for n in names if n in self.module.functions and self.module.functions[n].is_defined]
 
     def variable_lines(self) -> list[str]:
-        """Return the lines that describe variables."""
+        """Return the bytecode lines that describe global and constant variables."""
         lines, relocations = [], []
         names = list(self.globals)
         k = 0
@@ -510,7 +510,7 @@ class _Translation:
         return lines + relocations
 
     def relocation(self, variable: int, offset: int, symbol: Symbol) -> str:
-        """Return the line that describes an address in a variable's initial value."""
+        """Return the bytecode line that describes an address in a variable's initial value."""
         target = self.variables.get(symbol.name)
         if target is not None and target.space == "shared":
             return f"relocation {variable} {offset} s {self.shared_offset(target)} {symbol.offset}"

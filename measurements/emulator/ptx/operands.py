@@ -98,7 +98,7 @@ class OperandReader:
         name = self._renamed(token) if token in self._scoped else token
         return Register(name) if name[0] == "%" or name in self._registers or name == "_" else Symbol(name)
 
-    # The grammar.
+    # The full grammar of operands.
 
     def _parsed(self, text: str) -> tuple[Operand, ...]:
         tokens: list[str] = []
@@ -220,7 +220,7 @@ def number(token: str) -> Number:
 
 
 def negative(value: Number) -> Number:
-    """Return the negated number."""
+    """Return the arithmetic negation of a literal."""
     if value.kind == "i":
         return Number(-value.bits & 2**64 - 1)
     return Number(value.bits ^ (2**31 if value.kind == "f" else 2**63), value.kind)

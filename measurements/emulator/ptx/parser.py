@@ -68,10 +68,10 @@ class _PtxParser(Cursor):
     def __init__(self, text: str, files: dict[int, str]) -> None:
         super().__init__(text)
         self.files = files
-        self.registers = 0  # number of registers of all functions so far
+        self.registers = 0  # number of registers that the functions parsed so far declare
 
     def module(self) -> Module:
-        """Return the module."""
+        """Parse the complete text, and return the module."""
         version = target = ""
         declared: list[Variable] = []
         functions: dict[str, Function] = {}

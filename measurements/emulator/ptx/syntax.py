@@ -164,9 +164,9 @@ class Module:
     target: str
     variables: tuple[Variable, ...]
     functions: dict[str, Function]
-    by_llvm: bool = False  # whether LLVM generated the PTX (Triton, clang, numba)
+    by_llvm: bool = False  # True if LLVM generated the PTX (Triton, clang, numba)
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Names of the kernels."""
+        """Names of the module's kernels."""
         return tuple(name for name, f in self.functions.items() if f.is_kernel and f.is_defined)

@@ -198,11 +198,11 @@ class CoreModule:
         self._code = gpu.core.ObjectCode.from_cubin(path)
 
     def get_function(self, entry: str) -> Any:
-        """Return the function ``name`` of the module, loaded on the current GPU."""
+        """Return the function ``entry`` of the module, loaded on the current GPU."""
         return CoreFunction(self._gpu, self._code.get_kernel(entry))
 
     def get_global(self, name: str) -> Any:
-        """Return the memory of the constant ``name``."""
+        """Return an object with the address of the constant ``name``."""
         gpu = self._gpu
         address, _ = gpu.checked(gpu.driver.cuLibraryGetGlobal(name.encode(), int(self._code.handle)))
         return SimpleNamespace(ptr=int(address))

@@ -278,7 +278,7 @@ class CudaRunner(PoolRunner):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(timeout=10.0)
-        # closed last, when no thread computes references any more
+        # closed last, because a running thread could still compute references
         if not any(thread.is_alive() for thread in self._threads):
             self._references.close()
 

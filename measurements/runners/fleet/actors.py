@@ -96,7 +96,7 @@ class SentProblem(Problem):
 
     @classmethod
     def of(cls, problem: Problem) -> SentProblem:
-        """Convert a problem for sending."""
+        """Convert a problem to a problem that can be sent to an actor."""
         return cls(problem.to_json(), problem.key(), problem.operands())
 
     def key(self) -> str:
@@ -137,7 +137,7 @@ class SentModule(Compiled):
 
     @classmethod
     def of(cls, compiled: Compiled) -> SentModule:
-        """Read the cubin of a compiled kernel."""
+        """Copy a compiled kernel, and read its cubin from the file."""
         values = {f.name: getattr(compiled, f.name) for f in dataclasses.fields(Compiled)}
         return cls(**values, content=compiled.cubin)
 
@@ -223,7 +223,7 @@ class GpuActor:
         self._equipping = threading.Lock()
 
     def hello(self) -> Hello:
-        """Query the GPU, and return its description."""
+        """Query the GPU, and return a description of this actor and its GPU."""
         sys.path.extend(p for p in self._options.path if p not in sys.path)
         module, _, function = self._options.describe.partition(":")
         try:
@@ -327,7 +327,7 @@ class CompileActor:
         self._pool: CompilePool | None = None
 
     def hello(self) -> Hello:
-        """Start the compiler and return its description."""
+        """Start the compiler, and return a description of this actor."""
         try:
             self._pool = CompilePool(
                 CompileCache(self._options.cache) if self._options.cache else None,

@@ -33,10 +33,10 @@ class WorkersLost(JobLost):
 
 
 class Pending(Protocol):
-    """Future result of a member's job."""
+    """A job that was sent to a member and has no result yet."""
 
     def future(self) -> Future[Any]:
-        """Return the future result."""
+        """Return a future, which receives the result."""
 
 
 @dataclass(eq=False)

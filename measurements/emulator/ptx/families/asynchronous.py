@@ -99,9 +99,9 @@ _LARGEST = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mod
 
 
 def _tensormap(i: Instruction) -> Form:
-    """Return the form of ``replace``: ``[map], value`` or ``[map], dimension, value``.
+    """Return the form of ``tensormap.replace [map], value`` or ``tensormap.replace [map], dimension, value``.
 
-    ``cp_fenceproxy`` has ``[to], [from], 128``.
+    The operands of ``tensormap.cp_fenceproxy`` are ``[to], [from], 128``.
     """
     action, *q = i.qualifiers
     at = address_of(i.operands[0])
@@ -152,7 +152,7 @@ def _cp(i: Instruction) -> Form | None:
 
 
 def _bulk_load(i: Instruction) -> Form:
-    """Return the form of ``[to], [from], bytes, [mbarrier]``."""
+    """Return the form of a bulk copy to shared memory: ``[to], [from], bytes, [mbarrier]``."""
     if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
@@ -209,7 +209,7 @@ def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, 
 
 
 def _bulk_store(i: Instruction) -> Form:
-    """Return the form of ``[to], [from], bytes{, mask}``."""
+    """Return the form of a bulk copy to global memory: ``[to], [from], bytes{, mask}``."""
     if "bulk_group" not in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
@@ -221,7 +221,7 @@ def _bulk_store(i: Instruction) -> Form:
 
 
 def _tensor_store(i: Instruction) -> Form:
-    """Return the form of ``[map, {coordinates}], [from]``."""
+    """Return the form of a tensor store: ``[map, {coordinates}], [from]``."""
     reduction = 0
     if i.qualifiers[0] == "reduce":
         reduction = next(k + 1 for k, name in enumerate(_REDUCTIONS) if name in i.qualifiers)

@@ -94,7 +94,7 @@ def emulate(
         kernel: Source, launch and operands.
         inputs: An array for each operand of role input or inout, in its storage type and shape.
         options: Options of the emulation. Default: ``EmulateOptions()``.
-        keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
+        keywords: Fields of ``EmulateOptions`` by name, which override fields of ``options``.
 
     Returns:
         The outputs, findings and counts. ``status`` also reports kernels that do not compile or do not terminate.

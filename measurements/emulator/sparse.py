@@ -114,7 +114,7 @@ def emulate_blocks(
     Args:
         kernel: Source, launch and operands.
         blocks: Numbers of the grid's blocks to run.
-        seed: Random seed of the inputs if none are given.
+        seed: Random seed of generated inputs.
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
         inputs: A file with the inputs; None to generate them.

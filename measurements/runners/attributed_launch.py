@@ -49,7 +49,7 @@ class AttributedLaunch:
 
         Args:
             grid: Blocks along each axis.
-            parameters: Parameters as for cupy: a GPU array or an address for a pointer, a numpy array for a value.
+            parameters: Parameters in cupy's format: a GPU array or an address for a pointer, a numpy array for a value.
             stream: Driver handle of the stream.
 
         Raises:

@@ -85,7 +85,7 @@ class Stream(Protocol):
 
     Iteration yields one (position, measurement) per candidate, in order of completion, until none remains.
 
-    Candidates may be added at any time; their positions continue those of earlier candidates. Candidates do not affect
+    Candidates may be added at any time; positions continue from the last earlier candidate. Candidates do not affect
     each other, as in ``Runner.measure``. ``seconds`` is the time for which the backend was busy with the last result,
     excluding compilation.
     """

@@ -91,14 +91,14 @@ class LoadedLaunch:
         self.launch_with(self.parameters(arrays))
 
     def shrunk(self) -> str:
-        """Return a note if the launched grid is smaller than that of ``launch``; otherwise ""."""
+        """Return a note if the launched grid is smaller than the grid of ``launch``; otherwise ""."""
         (blocks, *_), (described, *_) = self.grid, self.launch.grid
         return (
             f"launched {blocks} of {described} blocks: no more can run at the same time" if blocks < described else ""
         )
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the parameters of the first function as for cupy, then one tuple per further function.
+        """Return the first function's parameters in cupy's format, then one tuple of parameters per further function.
 
         ``arrays`` has cupy arrays, or addresses on the GPU, by operand name.
         """
@@ -196,7 +196,7 @@ class LoadedLaunch:
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
         if isinstance(described, LinearTexture):
-            # Texture objects are kept as long as this LoadedLaunch, because an earlier launch may still use one.
+            # Texture objects exist as long as this LoadedLaunch, because an earlier launch may still use one of them.
             try:
                 self._textures.append(texture_object(self._cupy, described, address))
             except ValueError as error:

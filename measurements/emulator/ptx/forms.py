@@ -38,7 +38,7 @@ FLAGS = {
 _ROUNDING = {"rn": 1, "rz": 2, "rm": 3, "rp": 4, "rna": 5}
 ROUNDING = {name: code << 16 for name, code in _ROUNDING.items()}
 INTEGRAL = {f"{name}i": code << 16 | 1 << 20 for name, code in _ROUNDING.items()}
-# The order is that of the enumerations in compare.cpp, convert.cpp, memory.hpp and matrix.hpp.
+# In the order of the enumerations in compare.cpp, convert.cpp, memory.hpp and matrix.hpp.
 COMPARISONS = (
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
 )  # fmt: skip
@@ -65,7 +65,7 @@ class SourceOperand(NamedTuple):
 class Form:
     """An instruction for the runtime.
 
-    The runtime looks up the table row of ``key``, then that of ``reduced``. Immediates of type str are labels.
+    The runtime looks up the table row of ``key``, then the row of ``reduced``. Immediates of type str are labels.
     """
 
     key: str

@@ -2,7 +2,7 @@
 //
 // runner PROGRAM JOB DATA REPORT
 //
-// JOB has one setting per line. DATA holds the contents of all buffers; the runner overwrites those of modified
+// JOB has one setting per line. DATA holds the contents of all buffers; the runner overwrites the contents of modified
 // buffers. REPORT receives JSON lines. The process exits when its CPU time reaches the limit, and after a crash of the
 // kernel, which it reports.
 #include <fcntl.h>

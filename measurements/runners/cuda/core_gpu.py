@@ -115,7 +115,7 @@ class CoreDevice:
 
 
 class CoreStream:
-    """A stream, given by its address. Used as a context manager, it becomes the current stream."""
+    """A stream, identified by its address. Used as a context manager, it becomes the current stream."""
 
     def __init__(self, address: int = 0) -> None:
         self.ptr = address

@@ -8,7 +8,7 @@ namespace autosched {
 enum class Raster { row, column, grouped, hilbert };
 
 // Values of the parameter `raster` (search_spaces/templates/common/raster.py): the order, and the number of tile rows
-// in a band, 8 for "grouped_8" and 1 for others.
+// in a band, 8 for "grouped_8" and 1 for other values.
 __host__ __device__ constexpr Raster raster_order(const Choice& name) {
   return name == "row"       ? Raster::row
          : name == "column"  ? Raster::column

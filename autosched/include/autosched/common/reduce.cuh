@@ -61,7 +61,7 @@ struct ArgMaxState {
       index = value;
     }
   }
-  // Adds an element whose index is larger than those of all elements of this state.
+  // Adds an element whose index is larger than the indices of all elements of this state.
   __device__ __forceinline__ void follow(float x, unsigned at) {
     if (!(x <= max) && max == max) {
       max = x;

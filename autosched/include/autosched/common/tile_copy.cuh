@@ -1,8 +1,8 @@
 // The cooperative copy of one operand tile from global to shared memory.
 // Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile in global memory:
-// `minor` is the contiguous dimension, `major` the other one. Every thread copies Vector elements at a time, round
-// robin, until the tile is covered. Vector divides the array's contiguous extent, so that each vector is completely
-// inside or outside of the array. Elements outside are zero.
+// `minor` is the contiguous dimension, and `major` is the other dimension. Every thread copies Vector elements at a
+// time, round robin, until the tile is covered. Vector divides the array's contiguous extent, so that each vector is
+// completely inside or outside of the array. Elements outside are zero.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>

@@ -72,7 +72,7 @@ __device__ __forceinline__ unsigned long long tcgen05_scales(unsigned address) {
   return (address >> 4 & 0x3fffu) | 8ull << 32 | 1ull << 46;
 }
 
-// Tiles have the layout of wgmma, whose descriptors differ from those of tcgen05 in one bit. In a pair of blocks, an
+// Tiles have the layout of wgmma. Descriptors of wgmma and of tcgen05 differ in one bit. In a pair of blocks, an
 // address also has bits for the block, which must be removed for descriptors.
 template <class Operand>
 __device__ __forceinline__ unsigned long long tcgen05_matrix(unsigned address) {

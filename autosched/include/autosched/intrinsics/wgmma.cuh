@@ -27,8 +27,8 @@ struct WgmmaOperand {
   static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
   // The two distances in a matrix descriptor, in bytes: one is between groups of 8 lines, the other between boxes. The
-  // leading distance is the one between boxes, except without a swizzle if lines are along Extent. It is unused with a
-  // swizzle if lines are along k.
+  // leading distance is the distance between boxes, except without a swizzle if lines are along Extent. With a swizzle
+  // and lines along k, the leading distance is unused.
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;

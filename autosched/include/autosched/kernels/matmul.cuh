@@ -129,7 +129,7 @@ struct Matmul {
     }
   }
 
-  // Returns the loader of a part's k-tiles, without the first `skipped` ones.
+  // Returns the loader of a part's k-tiles, without the first `skipped` k-tiles.
   __device__ static __forceinline__ Loader loader_of(const Work& work, int skipped, unsigned shared, const T* a,
                                                      const T* b) {
     const int m0 = work.m0(), n0 = work.n0(), k0 = (work.first + skipped) * C::tile_k, thread = work.thread;

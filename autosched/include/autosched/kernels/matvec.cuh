@@ -11,7 +11,7 @@
 // mma.sync, directly from the loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
-// aligned loads, starting with the one that contains the row's first element. Positions along k count from the start
+// aligned loads, starting with the load that contains the row's first element. Positions along k count from the start
 // of that load, `shift` elements before the row. A block only processes rows with the same shift, every row_classes-th
 // row of w, and shifts x by the same amount: x is realigned once for all these rows. Elements of a vector outside the
 // row are zero and not read.

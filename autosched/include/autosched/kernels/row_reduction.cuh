@@ -16,8 +16,8 @@
 // other blocks, waits for their states at an mbarrier, and normalizes its part, which may stay on chip.
 //
 // Rows whose length is not a multiple of the vector may begin at unaligned addresses. If peeled, such a row is read by
-// aligned vectors, starting with the one that contains its first element: positions along the row count from the start
-// of that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor
+// aligned vectors, starting with the vector that contains its first element: positions along the row count from the
+// start of that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor
 // written.
 //
 // Config: the parameters and attributes of search_spaces/templates/row_reduction/space.py, and T, Out, Op, length,

@@ -5,10 +5,10 @@
 // (plan), the copies (producer), the multiplications (multiplier), and the stores (epilogue).
 //
 // A tile of 256 rows is computed by a pair of blocks: each has half of the rows of A and of C, and half of the columns
-// of B, and one thread of the first block multiplies for both. A block may compute several tiles in sequence: those
-// assigned to it at the start (with stream_k parts of the last ones), or those of blocks that have not started
-// (launch_control). `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in
-// memory, and the bias belongs to its rows.
+// of B, and one thread of the first block multiplies for both. A block may compute several tiles in sequence: tiles
+// that are assigned to it at the start (with stream_k, parts of the last tiles), or the tiles of blocks that have not
+// started (launch_control). `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is
+// column-major in memory, and the bias belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, stream_k_blocks, several_tiles, hilbert, and the

@@ -1,5 +1,5 @@
-// ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints do not change values, which are those of
-// ld_global_nc and st_global.
+// ld.global.nc and st.global with eviction priorities: PTX ISA 9.7.9. Hints do not affect values: ld_global_nc and
+// st_global load and store the same values.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
@@ -27,11 +27,11 @@ namespace autosched::ptx {
     }                                                                                                             \
     return p;                                                                                                     \
   }
-// For data that is read once: not kept in L1.
+// For data that is read once: L1 does not store it.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate, ".L1::no_allocate")
 // First to be evicted from L1.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_evict_first, ".L1::evict_first")
-// Not kept in L1; a miss loads 256 bytes into L2.
+// L1 does not store the data; a miss loads 256 bytes into L2.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::256B")
 #undef AUTOSCHED_LD_GLOBAL_NC
 

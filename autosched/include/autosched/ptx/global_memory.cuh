@@ -178,7 +178,7 @@ __device__ __forceinline__ float fetch_assign(float* address, float value) {
   asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(__float_as_uint(value)) : "memory");
   return __uint_as_float(old);
 }
-// Atomic additions of one 16-bit element, or of two adjacent ones in a word; bf16 requires sm_90.
+// Atomic additions of one 16-bit element, or of two adjacent elements in a word; bf16 requires sm_90.
 __device__ __forceinline__ void reduce_add_f16(void* address, unsigned short value) {
   asm volatile("red.global.add.noftz.f16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
 }

@@ -296,8 +296,8 @@ __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barr
       first, body);
 }
 
-// Two warpgroups take turns on the tensor cores. The first one begins. Each waits for the other once before the loop
-// and once in each iteration. Both must have the same number of iterations.
+// Two warpgroups use the tensor cores alternately. The first warpgroup begins. Each waits for the other warpgroup once
+// before the loop and once in each iteration. Both must have the same number of iterations.
 constexpr int first_turn_barrier = 3, turn_threads = 256;
 __device__ __forceinline__ void wait_for_turn(int warpgroup) {
   ptx::barrier_sync(first_turn_barrier + warpgroup, turn_threads);

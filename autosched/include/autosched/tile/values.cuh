@@ -142,8 +142,8 @@ __device__ __forceinline__ int saturated(int x) {
 }
 // Rounds towards zero and saturates; NaN becomes 0.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
-// Loads a number from which positions are computed. It is clamped to its range, and is `low` if its own position is
-// outside of the array.
+// Loads a number from which positions are computed. The number is clamped to its range. It is `low` unless `from` is
+// inside of the array (`inside`).
 __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);

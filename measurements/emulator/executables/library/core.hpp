@@ -184,7 +184,7 @@ Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool
 Kernel* add_kernel(Module* module, const char* name);
 int learn(Kernel* kernel);  // determines the kernel's parameters and limits, once
 int run(const Launch& launch);
-// Called for work other than kernels, and for waits: later kernels no longer overlap earlier ones.
+// Called for work other than kernels, and for waits: later kernels then do not overlap earlier kernels.
 void end_overlaps();
 // Called before each iteration of a loop in a graph. `node`: number of the loop's node; `iterations`: number of
 // iterations so far. Returns launch_timeout if all iterations together have exceeded their time limit.

@@ -102,7 +102,7 @@ int run(const Launch& launch) {
   text << "site " << running_stream_and_site() << "\n";
   flush_order();
   s.heap_used = s.heap_used || k->uses_heap;
-  std::fflush(nullptr);  // earlier output of the program must come before that of the kernel
+  std::fflush(nullptr);  // earlier output of the program must precede the kernel's output
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
   // Numbers of address ranges in the reply: still unwritten; computed by the launch from unwritten memory; to be

@@ -28,7 +28,7 @@ class Session {
   std::size_t used = 0;
   std::vector<Module*> modules;
   Intervals unwritten;  // bytes of device memory that were never written
-  Intervals unknown;    // bytes that a launch computed from unwritten ones
+  Intervals unknown;    // bytes that a launch computed from unwritten bytes
   // allocations of which the host has copied unwritten bytes; true: all bytes of the allocation were unwritten
   std::set<std::pair<std::uint64_t, bool>> copied_unwritten;
   std::map<std::uint64_t, std::string> textures;  // descriptions of textures, by handle

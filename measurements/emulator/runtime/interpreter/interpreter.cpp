@@ -30,9 +30,9 @@ namespace {
 // Iterations after which the other lanes of the warp run, because lanes of the warp or the block may be waiting for
 // them.
 constexpr unsigned patience = 4096;
-// unsuccessful polls per warp before the warp's registers are compared with those at its last poll
+// Number of unsuccessful polls of a warp after which its registers are compared with the registers at its last poll.
 constexpr unsigned patience_before_state = 512;
-constexpr std::size_t most_answers = 1 << 14;  // polled values that are remembered per warp
+constexpr std::size_t most_answers = 1 << 14;  // maximum number of polled values that are remembered per warp
 
 struct Group {
   Lanes lanes = 0;

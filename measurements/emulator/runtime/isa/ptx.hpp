@@ -175,9 +175,9 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// What a load has read in the running block, by lane: the last address, the time (in effects, dropped.cpp) since which
-// it has read this address, and the range of all its addresses. `returned`: lanes whose address has later moved back
-// into this range, so that they may have read it before.
+// What a load has read in the running block, by lane: the last address, the time since which it has read this address
+// (counted in effects, dropped.cpp), and the range of all its addresses. `returned`: lanes whose address has later
+// moved back into this range, so that they may have read it before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;
@@ -188,7 +188,7 @@ constexpr std::uint32_t most_readings = 256;  // maximum number of such loads pe
 // The last execution of a shared-memory load in the running block: its time, its epoch and the epoch of the previous
 // execution, and the address of each lane.
 struct LastRead {
-  std::uint64_t tick = 0;  // counted like effects
+  std::uint64_t tick = 0;  // in the count of effects, like Effect::tick
   Epoch epoch = 0, before = 0;
   Lanes lanes = 0;
   unsigned bytes = 0, address[warp_size] = {};
@@ -231,7 +231,7 @@ struct Warp {
   // For counts.cpp: the cycle in which the basic block began, the latest cycle in which one of its instructions issued,
   // and the number of instructions issued.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
-  // Cycles at which cp.async copies complete: those of the open group, and those of each committed group.
+  // Cycles at which cp.async copies complete: of the open group (`copying`), and of each committed group (`copied`).
   std::uint32_t copying = 0;
   std::vector<std::uint32_t> copied;
   bool retry = false;  // a collective cannot complete yet, and its lanes must retry

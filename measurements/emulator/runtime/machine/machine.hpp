@@ -103,7 +103,7 @@ struct Units {
 
 // File to which the launch writes its copy of a program's memory when it ends.
 struct ProgramMemory {
-  int file = -1;  // -1: not written back
+  int file = -1;  // file descriptor; -1: the copy is not written back
   std::uint64_t begin = 0;
 };
 

@@ -14,8 +14,8 @@ struct Parking {
   std::vector<ParkedBase*> all;
 };
 
-// A per-block variable. It contains the state of the running blocks, which is swapped with that of a slot when other
-// blocks run (residents.cpp).
+// A per-block variable. It contains the state of the running blocks, which is swapped with the state in a slot when
+// other blocks run (residents.cpp).
 class ParkedBase {
  public:
   explicit ParkedBase(Parking& parking) { parking.all.push_back(this); }

@@ -125,7 +125,7 @@ _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 
 
 def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
-    """Return the cuBLAS handle for a stream of a GPU. Handles are kept until the process ends."""
+    """Return the cuBLAS handle for a stream of a GPU. Handles exist until the process ends."""
     address = int(stream.ptr)
     key = int(cp.cuda.runtime.getDevice()), address
     if key not in _handles:

@@ -212,7 +212,7 @@ _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # handle and 
 
 
 def _handle(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
-    """Return the handle and the workspace for a stream of a GPU. Handles are kept until the process ends."""
+    """Return the handle and the workspace for a stream of a GPU. Handles exist until the process ends."""
     key = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
     if key not in _handles:
         handle = ctypes.c_void_p()

@@ -38,7 +38,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
           const bool add = step > 0 || (t > 0 && !Plan::scaled_k_tiles);
           const unsigned long long at_a = a + A::advance(step, 0), at_b = b + B::advance(step, 0);
           if constexpr (Plan::scales > 0) {
-            // A word has four scales. The instruction descriptor selects those of this step.
+            // A word has four scales. The instruction descriptor selects the scales of this step.
             const unsigned of_a = scales + unsigned(step * Plan::scales / 4 * Plan::word_columns);
             const unsigned with = tcgen05_scaled_instruction<T, C::tile_m, C::tile_n, Plan::scales>(step * Plan::scales % 4);
             Mma::multiply(d, at_a, at_b, with, of_a, of_a + 4, add);
@@ -63,7 +63,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
     sums.advance();
   }
 
-  // Copies words of scales to columns of tensor memory: first the scales of a, then those of all columns of b.
+  // Copies words of scales to columns of tensor memory: first the scales of a, then the scales of all columns of b.
   __device__ static __forceinline__ void copy_scales(unsigned columns, unsigned shared) {
 #pragma unroll
     for (int word = 0; word < Plan::words; ++word, columns += Plan::word_columns) {

@@ -145,7 +145,7 @@ struct WgmmaPlan {
   struct Place {
     unsigned shared;
     unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma
-    unsigned barrier = 0;  // offset of the stage's barriers from those of the first stage
+    unsigned barrier = 0;  // offset of the stage's barriers from the first stage's barriers
     unsigned parity = 0;   // parity of the number of completed rounds
 
     __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}

@@ -8,7 +8,7 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// The order is that of _KINDS in measurements/emulator/emulator.py.
+// The order is that of _KINDS in measurements/emulator/runner_files.py.
 enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
 
 struct Reducing {

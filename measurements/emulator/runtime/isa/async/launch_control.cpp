@@ -20,7 +20,8 @@ struct LaunchControl : Unit {
 namespace {
 
 constexpr unsigned answer_bytes = 16;
-constexpr std::uint32_t canceled_mark = 0x636c6301u, refused_mark = 0x636c6300u;  // opaque to the kernel
+// kernels must not interpret these words
+constexpr std::uint32_t canceled_mark = 0x636c6301u, refused_mark = 0x636c6300u;
 
 struct Answer {
   std::uint32_t mark = refused_mark;

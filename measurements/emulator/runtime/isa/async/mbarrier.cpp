@@ -118,7 +118,7 @@ void init(Warp& w, const Instruction& i, Lanes active) {
               describe_site(machine.report, known->second.site).c_str());
       place_mbarrier(machine, address, false);
     }
-    constexpr std::uint64_t bits = 0x6d62617272696572u;  // opaque to the kernel
+    constexpr std::uint64_t bits = 0x6d62617272696572u;  // the kernel must not interpret the object
     write_shared(machine, address, &bits, 8, "mbarrier.init");
     place_mbarrier(machine, address, true);
     Mbarrier m;

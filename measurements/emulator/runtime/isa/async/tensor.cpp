@@ -298,9 +298,9 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// True if a reduction supports the type of a map's elements. The types are those of reductions without tensor maps (PTX
-// ISA, cp.reduce.async.bulk). For sums of narrow integers, an H100 ends the launch with an illegal instruction; other
-// reductions have not been tried on a GPU.
+// True if a reduction supports the type of a map's elements. Reductions with and without tensor maps support the same
+// types (PTX ISA, cp.reduce.async.bulk). For sums of narrow integers, an H100 ends the launch with an illegal
+// instruction; other reductions have not been tried on a GPU.
 bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   using enum Reducing::Operation;
   const bool integer = map.kind <= ElementKind::signed_integer, wide = map.element_bytes >= 4;

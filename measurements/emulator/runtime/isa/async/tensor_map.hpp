@@ -28,7 +28,7 @@ struct TensorMapSpec {
 };
 
 // Conversions that loads apply to f32 elements: maps of type tf32 round them to tf32, and maps of a type with .ftz
-// flush subnormals to zero. The bits are those of _tensor_map_line in measurements/emulator/runner_files.py.
+// flush subnormals to zero. _tensor_map_line in measurements/emulator/runner_files.py uses the same bits.
 enum LoadedAs : std::uint8_t { as_stored = 0, rounded_to_tf32 = 1, without_subnormals = 2 };
 
 // Fields of tensormap.replace, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
@@ -76,7 +76,7 @@ struct EncodedTensorMap {
   // Bytes per element of the first dimension: an array element, or a slice of an interleaved layout.
   unsigned unit_bytes() const { return slice_bytes != 0 ? slice_bytes : element_bytes; }
   unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // the dimension of channels
-  // Number of dimensions of pixels: all except those of channels and of images.
+  // Number of dimensions of pixels: all dimensions except channels and images.
   unsigned pixel_dimensions() const { return rank - 2u; }
   unsigned pixel_dimension(unsigned k) const { return slice_bytes != 0 ? k : 1 + k; }
   std::int64_t first_pixel(unsigned k) const { return static_cast<std::int16_t>(box[2 + k] & 0xffffu); }

@@ -28,8 +28,8 @@ double scale_value(bool ue4m3, unsigned byte) {
 }
 
 // Immediates: see block_scaled_form. Immediates select which lanes have the scales. Of the lanes 4 g to 4 g + 3, the
-// lower lane of the selected pair has the scales of row g of A, and the upper lane those of row g + 8. One of the four
-// lanes has the scales of column g of B.
+// lower lane of the selected pair has the scales of row g of A, and the upper lane has the scales of row g + 8. One of
+// the four lanes has the scales of column g of B.
 void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   constexpr unsigned m = 16, n = 8, most_k = 64;
   const auto k = static_cast<unsigned>(i.immediate[1]), scales = static_cast<unsigned>(i.immediate[4]);

@@ -115,7 +115,7 @@ struct ByteRows {
   SiteIndex origin = 0;                                     // source of the unknown bits; 0: all bits are known
 };
 
-// Unpacks a row of 16 values of 4 or 6 bits into one byte per value, whose upper bits are those of `above`.
+// Unpacks a row of 16 values of 4 or 6 bits into one byte per value, whose upper bits come from `above`.
 void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   unsigned char packed[16];
   std::memcpy(packed, row, 16);

@@ -63,8 +63,8 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   return true;
 }
 
-// The PTX ISA does not specify the shared-memory requests of wmma. The counts are those of the code that nvcc 13
-// generates for sm_80 to sm_90.
+// The PTX ISA does not specify the shared-memory requests of wmma. The counts match the code that nvcc 13 generates for
+// sm_80 to sm_90.
 void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name,
                 std::uint64_t address, unsigned stride) {
   if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // one request per register

@@ -20,7 +20,7 @@ inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() 
 inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
 
 // The 16-bit NaN that TMA writes for elements outside of a tensor if its map requests NaN. fma.oob recognises it. The
-// PTX ISA does not specify its bits: this value was measured on sm_120 by others. On an H100, the bits are not all ones
+// PTX ISA does not specify its bits: third parties measured this value on sm_120. On an H100, the bits are not all ones
 // (2026-11-27).
 constexpr std::uint16_t nan_outside_tensor = 0x7ff7;
 

@@ -98,7 +98,7 @@ bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, st
          apart <= std::fmax(own.of_largest, coarse.of_largest) * largest;
 }
 
-// The order is that of CONVERTED and of MULTIPLIED in measurements/emulator/ptx/forms.py.
+// Formats of the types in CONVERTED and in MULTIPLIED (measurements/emulator/ptx/forms.py), in the same order.
 constexpr std::int64_t last_integer = 7;
 constexpr std::array<Formats, 17> converted{0, 0, 0, 0, 0, 0, 0, 0, only(f16), only(bf16), only(f32), only(f64), only(f32),
                                             only(f16), only(bf16), only(e4m3), only(e5m2)};
@@ -257,7 +257,7 @@ bool nearly_equal(Machine& machine, const void* one, const void* other, int byte
   const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;
-    // If the terms of this sum are known, the largest of them is used instead of the largest value stored so far.
+    // If the terms of this sum are known, the largest term is used instead of the largest value stored so far.
     double own = term;
     double& largest = stored.terms.empty() ? stored.largest[format] : own;
     if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored, largest)) return true;

@@ -340,8 +340,8 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// True if an instruction's result has only a few possible values, such as that of a comparison. Most operands then give
-// the same result.
+// True if an instruction's result has only a few possible values, such as the result of a comparison. Most operands
+// then give the same result.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;

@@ -113,7 +113,8 @@ void global_shadow::touch(Machine& machine, Buffer& b, const void* address, int 
     if ((b.touched[p] & page_has_content) != 0) continue;
     b.touched[p] |= page_has_content;
     machine.buffers.touched_pages.push_back({&b, p});
-    const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;  // a constant of the program
+    // a constant of the program, which already has its content
+    const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;
     if (b.spec.content == BufferSpec::Content::file || is_constant) continue;
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
@@ -286,7 +287,7 @@ std::string locate_global(Machine& machine, const void* address) {
 
 namespace {
 
-// For each element of a range, gets the block that wrote it last; all ones if none has.
+// For each element of a range, gets the block that wrote it last; all ones if no block has written it.
 void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
   Mark last = 0;  // the last stamp is cached, because adjacent elements usually have the same stamp
   std::uint32_t block = ~0u;

@@ -17,13 +17,14 @@ struct BufferSpec {
   unsigned element_bytes;
   bool zeroed;
   // How the content of an input is generated. Floats are small integers, and `bits` are random bits except all ones
-  // (both for sparse launches, measurements/emulator/sparse.py). `file`: the content is that of the job's file of
-  // inputs from byte `seed` on.
+  // (both for sparse launches, measurements/emulator/sparse.py). `file`: the content begins at byte `seed` of the job's
+  // file of inputs.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
   void* address = nullptr;  // address of a buffer in the mapped memory of a program; nullptr for other buffers
   bool unset = false;       // a variable of the program that nothing has set yet
-  // For each byte, whether it is defined when the launch begins. nullptr: all bytes are if `zeroed`, otherwise none is.
+  // For each byte, whether it is defined when the launch begins. nullptr: all bytes are defined if `zeroed`, otherwise
+  // no byte is defined.
   unsigned char* defined = nullptr;
   struct Stretch {
     std::size_t first, end;

@@ -68,7 +68,7 @@ struct GlobalUses {
     Who who;
     SiteIndex site;
   };
-  CopyOf* copies = nullptr;  // a hash table of cells
+  CopyOf* copies = nullptr;  // hash table of entries by cell
   // last plain writes before later atomics, by the first byte of the cell
   std::unordered_map<const char*, Stamp> under_atomics;
   bool any_release = false;  // true if a block has published actions

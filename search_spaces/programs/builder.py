@@ -25,8 +25,8 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
-# A reference: its arguments are sizes and scalars, inputs in float64, and shapes of outputs, all by name. It returns
-# the expected outputs by name.
+# A user's reference implementation. It receives sizes, scalars, inputs (float64) and shapes of outputs, each as a
+# mapping by name, and returns the expected outputs by name.
 Reference = Callable[
     [Mapping[str, Number], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
 ]
@@ -106,7 +106,7 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = Fa
 
 
 def source_of(function: Callable[..., None]) -> ir.Source:
-    """Return the file and line where a program's function starts; decorators count as its start."""
+    """Return the file and line where a program's function starts, which is the first decorator if there is one."""
     code = function.__code__
     return ir.Source(Path(code.co_filename).name, code.co_firstlineno)
 
@@ -118,7 +118,7 @@ def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | li
 
 @dataclass(frozen=True)
 class Program:
-    """A tile program: a function ``function(p, array, ...)``, its source text ``content``, and its parameters."""
+    """A tile program: the user's function ``function(p, array, ...)``, its source text ``content``, and parameters."""
 
     name: str
     function: Callable[..., None]
@@ -132,7 +132,7 @@ class Program:
     scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
     parameters: tuple[
         str, ...
-    ] = ()  # names of arrays and scalars in the function's order; empty if there are only arrays
+    ] = ()  # names of all parameters in the order of the function's signature; empty if all are arrays
     source: str = ""  # file and line, for messages
 
     __repr__ = short_repr

@@ -1,4 +1,4 @@
-"""Problems of tile programs: each program has a problem type, whose fields are the program's sizes and scalars."""
+"""Problems of tile programs. Each program has a problem type, whose fields are the program's sizes and scalars."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ from search_spaces.programs.language.parameters import Number
 from search_spaces.programs.language.product_flops import product_flops
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
-# Dynamic sizes to verify, as pairs: number of whole tiles, additional elements. AROUND_LINES is for the last extents of
-# matrices; it includes extents that are multiples of 8 or 16, for which kernels use wide accesses.
+# Dynamic sizes to verify, as pairs (number of whole tiles, additional elements). AROUND_LINES is for the last extents
+# of matrices. It includes multiples of 8 and 16, for which kernels use wide accesses.
 AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))
 AROUND_LINES = ((0, 1), (1, -8), (1, 0), (1, 16), (3, 5))
-MORE_COLUMNS = (0, 1, 8, 16, 5)  # gaps between rows of strided arrays in verification, for different alignments of rows
+# Unused elements between rows of strided arrays in verification, for different alignments of rows.
+MORE_COLUMNS = (0, 1, 8, 16, 5)
 
 
 class ProgramProblem(Problem):
@@ -79,7 +80,7 @@ class ProgramProblem(Problem):
         return dict(self.program.arguments)[array].sizes
 
     def usual_trace(self) -> Trace:
-        """Return the trace with the largest tile sizes, for uses in which tile sizes do not matter."""
+        """Return the trace with the largest tile sizes, for callers to which tile sizes do not matter."""
         return _trace(self, False)
 
     def least_trace(self) -> Trace:
@@ -159,7 +160,7 @@ class ProgramProblem(Problem):
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
-            for number, name in enumerate(self.program.dynamic):  # with different edge cases
+            for number, name in enumerate(self.program.dynamic):  # each size has another edge case in a problem
                 if name in strides:
                     columns = self._sizes_of(strides[name])[-1]
                     least = int(other.get(columns, getattr(self, columns)))
@@ -250,7 +251,7 @@ class ProgramProblem(Problem):
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
         for name, array in indices.items():
             if not array.distinct:
-                for first in (0, 2):  # with both starts, even an array of two elements has all cases
+                for first in (0, 2):  # two starting cases, so that even an array of two elements covers all cases
                     yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
@@ -320,7 +321,7 @@ class ProgramProblem(Problem):
 
 
 def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indices]) -> Indices:
-    """Return the row-major indices of an operand's elements. ``every`` has the selected positions along each extent."""
+    """Return row-major indices of selected elements of an operand. ``every`` has the positions along each extent."""
     strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
@@ -343,14 +344,15 @@ def _product_flops(problem: ProgramProblem) -> float:
 
 @lru_cache(maxsize=256)
 def computes(program: Program) -> str:
-    """Return sixteen hex digits that identify the program's text."""
+    """Return sixteen hex digits, a digest of the program's text."""
     return hashlib.sha256(program.content.encode()).hexdigest()[:16]
 
 
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """Return the problem type of a program: a frozen dataclass with a field for each size and each scalar."""
-    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: rows without gaps
+    # Default 0: rows follow one another without gaps.
+    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
     ]

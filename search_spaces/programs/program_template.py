@@ -1,4 +1,4 @@
-"""A tile program as a kernel template of an existing operator, whose space then includes the program's schedules."""
+"""A tile program as a kernel template of an existing operator. A search for the operator then includes the program."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ProgramTemplate:
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
         """Return the program's cost counts.
 
-        If the program's minimum of DRAM traffic exceeds the operator's, the difference is not counted.
+        If the program's minimum DRAM traffic exceeds the operator's minimum, the difference is not counted.
         """
         own = self._own(problem)
         cost = counts(own, config, device)

@@ -23,7 +23,7 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.window_positions import resolve
 
-MOST_PASSES = 6  # after so many passes, states that still change keep their distribution
+MOST_PASSES = 6  # limit of inference passes: states whose distribution still changes then keep the last one
 
 
 @lru_cache(maxsize=4096)
@@ -76,7 +76,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
         undecided = [state for state in shapes if state not in states]
         if not undecided:
             break
-        for state in undecided:  # no assigned value has a distribution
+        for state in undecided:  # no distribution follows from the values assigned to these states: use the blocked one
             states[state] = _anchored(inference, shapes[state], 1)
         anchors = inference.anchors
     for state, spread in inference.states.items():
@@ -85,7 +85,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     return inference
 
 
-# Forward pass: the natural distribution of each value
+# Forward pass: infer the distribution in which each value is computed
 # ---------------------------------------------------------------------
 
 
@@ -212,8 +212,9 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
 def _is_split(inference: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
-    A group is the ``size`` elements that are reduced to one. It may be split if its size is not a power of two, if it
-    crosses the contiguous lines of a blocked distribution, or if a user's map divides it among subgroups.
+    A group is the ``size`` elements that are reduced to one. A group may be split if ``size`` is not a power of two, if
+    the reduced dimension is not the one along which a blocked distribution has contiguous lines, or if a user's map
+    divides the group among subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:
@@ -227,7 +228,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
 
 
 def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
-    """Return True if a broadcast may put copies of an element in several threads, due to sizes or user maps."""
+    """Return True if copies of an element may lie in several threads, due to the number of copies or a user's map."""
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(inference.user_maps) or inference.trace.mapped
@@ -254,13 +255,13 @@ def _result_map(operation: ir.Mma) -> ir.UserMap | None:
 
 
 def _name_products(inference: Inference) -> None:
-    """Assign each group of products a numbered suffix for parameter names; a single group has no suffix."""
+    """Number the groups of products, for the suffixes of their parameter names; a single group has no suffix."""
     if len(inference.products) > 1:
         inference.products = [replace(p, suffix=f"_{p.number + 1}") for p in inference.products]
 
 
 def _anchored(inference: Inference, shape: Shape, along: int) -> Spread:
-    """Return the blocked distribution of a tile along its contiguous lines, shared by all tiles of this shape."""
+    """Return the blocked distribution with lines along a dimension, which is the same for all tiles of this shape."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
     inference.anchor(spread)
     return spread
@@ -271,7 +272,7 @@ def _check_shape(spread: Spread, shape: Shape) -> None:
 
 
 def _settle(inference: Inference, value: ir.Value, spread: Spread) -> None:
-    """Assign ``spread`` to ``value`` and to the undistributed values of the same shape that it is computed from."""
+    """Assign ``spread`` to ``value`` and, recursively, to operands of the same shape that have no distribution yet."""
     if value.id in inference.natural or value.shape != spread.shape:
         return
     inference.natural[value.id] = spread
@@ -281,7 +282,7 @@ def _settle(inference: Inference, value: ir.Value, spread: Spread) -> None:
             _settle(inference, argument, spread)
 
 
-# Backward pass: the distributions in which each value is used
+# Backward pass: collect the distributions in which each value is used
 # -------------------------------------------------------------
 
 

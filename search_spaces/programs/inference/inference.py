@@ -1,4 +1,4 @@
-"""The result of inference: the distribution of each value as an expression, anchors, and staged loads."""
+"""The result of inference: each value's symbolic distribution, the anchors, and the loads that use shared memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 @dataclass(frozen=True)
 class Spread:
-    """The distribution of a tile of shape ``shape``, as an expression.
+    """The distribution of a tile of shape ``shape``, as an expression of the schedule's parameters.
 
-    Five kinds of distribution are anchors. ``result``, ``left`` and ``right`` belong to product ``number``. ``blocked``
-    belongs to the anchor of this shape whose lines run along dimension ``number``. ``given`` is the user's map of value
-    ``number``. The remaining kinds derive a distribution from ``of``: ``drop``, ``group`` and ``expand`` change the
-    extent of dimension ``number``, the latter two by the factor ``size``; ``swap`` transposes the tile; and ``reshape``
-    keeps its row-major order.
+    Five kinds of distribution are anchors. ``result``, ``left`` and ``right`` are the distributions of the result and
+    operands of product group ``number``. ``blocked`` is a distribution in blocks, whose contiguous lines run along
+    dimension ``number``. ``given`` is the map that the user wrote for value ``number``. The remaining kinds derive a
+    distribution from ``of``: ``drop``, ``group`` and ``expand`` change the extent of dimension ``number``, the latter
+    two by the factor ``size``; ``swap`` transposes the tile; and ``reshape`` keeps its row-major order.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class Spread:
     def _hash(self) -> int:
         return hash((self.kind, self.shape, self.number, self.of, self.size))
 
-    def __hash__(self) -> int:  # cached: every count of a schedule looks up distributions
+    def __hash__(self) -> int:  # cached, because distributions are hashed for every lookup in the counts of a schedule
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
@@ -85,7 +85,7 @@ class Spread:
 
     @property
     def base(self) -> Spread:
-        """The anchor's distribution from which this one is derived, possibly in several steps."""
+        """The anchor's distribution from which this distribution is derived, in one or more steps."""
         return self if self.of is None else self.of.base
 
     @property
@@ -124,7 +124,7 @@ def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread
 
 
 def of_index(window: ir.Window, spread: Spread) -> Spread:
-    """Return the distribution of the positions in ``window.index``, given the distribution of the elements."""
+    """Return the distribution of ``window.index`` (the indices of a gather or scatter), given that of the elements."""
     if len(window.indexed) == 2:
         return spread
     along = line_dimension(window)
@@ -162,9 +162,10 @@ class Staged:
         loop: Number of the loop that loads a tile per iteration into a ring of buffers; None for a tile that is loaded
             once.
         advance: How the tile moves between iterations. "minor" and "major": by one tile along contiguous memory, or
-            across it. "": not at all. "placed": each iteration computes the position of its tile. "gathered": each
-            iteration computes the array row for each row of its tile.
-        anywhere: True if tiles may reach beyond the array even where its extent is a multiple of the tile's.
+            across it. "": not at all. "placed": each iteration computes the position of the tile that it loads.
+            "gathered": each iteration computes an array row for every row of the tile.
+        anywhere: True if tiles may reach beyond the array even if the array's extent is a multiple of the tile's
+            extent.
         converted: True if the tile has another type than the product's operands. Threads then read elements in the
             stored type and convert them in registers.
     """
@@ -188,7 +189,7 @@ class Inference:
     """The results of inference for a program.
 
     Attributes:
-        classes: Class of each product in program order; products of one class share their subgroups.
+        classes: Class of each product in program order; products of one class are divided among subgroups alike.
         natural: The distribution in which each value is computed.
         wanted: The distributions in which each value is used.
         product_of: Number of each product's group, by the id of its result.
@@ -202,14 +203,14 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states that keep their distribution
+    fixed: frozenset[int] = frozenset()  # states whose distribution no longer changes
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
-    stored: dict[int, Spread] = field(default_factory=dict)  # by the store's index in ``stores``
+    stored: dict[int, Spread] = field(default_factory=dict)  # distribution of the stored value, by index in ``stores``
     stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
-    stored_in: list[tuple[int, ...]] = field(default_factory=list)  # loops that contain each of ``stores``
+    stored_in: list[tuple[int, ...]] = field(default_factory=list)  # loops around each operation of ``stores``
     user_maps: dict[int, ir.UserMap] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
     sums: dict[int, ir.ReduceTile] = field(default_factory=dict)
@@ -239,7 +240,7 @@ class Inference:
 
     @cached_property
     def depths(self) -> set[int]:
-        """The extents of all products along k."""
+        """The extents along k that the products have."""
         return {o.a.shape[1] for o in self.definitions.values() if isinstance(o, ir.Mma)}
 
     @cached_property
@@ -267,7 +268,7 @@ class Inference:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed; a heavy value only has its natural one."""
+        """Return the distributions in which a value is computed: its own if heavy, all that are used if light."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []
@@ -275,7 +276,7 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """Triples (value, from, to) of all conversions in program order, including each ``PadTile``."""
+        """Triples (value, old distribution, new distribution) of all conversions and ``PadTile``, in program order."""
         conversions = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.definitions.items():
             wanted = self.wanted.get(id_, [])

@@ -1,4 +1,4 @@
-"""Find states that may hold one partial sum per thread during a loop, combined only after the loop."""
+"""Find states that may hold one partial sum per thread during a loop. The sums are combined after the loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.programs.language import ir
 
 
 def find_sums(inference: Inference) -> None:
-    """Find states that a loop only scales and to which it adds one reduction per iteration."""
+    """Find states that a loop uses only as a sum: each iteration may scale the state, and adds one reduction to it."""
     reads: dict[int, int] = {}
     uses: dict[int, int] = {}
     for operation, _ in inference.trace.walk():

@@ -1,4 +1,4 @@
-"""Find windows of gathered rows whose row numbers each copying thread can compute without other threads."""
+"""For loads that gather rows: find row numbers that each copying thread can compute without other threads."""
 
 from __future__ import annotations
 

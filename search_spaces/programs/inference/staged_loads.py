@@ -82,7 +82,7 @@ def _staged(
     if indices is None or (window.index is not None and not around):
         return None
     if around and any(i.scalars & scalars_inside(inference, around[0]) & inference.uniform.keys() for i in indices):
-        return None  # a copy starts iterations earlier, before these scalars are known
+        return None  # copies start some iterations ahead, when these scalars are not known yet
     trace, iterations = inference.trace, inference.trace.iterations()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
@@ -128,7 +128,7 @@ def _staged(
 
 
 def _indices(inference: Inference, window: ir.Window) -> tuple[Index, ...] | None:
-    """Return the indices that a tile's position depends on; None if a copying thread cannot compute its row numbers."""
+    """Return the indices that a tile's position depends on; None if a copying thread cannot compute gathered rows."""
     own = (*window.array.lead, *window.at)
     if window.index is None:
         return own

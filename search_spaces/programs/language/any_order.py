@@ -1,4 +1,4 @@
-"""Check that results do not depend on the order of blocks, for programs that load elements that they also write."""
+"""Check that results do not depend on the order of blocks, in programs that load arrays which they also write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
         unordered: Names of arrays whose elements may come in any order.
 
     Returns:
-        The outputs and error bounds of ``interpret`` with ascending order.
+        The outputs and error bounds of ``interpret`` for blocks in ascending order.
 
     Raises:
         ProgramError: If a result depends on the order.

@@ -1,4 +1,4 @@
-"""Arrays of a tile program, windows on arrays, values (tiles), and errors that name a line of the program."""
+"""Arrays of a tile program, windows on arrays, tiles (values), and exceptions for errors in the program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProgramError(ValueError):
 
 
 class MisusedArray(ProgramError):
-    """Raised if a program indexes an array in an unsupported way. The message names the caller's line."""
+    """Raised if a program indexes an array in an unsupported way. The caller adds the line to the message."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Array:
 
     @property
     def matrix(self) -> Shape:
-        """Numbers of rows and columns of the last two dimensions; a vector has one row."""
+        """Extents (rows, columns) of the last two dimensions; a vector is one row."""
         return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
 
     @property
     def stored(self) -> Shape:
-        """Number of lines, each contiguous in memory, and elements per line."""
+        """(lines, elements per line) of a matrix in memory, where each line is contiguous."""
         return self.matrix if self.order is None else self.order.shape(*self.matrix)
 
     @property
@@ -80,7 +80,7 @@ class Array:
 
     @property
     def line_divisor(self) -> int:
-        """A number that divides, in every launch, both the elements per line and the distance between lines."""
+        """A number that divides, in every launch, the elements per line and the elements from one line to the next."""
         if self.pitch is not None:
             return math.gcd(self.matrix[1] if self.line is None else self.line.divisor, self.pitch.divisor)
         return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor
@@ -109,9 +109,9 @@ class Window:
 
     Attributes:
         turned: True if the window shows the transposed matrix.
-        index: i32 values that select elements (RFC, #scatter). For a matrix, there is one value per line of the window:
-            the number of a line of the array, of which the window covers the elements from ``at`` on. For a vector,
-            there is one value per element. Positions outside of the array are skipped.
+        index: i32 values that select elements (RFC, #scatter). For a matrix, each value is the number of a line (row)
+            of the array: each line of the window shows the elements of such a line, starting at position ``at``. For a
+            vector, each value is the position of one element. Positions outside of the array are skipped.
         flat: True if ``index`` has one value per element of a matrix, and this value is the element's row-major
             position.
     """
@@ -150,7 +150,7 @@ class Window:
 
     @property
     def sizes(self) -> tuple[str, str]:
-        """Names of the array's sizes along the window's rows and columns; "" for a dimension without a name."""
+        """Names of the array's extents along the window's rows and columns; "" for an extent without a name."""
         rows, columns = ("", "", *self.array.sizes)[-2:]
         return (columns, rows) if self.turned else (rows, columns)
 
@@ -162,7 +162,7 @@ class Window:
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """Dimensions along which ``index`` selects: one if it selects lines, both if it selects elements."""
+        """Dimensions along which ``index`` selects: one if its values select lines, both if they select elements."""
         if self.index is None:
             return ()
         return (0, 1) if self.flat or len(self.array.full) == 1 else (1 - line_dimension(self),)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Added:
-    """Totals over the atomic additions to each element of an array. They do not depend on the order of the additions.
+    """Statistics of the atomic additions to each element of an array, independent of the order of the additions.
 
     Attributes:
         sizes: Sum of the magnitudes of the initial element and of all added values.
@@ -31,11 +31,11 @@ class Added:
 
     @classmethod
     def of(cls, values: FloatArray) -> Added:
-        """Return the totals before the first addition to ``values``."""
+        """Return the statistics of an array with contents ``values`` before the first addition."""
         return cls(np.zeros_like(values), np.zeros_like(values))
 
     def bound(self, type_: DType) -> FloatArray:
-        """Return the largest error of the sums if each addition is rounded to ``type_``."""
+        """Return bounds on the error of the sums, where each addition rounds to ``type_``."""
         most = int(self.counts.max(initial=0))
         if type_ == F32:
             growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
@@ -68,7 +68,7 @@ def rounds(positions: IntArray, order: int) -> Iterator[IntArray]:
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return copies of the current elements and their error bounds. ``parts`` is a result of ``combined``."""
+    """Return copies of the elements and their error bounds before an atomic. ``parts`` is a result of ``combined``."""
     part, bound, sizes, counts = parts
     return part.copy(), bound + Added(sizes, counts).bound(type_)
 

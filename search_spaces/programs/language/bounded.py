@@ -21,10 +21,10 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUC
 
 TF32 = 2.0**-10  # relative error of operands in tf32: tcgen05 truncates f32; mma.sync rounds, with half this error
 TF32_LEAST = 2.0**-136  # smallest positive tf32: smaller operands may become 0
-Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on their absolute errors
+Bounded = tuple[FloatArray, FloatArray]  # (values, bounds on the absolute errors of the values)
 _LARGEST = float(np.finfo(np.float32).max)
-_ORDINARY = 2.0**8  # a magnitude below the largest number of every type
-_SMALL_ERROR = 1.0  # far below the error bound of a sum that has a term near _LARGEST: see ``_summed``
+_ORDINARY = 2.0**8  # below this magnitude, no type overflows
+_SMALL_ERROR = 1.0  # a sum with a term near _LARGEST has a much larger error bound: see ``_summed``
 _UNDERFLOW = SMALLEST["f32"]
 _ROUNDED = 1 + 2.0**-10  # factor by which rounding may increase a sum of up to 2^14 terms
 
@@ -52,7 +52,7 @@ def certain(
     most = np.abs(values) + bounds
     if not (finite & (most > largest)).any():
         return values, bounds
-    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN and is not used
+    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN, which later masks exclude
         least = np.abs(values) - bounds
     if type_ == F32:
         beyond, perhaps = finite & (least > _LARGEST), finite & (most > _LARGEST)
@@ -101,7 +101,8 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     """
     if type_.name not in LIMITS:
         values, bounds = rounded(type_, value)
-        return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))  # else NaN in some kernels
+        # Otherwise, some kernels return NaN.
+        return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))
     least, most = LIMITS[type_.name]
     values, bounds = value
     if type_.is_float:
@@ -190,7 +191,7 @@ def scanned(operation: ir.Scan, argument: Bounded) -> Bounded:
 
 
 def _from_first(operation: ir.Scan, x: FloatArray) -> FloatArray:
-    """Return the tile reversed, if needed, so that the scan starts at its first element."""
+    """Return the tile, reversed for a reverse scan, so that the scan starts at the first element."""
     return np.flip(x, operation.dimension) if operation.reverse else x
 
 
@@ -234,7 +235,8 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:
         return certain(type_, result, bound)
     (infinite_a, unsigned_a), (infinite_b, unsigned_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
-    indeterminate = infinite_a @ unsigned_b + unsigned_a @ infinite_b  # infinity times a value of unknown sign
+    # Infinity times a value of unknown sign: the result's sign is unknown.
+    indeterminate = infinite_a @ unsigned_b + unsigned_a @ infinite_b
     unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
     unknown = unknown | np.isinf(c_bound)
     up_a, up_b, down_a, down_b = (
@@ -278,7 +280,7 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 def _summed(bounds: FloatArray) -> FloatArray:
     """Return an upper limit of the sum of the magnitudes of a sum's terms, derived from the error bound of the sum.
 
-    The bound includes at least 16 roundings of each term (``sum_growth``).
+    The error bound of a sum allows for at least 16 roundings of each term (``sum_growth``).
     """
     return np.where(np.isfinite(bounds), bounds / (16 * U), 0.0)
 
@@ -304,9 +306,9 @@ def _in_any_order(
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
-    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN and is not used
+    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN, which later masks exclude
         least = np.abs(values) - bounds
-    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite in every order
+    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # the sum is infinite in every order
     unsure = (up | down) & ~surely & ~np.isnan(values)
     return certain(type_, values, np.where(unsure & finite, np.inf, bounds), np.asarray(sure) & ~unsure)
 
@@ -323,8 +325,8 @@ def _products_in_any_order(
 
     The magnitudes of partial products lie between ``least`` and ``largest``.
 
-    A partial product that overflows may be multiplied by factors below 1 later, and one that underflows by larger
-    factors.
+    In one order, a partial product may overflow although later factors below 1 make the product finite. Likewise, a
+    partial product may underflow before larger factors.
     """
     grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
     unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)
@@ -342,10 +344,11 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
         return value
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.abs(values) + bounds
-        least = np.maximum(np.abs(values) - bounds, 0.0)  # smallest magnitude that a kernel may have
+        least = np.maximum(np.abs(values) - bounds, 0.0)  # smallest magnitude that a kernel's value may have
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
-    exact = (bounds == 0.0) & (nearest == np.abs(values))  # for example, every e4m3 number is a bf16 number
+    # No rounding: for example, every e4m3 number is a bf16 number.
+    exact = (bounds == 0.0) & (nearest == np.abs(values))
     with_rounding = np.where(exact, 0.0, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
     bounds = np.where(beyond, 0.0, np.where(np.isfinite(values), with_rounding, bounds))
     return np.where(beyond, np.copysign(nearest, values), values), bounds

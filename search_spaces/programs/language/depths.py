@@ -22,7 +22,7 @@ from search_spaces.programs.language.index import ZERO
 STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
 STEP_TF32 = 8  # elements along k per instruction
 
-Side = tuple[int, int]  # id of a value or window, and a dimension of it
+Side = tuple[int, int]  # (id of a value or window, dimension)
 
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
@@ -51,7 +51,7 @@ class _Depths:
     Attributes:
         definitions: The operation that computes each value, by id.
         wider: Wider copies of values.
-        cut: Wider loads whose additional elements lie inside the array and must be replaced by zeros.
+        cut: Loads whose additional elements lie inside the array and must be replaced by zeros.
         ending: Padded operands that are not loads; zeros are appended to them.
         products: Products whose operands are padded.
     """
@@ -89,7 +89,7 @@ class _Depths:
         return isinstance(operation, ir.LoadTile) and operation.padding == 0.0 and self._is_longer(operation.window, d)
 
     def _is_longer(self, window: ir.Window, d: int) -> bool:
-        """Return True if a load of more elements along ``d`` has the same elements at its beginning."""
+        """Return True if a load can be extended along ``d`` without changing its first elements."""
         plain = window.map is None and window.array.order is None and d not in window.indexed
         return window.array.role == "input" and plain
 
@@ -144,7 +144,7 @@ class _Depths:
         return self.ending.get((value.id, d)) or self.wider[value.id, d]
 
     def rebuilt(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return the operations with padded values and products."""
+        """Return the operations, in which products use padded operands."""
         padded: list[ir.Operation] = []
         for operation in operations:
             if isinstance(operation, ir.Region):

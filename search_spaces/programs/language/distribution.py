@@ -67,7 +67,7 @@ class Distribution:
             yield digit, weight
 
     def part(self, dimension: int, unit: Unit, ids: IntArray) -> IntArray:
-        """Return what the warp, lane or register numbers ``ids`` contribute to the coordinate along a dimension."""
+        """Return the contribution of the warp, lane or register numbers ``ids`` to the coordinate along a dimension."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.unit == unit:
@@ -182,7 +182,7 @@ class Distribution:
         return limit // math.prod(size for _, size in self.used(unit, limit))
 
     def leader(self, warps: int) -> str:
-        """Return a CUDA C++ condition that is true in one thread of those with the same elements; "" if always true."""
+        """Return a CUDA C++ condition that selects one of several threads with equal elements; "" without copies."""
         tests = []
         for unit, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(unit, limit)  # type: ignore[arg-type]
@@ -215,10 +215,10 @@ class Distribution:
 
 
 def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
-    """Split digits into slow digits, with weights of at least ``below``, and the remaining fast digits.
+    """Split digits into slow digits, whose weights are at least ``below``, and fast digits, whose weights are smaller.
 
     Raises:
-        ValueError: If the weight falls inside a digit that cannot be split.
+        ValueError: If ``below`` falls inside a digit that cannot be split.
     """
     slow, fast = list[Digit](), list[Digit]()
     for digit in reversed(digits):
@@ -248,7 +248,7 @@ def _elements(of: Distribution, warps: int) -> IntArray:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """Return the distribution of one value per ``size`` elements, and the new register for each old register."""
+    """Return the distribution of one value per ``size`` elements, and the new number of each old register."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

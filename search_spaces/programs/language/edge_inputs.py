@@ -1,4 +1,4 @@
-"""Generate inputs of a tile program: the rows or columns of one array hold edge cases, such as infinities.
+"""Generate inputs of a tile program in which the rows or columns of one array have edge cases, such as infinities.
 
 Only edge cases for which all correct kernels have the same result are used. All other arrays are positive, so that
 results keep the sign of the row or column. For example, if all scores are far below zero, a padded key that a kernel
@@ -51,8 +51,8 @@ def edge_inputs(
         operands: The arrays that may hold edge cases.
         usual: Ordinary inputs of all arrays.
         seed: Random seed. Even seeds put edge cases into rows, odd seeds into columns.
-        expected: Function that yields outputs and their error bounds for several choices of tile sizes, which must
-            agree.
+        expected: Function that yields outputs with error bounds, for several choices of tile sizes. All of these
+            outputs must agree.
     """
     rng = np.random.default_rng((seed, 1))
     positive = dict(usual)

@@ -83,7 +83,7 @@ def _quotient(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
 
 def _root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
-    return np.where(x[0] < e[0], np.inf, bound)  # the argument may be negative because of its error
+    return np.where(x[0] < e[0], np.inf, bound)  # if the error could make the argument negative, the result may be NaN
 
 
 def _reverse_root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
@@ -241,7 +241,8 @@ FUNCTIONS = {
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # for dividends >= 0
+    # C++ % equals Python's for dividends >= 0 only.
+    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),
     # Unpack 4-bit weights: (four bits of a word - zero point) * 1 or 16, exact in f16 and bf16. For four pairs, bf16
     # takes 11 instructions.
     **{
@@ -270,7 +271,7 @@ class Reduction:
         start: Neutral element.
         code: CUDA C++ that combines {0} and {1}.
         types: Element types that it accepts.
-        ordered: True if the order of the elements changes the result, as for a sum or product of floats.
+        ordered: True if the result depends on the order of the elements, as for a sum or product of floats.
     """
 
     on_numpy: Callable[..., FloatArray]
@@ -290,7 +291,7 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return reduced
 
 
-ONE_OF_GROUP = "one_of_group"  # only for slices: users' groups may have several nonzero numbers
+ONE_OF_GROUP = "one_of_group"  # internal to slices, as it needs groups with at most one nonzero number
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
@@ -323,7 +324,7 @@ class Pick:
     As in numpy, NaN is picked before all numbers, and the smallest index among equal elements.
 
     Attributes:
-        start: Initial value per element type: any element is picked instead of it.
+        start: Initial value per element type, which loses against every element.
         sign: 1 if the largest element is picked, -1 if the smallest.
     """
 
@@ -362,7 +363,7 @@ class Atomic:
         reduction: Name of the reduction that combines the element in memory with a new element; "" if the new element
             replaces it.
         types: Element types that it accepts.
-        red: Hardware atomic operation for f32 and i32; "" if there is none and threads use compare-and-swap.
+        red: Hardware atomic operation for f32 and i32; "" if threads must use compare-and-swap.
     """
 
     reduction: str

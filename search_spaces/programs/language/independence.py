@@ -23,7 +23,7 @@ def independent(trace: ir.Trace) -> Mapping[str, int]:
 
 
 class _Mixed(Exception):
-    """Raised if elements along the extent are combined, or if results depend on their positions."""
+    """Raised if the program combines elements along the followed size, or uses positions along this size."""
 
 
 class _Along:
@@ -86,7 +86,8 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                return None if along is None or window.shape[along] == 1 else along  # no dimension runs along it
+                # No dimension of the value runs along the size.
+                return None if along is None or window.shape[along] == 1 else along
             case ir.Coordinates(_, _, base):
                 self._check_index(base)
                 return None
@@ -132,7 +133,7 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the window's dimension that runs along the size, or None. It must cover the block's own tile."""
+        """Return the dimension of a window along the size, or None. The window must cover the block's own tile."""
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed

@@ -1,4 +1,4 @@
-"""Symbolic whole numbers for positions of windows and bounds of loops. They are the same for all threads of a block.
+"""Symbolic whole numbers for positions of windows and bounds of loops, with one value for all threads of a block.
 
 An index is an expression of constants, the block's coordinates, loop counters, scalars that the block loads, and
 dynamic sizes and arguments that each launch passes. Problem sizes that are not dynamic are constants.
@@ -16,7 +16,7 @@ Kind = Literal[
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # the largest dynamic size
-FIRST_OUTSIDE = 2**30  # a line number outside of any array with a dynamic number of lines
+FIRST_OUTSIDE = 2**30  # number that stands for a line beyond the end of any array with a dynamic number of lines
 Interval = tuple[int, int]
 
 
@@ -29,7 +29,8 @@ class Index:
 
     Attributes:
         number: The meaning depends on ``kind``: the value of a constant, the grid axis of a block coordinate, or the
-            factor or divisor. For a loop, loaded scalar, dynamic size or argument, the number that identifies it.
+            factor or divisor of an operation. For a loop, loaded scalar, dynamic size or argument: its identifying
+            number.
         args: Operands. For a loaded scalar: its smallest, largest and usual value, and its position in its array. For a
             dynamic size: its value in this problem, and a number that divides it in every launch. For an argument: its
             value in this problem, and its smallest and largest value.
@@ -177,7 +178,7 @@ class Index:
 
     @property
     def scalars(self) -> frozenset[int]:
-        """Numbers of the loaded scalars that the index depends on, even if only through another scalar's position."""
+        """Numbers of the loaded scalars that the index depends on, directly or through positions of other scalars."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
         return own.union(*(a.scalars for a in self.args))
 
@@ -202,7 +203,7 @@ class Index:
             return f"{self.kind}_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
-        if self.kind in signs:  # C++ / and % round as Python's do, as operands are never negative
+        if self.kind in signs:  # operands are never negative, so C++ / and % agree with Python
             return f"({inner[0]} {signs[self.kind]} {self.number})"
         return f"({inner[0]} + {inner[1]})" if self.kind == "add" else f"tile::{self.kind}({', '.join(inner)})"
 
@@ -259,7 +260,7 @@ def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
 
 
 def _is_tile(value: object) -> bool:
-    """Return True if a value is a tile: then Python calls the tile's operator with the index as an operand."""
+    """Return True if the other operand is a tile; Python then tries the tile's operator, which accepts an index."""
     return not isinstance(value, Index | int | float | str | tuple | list)
 
 

@@ -33,7 +33,7 @@ class IndexInput:
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return an array that repeats the indices count, -1, count - 1 and 0, starting with the one at ``first``."""
+        """Return an array that repeats the indices (count, -1, count - 1, 0), beginning with the one at ``first``."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 
@@ -71,7 +71,7 @@ def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
 
 
 def _count(index: ir.Value, operations: Mapping[int, ir.Computing], name: str, extent: int) -> int:
-    """Return the number of valid values of an input, from 0 on, whose index lies within ``extent``."""
+    """Return how many values of an input (0, 1, ...) lead to an index below ``extent``."""
 
     def inside(number: int) -> bool:
         return 0 <= _index_value(index, operations, name, number) < extent

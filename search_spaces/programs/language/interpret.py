@@ -1,8 +1,8 @@
 """Interpret a tile program with numpy in float64. Error bounds include the rounding errors of every schedule.
 
-The bounds assume that kernels sum products in f32 in any order, and round only where the program has a cast. They are
-propagated operation by operation (running error analysis). A choice of tile sizes changes the result only by float64
-rounding.
+The bounds assume that kernels sum products in f32 in any order, and round only where the program has a cast. Each
+operation computes the bounds of its result from the bounds of its operands (running error analysis). A choice of tile
+sizes changes the result only by float64 rounding.
 """
 
 from __future__ import annotations
@@ -100,10 +100,12 @@ class _Block:
     order: int = 0
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
-    parts: list[dict[int, Bounded]] = field(default_factory=list)  # final states of each block of a split loop
+    # States of each block at the end of its iterations of a split loop.
+    parts: list[dict[int, Bounded]] = field(default_factory=list)
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by the result's id
+    # Unrounded arguments of casts, by the result's id.
+    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         """Execute the operations in this block."""
@@ -246,7 +248,7 @@ class _Block:
         return product(operation, a, b, c)
 
     def _overlap(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
-        """Return the slices of the array and of the tile where the window overlaps the array."""
+        """Return the region in which a window overlaps its array, as slices of the array and as slices of the tile."""
         of_array, of_tile = [], []
         for index, size, extent in zip(window.at, window.shape, window.extent, strict=True):
             start = index.at(self.block, self.loops)
@@ -257,7 +259,7 @@ class _Block:
         return (*(i.at(self.block, self.loops) for i in window.array.lead), *of_array), (of_tile[0], of_tile[1])
 
     def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
-        """Return a view of the array elements inside the window, and their slices of the tile."""
+        """Return a view of the array elements inside the window, and the slices of the tile with these elements."""
         region, tile = self._overlap(window)
         lead, rows, columns = region[:-2], region[-2], region[-1]
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
@@ -290,7 +292,7 @@ class _Block:
         return matrix
 
     def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
-        """Return arrays by name that include the current contents of the window's array."""
+        """Return the arrays by name, among them the current contents of the window's array."""
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:

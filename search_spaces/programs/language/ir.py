@@ -1,4 +1,4 @@
-"""The traced form of a tile program: the program at the sizes of one problem, with one choice of tile sizes.
+"""A traced tile program: its operations for the sizes of one problem and one choice of tile sizes.
 
 The module also exports the classes of which a trace consists: arrays and values (``arrays.py``) and operations
 (``operations.py``).
@@ -202,7 +202,7 @@ def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
 
 
 def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return the operations with atomics that do not fetch old values if no operation uses these values."""
+    """Return the operations, in which atomics fetch old values only if an operation uses these values."""
     used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
 
     def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:

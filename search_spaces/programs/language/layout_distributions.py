@@ -24,9 +24,10 @@ def of_fragment(
         layout: Layout of one fragment.
         order: Order of the fragment's elements in registers (``Fragment.register_order``).
         shape: Shape of the tile.
-        groups: For each dimension, a triple: the number of subgroups along it (0: not divided), the difference between
-            the numbers of adjacent subgroups, and the extent of a subgroup's tile.
-        slow: Registers hold fragment after fragment; along this dimension, the fragment number changes slowest.
+        groups: For each dimension, a triple: the number of subgroups along the dimension (0: not divided), the
+            difference between the numbers of adjacent subgroups, and the extent of a subgroup's tile.
+        slow: The dimension along which fragments are numbered slowest. Registers hold fragment after fragment in this
+            numbering.
     """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
     register_of = {element: r for r, element in enumerate(order)}
@@ -145,7 +146,7 @@ def subgroup_lanes(layout: NestedLayout) -> int:
 
 
 def _lane_digits(size: int, stride: int) -> tuple[Digit, ...]:
-    """Return the digits of ``size`` lanes that are ``stride`` apart; lanes from number 32 on belong to other warps."""
+    """Return digits for ``size`` lanes of a subgroup, ``stride`` apart; lanes from 32 on belong to further warps."""
     within = max(1, min(size, WARP // stride))
     beyond = Digit(size // within, "warp", max(1, stride // WARP))
     return (beyond, Digit(within, "lane", min(stride, WARP - 1))) if size > within else (Digit(size, "lane", stride),)

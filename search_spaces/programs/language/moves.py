@@ -40,7 +40,8 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     if source.shape != target.shape:
         return _move_to_larger(source, target, warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
-    register_of = np.full((WARP, math.prod(source.shape)), -1)  # of warp 0: by lane and element, first register or -1
+    # For each lane of warp 0 and each element: the first register that holds the element, or -1.
+    register_of = np.full((WARP, math.prod(source.shape)), -1)
     registers = np.arange(source.registers)[::-1]
     register_of[lanes[:, None], have[:WARP, registers]] = registers
     table = register_of[lanes[:, None], want[:WARP]]
@@ -66,7 +67,7 @@ def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> M
     inside = (rows < source.shape[0]) & (columns < source.shape[1])
     want, pairs = rows * source.shape[1] + columns, list[tuple[int, int]]()
     for r in range(target.registers):
-        one = int(inside[:, r].argmax())  # a thread whose register r is inside the source tile, if any
+        one = int(inside[:, r].argmax())  # some thread whose register r holds an element of the source tile
         if not inside[one, r]:
             pairs.append((0, 0))
             continue

@@ -123,7 +123,7 @@ class NamedFunctions(ABC):
     def random(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
         """Return a random f32 for each counter, uniformly distributed over the multiples of 2^-24 in [0, 1).
 
-        Arguments and errors are those of ``random_bits``.
+        The arguments and exceptions are the same as for ``random_bits``.
         """
         high = self.map("bit_and", self.map("shift_right", self.random_bits(counter, seed, word=word), 8), 2**24 - 1)
         return self.map("multiply", high.cast("f32"), 2.0**-24)

@@ -48,7 +48,7 @@ class AtomicFetch(AtomicRmw):
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Prefetch a window to the cache ``locality``: 3 is the nearest, 0 none (prefetch_tile)."""
+    """Prefetch a window (prefetch_tile). ``locality`` selects the cache: 3 is L1, 1 and 2 are L2, 0 is no prefetch."""
 
     window: Window
     locality: int
@@ -79,7 +79,7 @@ class LoadScalar:
 
     @property
     def at(self) -> tuple[Index, ...]:
-        """Position along each dimension of the array."""
+        """Position of the loaded number: an index for each dimension of the array."""
         return self.index.args[3:]
 
 
@@ -191,7 +191,7 @@ class Mma:
 
 @dataclass(frozen=True)
 class Fill:
-    """A tile whose elements are all the same number."""
+    """A tile that is filled with one constant number."""
 
     result: Value
     number: float
@@ -200,7 +200,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class PassedScalar:
-    """A tile whose elements are the scalar ``name``, which each launch passes by value; ``number`` in this problem."""
+    """A tile filled with the scalar ``name``, which launches pass by value. ``number``: its value in this problem."""
 
     result: Value
     name: str
@@ -379,7 +379,7 @@ def block_format(factor: Value, scale: Value) -> BlockFormat | None:
 
 
 def spelled(operation: Operation) -> str:
-    """Return the name of an operation or of an element-wise function in messages, such as "load" or "exp"."""
+    """Return the name that messages use for an operation, such as "load", or "exp" for an element-wise function."""
     if isinstance(operation, Map):
         return operation.function
     return "atomic_rmw" if isinstance(operation, AtomicRmw) else type(operation).__name__.removesuffix("Tile").lower()

@@ -1,4 +1,4 @@
-"""Padding of tiles: the values of tile elements that lie outside of the array, and how operations change them."""
+"""Padding of tiles: the values of elements that lie outside of the array, and how operations change these values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import Source
 
 Edge = tuple[Index, int, bool]
-"""An end of an array along a dimension: start of the tile, position of the end, and True if the outside is before it.
+"""An end of an array along a dimension: (start of the tile, position of the end, True if the outside precedes the end).
 
 If the bool is False, the position is the first one outside of the array; if True, the first one inside.
 """
@@ -22,7 +22,7 @@ If the bool is False, the position is the first one outside of the array; if Tru
 
 @dataclass(frozen=True)
 class Outside:
-    """The padding of a tile along one dimension: what is known of its elements outside of the array.
+    """The padding of a tile along one dimension: what is known about tile elements that lie outside of the array.
 
     Attributes:
         kind: ``inside`` if no element is outside, ``constant`` if all elements outside have one known value, else
@@ -42,14 +42,14 @@ INSIDE = Outside("inside")
 
 
 def misses(window: ir.Window, positions: Outside) -> bool:
-    """Return True if padding in a tile of indices surely selects nothing: a constant outside of the window's array."""
+    """Return True if the padding of an index tile selects no element, as it is a constant outside of the array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return positions.kind == "constant" and not 0 <= positions.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return those of ``edges`` beyond which a mask is certainly false. ``masked`` are the edges of the mask."""
+    """Return the edges in ``edges`` beyond which a mask is certainly false, given the edges ``masked`` of the mask."""
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge
@@ -92,7 +92,7 @@ def either(one: Outside, other: Outside) -> Outside:
 def joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
     """Return the padding of a state that two assignments may have set.
 
-    ``first`` and ``second`` are the values that all elements of the respective assigned tile have; None if they differ.
+    ``first`` is the value of all elements of the first assigned tile, or None if elements differ; ``second`` likewise.
     """
     if before.kind == "inside" and after.kind == "inside":
         return INSIDE
@@ -107,7 +107,7 @@ def joined(before: Outside, after: Outside, first: float | None, second: float |
 
 
 def known_number(function: str, values: list[float | None]) -> float | None:
-    """Return the result of a function, or None if it is not known. An argument None is an unknown finite number."""
+    """Return a function's result, or None if it is unknown. None as an argument stands for an unknown finite number."""
     known = [v for v in values if v is not None]
     if len(known) == len(values):
         if function == "cast":

@@ -197,7 +197,8 @@ class _Walk:
         picks = operation.index is not None
         neutral = PICKS[kind].start[operation.value.dtype.name] if picks else REDUCTIONS[kind].start
         if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
-            along = replace(along, kind="unknown")  # an equal element in padding before the array has a smaller index
+            # Padding before the array has smaller indices, so it would be picked among equal elements.
+            along = replace(along, kind="unknown")
         whole = operation.size == operation.value.shape[d]
         groups = None if whole else grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
@@ -273,7 +274,7 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # beyond other arguments' edges, this argument is not padding
+            else:  # other arguments' edges may lie where this argument has ordinary elements
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:
@@ -326,7 +327,7 @@ class _Walk:
         return frozenset()
 
     def _bound(self, argument: ir.Value | float, least: bool) -> float | None:
-        """Return the value of an operand if it is known; the smallest or largest value of an index; else None."""
+        """Return an operand's known value, or the smallest or largest value of an index; None for other operands."""
         if not isinstance(argument, ir.Value):
             return argument
         operation = self.definitions.get(argument.id)

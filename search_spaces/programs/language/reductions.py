@@ -14,7 +14,7 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions, index_operand
 from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of
 
-LAST_INDEX = 2**31 - 1  # top_k gives picked elements this index, which sorts after all others
+LAST_INDEX = 2**31 - 1  # index that top_k assigns to elements already picked; no other index is larger
 
 
 class Reductions(NamedFunctions):

@@ -1,4 +1,4 @@
-"""Generate test inputs for integer arrays that programs read by ``load_scalar`` or ``find_tile``."""
+"""Generate test inputs for integer arrays that programs read with ``load_scalar`` or ``find_tile``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.programs.language import ir
 
-EDGES = 0.25  # fraction of random numbers that are ends of the range or adjacent to an end
+EDGES = 0.25  # fraction of random numbers that are at or next to an end of the range
 
 
 @dataclass(frozen=True)
 class ScalarInput:
-    """An array of numbers from ``low`` to ``high``. If ``ordered``, the numbers ascend along the last dimension."""
+    """An input array with numbers from ``low`` to ``high``; with ``ordered``, they ascend along the last dimension."""
 
     low: int
     high: int

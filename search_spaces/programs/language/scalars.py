@@ -96,8 +96,9 @@ class Scalars(NamedFunctions):
     def find_tile(self, offsets: ir.Array, tile: Index | int, size: int, *, high: int) -> tuple[Index, Index]:
         """Find the group that contains a tile, for groups of different sizes, divided into tiles of ``size`` elements.
 
-        Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Each warp searches for
-        itself, and all have the same result. The result may be the start of a window, an array index or a loop bound.
+        Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Every warp executes the
+        same search, so that no barrier is needed. The result may be the start of a window, an array index or a loop
+        bound.
 
         Args:
             offsets: An input vector of i32, with one element more than there are groups. It ascends from 0 to ``high``.

@@ -36,7 +36,7 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-DEPTH = 32  # stored elements along k per block-scaled instruction
+DEPTH = 32  # k of one block-scaled instruction, in stored elements
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
@@ -61,7 +61,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
     @property
     def unused_id(self) -> int:
-        """The first unused id."""
+        """The smallest id that no value, window, state, loop or scalar has."""
         return self._count + 1
 
     def new_id(self) -> int:
@@ -101,7 +101,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return sizes[0] if len(sizes) == 1 else sizes
 
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
-        """Divide ``extent`` (1 to 3 dimensions) into a tile per block; return the position of the block's tile."""
+        """Divide ``extent`` (1 to 3 dimensions) into tiles, one per block. Return the position of the block's tile."""
         if self.extent is not None:
             fail("blocks", "a second call of p.blocks: call it once per program")
         if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):
@@ -295,7 +295,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         )
 
     def convert_layout(self, value: Tile | State, map: ir.UserMap | None = None, *, shared: bool = False) -> Tile:
-        """Redistribute a value over threads by ``map``; if None, the search chooses (RFC, convert_layout).
+        """Redistribute a value over threads as in ``map``; if None, the search chooses the map (RFC, convert_layout).
 
         ``shared``: True to go through shared memory even where register moves would suffice (IREE VectorExt,
         shared_memory_conversion).

@@ -21,7 +21,7 @@ from search_spaces.programs.language.ir import MisusedArray, ProgramError, Shape
 
 
 class Recorder(Protocol):
-    """The interface of the builder that operators and methods of tiles call."""
+    """The methods of the builder that the operators and methods of tiles call."""
 
     def add(self, operation: ir.Operation) -> None:
         """Append an operation to the program."""
@@ -76,7 +76,7 @@ _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NA
 
 
 def caller() -> Source:
-    """Return the position in the user's code that called the builder, or the position set by ``at_source``."""
+    """Return the position in the user's code that called the builder, or else the position set by ``at_source``."""
     source = _source.get()
     if source is not None:
         return source
@@ -92,7 +92,7 @@ def fail(operation: str, reason: str) -> NoReturn:
 
 
 def located(error: Exception, function: Callable[..., object]) -> ProgramError:
-    """Convert an exception in a traced function to a ProgramError of one line with the position in the user's file."""
+    """Convert an exception in a traced function to a one-line ProgramError with the position in the user's file."""
     if isinstance(error, ProgramError) and not isinstance(error, MisusedArray):
         return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -108,7 +108,7 @@ def located(error: Exception, function: Callable[..., object]) -> ProgramError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known name, or all known names."""
+    """Return a hint for an unknown name: the most similar known name, or all of them."""
     public = sorted(n for n in known if not n.startswith("_"))
     near = difflib.get_close_matches(name, public, 1, 0.5)
     return f"did you mean {near[0]}?" if near else f"use {', '.join(public)}"

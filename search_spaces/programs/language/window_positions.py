@@ -8,7 +8,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError
 
-Offsets = dict[int, tuple[Index, Index]]  # by window id: rows and columns by which the window has moved
+Offsets = dict[int, tuple[Index, Index]]  # (rows, columns) by which each window has moved, by window id
 
 
 def resolve(trace: ir.Trace) -> ir.Trace:
@@ -17,7 +17,7 @@ def resolve(trace: ir.Trace) -> ir.Trace:
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return the indices that an operation uses, except indices used by operations in its body."""
+    """Return the indices that an operation uses itself, without the operations in its body."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
@@ -44,7 +44,7 @@ def _resolved(
 
     Args:
         operations: The operations.
-        offsets: Offsets of windows before the operations. The function updates them to the offsets after the
+        offsets: Offsets of windows before the operations. The function changes this mapping to the offsets after the
             operations.
         loop: The loop whose body consists of these operations, if any.
     """

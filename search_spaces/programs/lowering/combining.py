@@ -26,7 +26,7 @@ class CombiningEmitter(Emitter):
         self._of_first = first.structs
 
     def add_struct(self, text: str) -> None:
-        """Add text before the second kernel, unless the first kernel has already added it."""
+        """Put a definition before the second kernel, unless the first kernel has already added the same text."""
         if text not in self._of_first:
             super().add_struct(text)
 
@@ -36,7 +36,7 @@ class CombiningEmitter(Emitter):
         operations, loop = self.inference.trace.operations, self.split.loop
         at = operations.index(loop)
         self._operations(needed_before(operations, at, self.split.states))
-        for reduce in self.inference.sums.values():  # the first kernel has combined these sums across lanes
+        for reduce in self.inference.sums.values():  # the first kernel has already combined partial sums across lanes
             if loop.number in self.inference.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
         with self.code.default_source(loop.source):
@@ -68,13 +68,14 @@ def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[
         combined: States that the second kernel loads from partial results.
     """
     before, after = operations[:at], operations[at + 1 :]
-    if any(isinstance(o, ir.Region) for o in before):  # any operation may affect a state set in a loop or condition
+    # A state that a loop or condition sets may depend on all operations in it.
+    if any(isinstance(o, ir.Region) for o in before):
         return before
     values = {value.id for o in ir.walk_body(after) for value in ir.inputs(o)}
     states = {o.state for o in ir.walk_body(after) if isinstance(o, ir.Read)} - set(combined)
     needed_operations = list[ir.Operation]()
     for operation in reversed(before):
-        needed = not isinstance(operation, ir.Prefetch)  # keep scalars: positions may depend on them
+        needed = not isinstance(operation, ir.Prefetch)  # always keep scalars, as positions may depend on them
         if isinstance(operation, ir.Set):
             needed = operation.state in states
         elif isinstance(operation, ir.Computing):

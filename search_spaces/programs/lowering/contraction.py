@@ -1,4 +1,4 @@
-"""Decide which multiplications become fused multiply-adds, in the same way for all schedules of a program.
+"""Decide which multiplications become fused multiply-adds. All schedules of a program have the same ones.
 
 If the compiler decided, it might contract multiplications and additions in some schedules only, and results would
 differ in spite of equal summation orders. The generated code therefore leaves no choice to the compiler: additions are
@@ -71,7 +71,7 @@ def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
 
 
 def product(factors: list[Ref]) -> Ref:
-    """Return a reference to a product that is not computed itself, but fused with the additions that use it."""
+    """Return a reference to a product that gets no instruction, as it is fused with the additions that use it."""
     return Ref("inline", PRODUCT, F32, parts=tuple(factors))
 
 

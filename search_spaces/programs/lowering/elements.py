@@ -1,4 +1,4 @@
-"""Generate loops over the registers of a thread. Consecutive statements on equally many registers share a loop."""
+"""Generate loops over the registers of a thread. Consecutive statements for equally many registers share a loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # the statement for a register (or group of registers), from the first index
+# Returns the statement for a register or group of registers, given the (first) register's index.
+Text = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Code:
     _statements: list[_Statement] = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
-    source: Source | None = None  # source of the operation that is being emitted
+    source: Source | None = None  # position in the user's program of the operation that is being emitted
     prefix: str = ""  # prefix of the names of constant tables
 
     @contextmanager
@@ -60,7 +61,7 @@ class Code:
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Write a declaration immediately, before the loop whose statements are still being collected."""
+        """Write a declaration before the shared loop whose statements are still being collected."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:
@@ -85,8 +86,8 @@ class Code:
             source: Source position in the user's program.
             width: Number of registers per statement.
             writes: Name of the array that the statement writes; "" for none.
-            scattered: Arrays that the statement reads at other indices than r. The loops that write them must end
-                first.
+            scattered: Arrays that the statement reads at other indices than r. Loops that write these arrays must end
+                before.
         """
         if count != self._count or self._written & set(scattered):
             self.flush()
@@ -131,11 +132,11 @@ class Code:
         self._put("}", first)
 
     def table(self, numbers: tuple[int, ...]) -> str:
-        """Return the name of a constant table with these numbers."""
+        """Return the name of a constant table that contains these numbers."""
         return self._tables.setdefault(numbers, f"{self.prefix}table_{len(self._tables) + 1}")
 
     def at(self, numbers: tuple[int, ...], index: str) -> str:
-        """Return ``numbers[index]`` as CUDA C++."""
+        """Return CUDA C++ for ``numbers[index]``: a formula or an access to a constant table."""
         first = numbers[0]
         if all(n == first for n in numbers):
             return str(first)
@@ -156,5 +157,5 @@ class Code:
 
 
 def _is_far(numbers: tuple[int, ...]) -> bool:
-    """Return True if some number does not fit in a 32-bit int, such as an offset in a large array."""
+    """Return True if some number, such as an offset in a large array, does not fit in a 32-bit int."""
     return max(map(abs, numbers)) >= 1 << 31

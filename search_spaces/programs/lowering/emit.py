@@ -1,4 +1,4 @@
-"""Generate the CUDA C++ of a schedule, with every value in the distributions of inference and schedule.
+"""Generate the CUDA C++ of a schedule, in which every value is distributed as inference and schedule determine.
 
 The registers of a value are a C++ array in the order of the value's distribution. If a value is used in another
 register order, a constant table maps the indices. Barriers never deadlock, because all threads of a block execute the
@@ -29,7 +29,8 @@ class Emitter(PipelinedLoops):
         """Generate the body."""
         operations = self.inference.trace.operations
         if self.split is not None and self.split.launches > 1:
-            operations = operations[: operations.index(self.split.loop) + 1]  # the second kernel has the others
+            # The second kernel executes the remaining operations.
+            operations = operations[: operations.index(self.split.loop) + 1]
         self._operations(operations)
         self.finish()
         self.code.flush()
@@ -45,7 +46,7 @@ class Emitter(PipelinedLoops):
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
                 pass  # the schedule does not split the loop: nothing to combine
             case ir.Set(state) if self.split is None and state in fetched_states(self.inference):
-                pass  # the schedule does not split the loop: no other block's state
+                pass  # the schedule does not split the loop: no other block has a state
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():
@@ -126,7 +127,8 @@ class Emitter(PipelinedLoops):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.TransposeTile(_, value):
-                self._finish_product(value.id)  # ``ref`` cannot see that a transposed product is pending
+                # Emit pending products, as ``ref`` does not do so for a transposed product.
+                self._finish_product(value.id)
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
                 self._finish_product(value.id)
@@ -165,7 +167,7 @@ class Emitter(PipelinedLoops):
             code, operands = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
             return fours(self, operation, operands, self.of(spread))
-        if result.dtype.name == "bool":  # comparisons are computed where they are used, without a register
+        if result.dtype.name == "bool":  # a truth value is not stored in a register, but computed at each use
             return Ref("inline", code, result.dtype, parts=tuple(operands))
         count = self.of(spread).registers
         uniform = always(operation, self.inference, self.iterations) if operation.function == "where" else None
@@ -187,7 +189,7 @@ class Emitter(PipelinedLoops):
     ) -> Ref:
         """Emit ``where`` with a constant as third argument.
 
-        ``uniform`` is true if the condition holds in the whole tile; then the block skips the masks.
+        ``uniform`` is a C++ test: the condition holds for all elements of the tile, so that the block skips the masks.
         """
         mask, value, other = operands
         self.code.each(count, lambda r: f"{name}[{r}] = {value.text(self.code, r)};", source, writes=name)
@@ -226,7 +228,7 @@ class Emitter(PipelinedLoops):
             return Ref("inline", FROM_BYTE, to, parts=(ref,))
         if to.bits == 16:
             narrow = Ref(ref.kind, ref.name, to, ref.table, True, ref.parts)
-            if ref.rough or ref.kind == "packed":  # the value has already been rounded to another type
+            if ref.rough or ref.kind == "packed":  # round twice, as the value is rounded to another type first
                 narrow = self._array(ref, self.of(spread).registers, source, to)
             return self._pack(narrow, self.of(spread).registers, source) if self.is_packed(to, spread) else narrow
         if to.is_float and not ref.dtype.is_float:

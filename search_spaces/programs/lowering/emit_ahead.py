@@ -103,10 +103,10 @@ class ProductsAhead(Products):
         self.code.flush()
 
     def _take_ahead(self, array: str, count: int, source: ir.Source) -> None:
-        """Copy the first product of the next iteration to the array that the next iteration reads.
+        """Emit the copy of the next iteration's first product to the array that the next iteration reads.
 
-        The product is computed in a second array. With one array, the results of this iteration would be overwritten
-        while they are still used.
+        The product is computed in a second array. With a single array, the product would overwrite this iteration's
+        result while it is still used.
         """
         name = self._ahead_array
         self._hold(array, count, source)

@@ -64,8 +64,8 @@ class EmitterBase:
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
         self.loop: int | None = None
-        self.loops = 0  # how many loops enclose the code that is being emitted
-        self._declared_in: dict[str, int] = {}  # how many loops enclose the declaration of each array
+        self.loops = 0  # number of loops around the code that is being emitted
+        self._declared_in: dict[str, int] = {}  # number of loops around the declaration, by array name
         self.stores = 0
         # Arrays with the elements that argmax or argmin picked, for reuse by a maximum or minimum of the same value.
         # The key has the value, distribution, reduction, dimension, size and enclosing loops.
@@ -79,10 +79,10 @@ class EmitterBase:
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
         self._names = 0
-        self.shared_read: set[str] = set()  # program's shared-memory tiles read since the last barrier
+        self.shared_read: set[str] = set()  # shared-memory tiles of the program that were read since the last barrier
         self.shared_written: set[str] = set()
-        # True if the code so far writes shared memory. In persistent blocks, it is True from the beginning if the code
-        # for an earlier tile may still use this memory.
+        # True if the code so far writes shared memory. In persistent blocks, it is True from the beginning if other
+        # threads may still use this memory for the previous tile.
         self._written = waits_between_tiles(values, self.memory.exchanges)
         self.launched = launched_blocks(values)  # number of persistent blocks; 0 if there is a block per tile
         self.inits: list[str] = []  # statements that initialise mbarriers
@@ -126,7 +126,7 @@ class EmitterBase:
         return self.distributions.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
-        """Return the name of a variable: the coordinate of the thread's register 0 along a dimension."""
+        """Return a variable with the coordinate of the thread's register 0 along a dimension; declare it if needed."""
         key = of, dimension
         if key not in self._coordinates:
             text = of.code(dimension, self.distributions.warps)
@@ -140,7 +140,7 @@ class EmitterBase:
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
         if line != "{":
-            self.finish()  # otherwise pending products would be emitted inside the loop or condition
+            self.finish()  # emit pending products before the loop or condition, not inside it
         self.code.open(line, source)
         self._scopes.append([])
 
@@ -214,7 +214,7 @@ class EmitterBase:
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """Return a pointer to the matrix or vector that is left after indexing an array's leading dimensions."""
+        """Return CUDA C++ for a pointer to the matrix or vector of an array whose leading dimensions are indexed."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
         pitch = "" if array.pitch is None else f" * {array.pitch.code}"
@@ -266,7 +266,7 @@ class EmitterBase:
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def count_of(self, loop: ir.Loop) -> str:
-        """Return CUDA C++ for the iterations of a loop, summed over all blocks that share it; may be negative."""
+        """Return CUDA C++ for the number of iterations that all blocks of a loop execute together; may be negative."""
         if self.split is not None and self.split.only_long and loop.number == combining_loop(self.inference):
             return f"{PARTS_OF_TILE} - 1"
         return count_code(loop)
@@ -276,7 +276,7 @@ class EmitterBase:
         return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
 
     def share_lines(self, loop: ir.Loop, count: str) -> list[str]:
-        """Return declarations of the block's first iteration of a split loop and of their number."""
+        """Return declarations, for a split loop, of the block's first iteration and number of iterations."""
         if not self.shares(loop):
             return []
         assert self.split is not None
@@ -302,7 +302,7 @@ class EmitterBase:
             self.code.add(self.iteration_code(loop.number, "own_turn"))
 
     def positions(self, staged: Staged) -> tuple[str, str]:
-        """Return the array's row at which an operand's first tile begins in memory, and the position in this row."""
+        """Return CUDA C++ for the row and column in memory at which an operand's first tile begins."""
         window = staged.load.window
         start = [i.code for i in staged.start]
         shape = window.shape
@@ -321,7 +321,7 @@ class EmitterBase:
         self._written = True
 
     def finish(self) -> None:
-        """Emit pending products, so that later products do not share a loop with them."""
+        """Emit the pending products, which later products can then no longer share a loop with."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
         """Return a reference to a value in registers."""

@@ -29,7 +29,7 @@ class Boxes(TensorMemory):
 
     @property
     def phases(self) -> tuple[int, int] | None:
-        """With alternating warpgroups: ids of the results at which a warpgroup passes and takes the turn; else None."""
+        """Ids of the products after and before which an alternating warpgroup releases and awaits the tensor cores."""
         number = alternating(self.inference) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.inference, number)
 
@@ -45,7 +45,7 @@ class Boxes(TensorMemory):
 
     @property
     def head(self) -> list[str]:
-        """Code before the body: thread numbers, mbarriers, and the code of the producer warp."""
+        """Code before the body: thread numbers, initialisation of mbarriers, and the code of the producer warp."""
         if not self.boxed:
             return []
         # From the shuffle, ptxas infers that the warp number is the same in all lanes, and keeps descriptors in uniform
@@ -81,7 +81,7 @@ class Boxes(TensorMemory):
 
     @property
     def begun(self) -> list[str]:
-        """Declarations of counters: iterations that a persistent block has executed for earlier tiles."""
+        """Declarations of counters with the iterations that a persistent block has executed for earlier tiles."""
         names = [f"begun_{n}" for n in dict.fromkeys(s.staged.loop for s in self.staged.values())]
         return [f"int {name} = 0;" for name in names] if self.launched and self.boxed else []
 
@@ -121,7 +121,7 @@ class Boxes(TensorMemory):
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
         positions = [line for n in ring for line in position_code(self, n)]
-        before, after = list[str](), list[str]()  # statements of the producer warp before and after its copies
+        before, after = list[str](), list[str]()  # statements of the producer warp before and after the copies
         if self.launched:
             iterations, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
             before, after = [f"const int {iterations} = tile::maximum({count}, 0);"], [f"{begun} += {iterations};"]
@@ -220,12 +220,12 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _hold_states(self, loop: ir.Loop) -> None:
-        """Emit ``_hold`` for all accumulators of a loop that only accumulates products."""
+        """For a loop that only accumulates products: emit ``_hold`` for all accumulators."""
         for state in dict.fromkeys(o.state for o in loop.body if isinstance(o, ir.Set)):
             self._hold(self.states[state], self.of(self.inference.states[state]).registers, loop.source)
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
-        """Emit the operands of an accumulating loop's products; yield each product and the state it is added to."""
+        """Emit the operands of an accumulating loop's products. Yield each product and the state it is added to."""
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:
@@ -292,7 +292,7 @@ class Boxes(TensorMemory):
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
-        """Emit the load of a warp's rows of a left operand from boxes to registers."""
+        """Emit the load of a left operand from boxes to registers: each warp loads the rows that it multiplies."""
         name = self.declare("w", "unsigned", self.of(spread).registers // 2)
         rows = rows_of(str(self.values["intrinsic"]))
         of = f"Operand_{staged.name}" + (f", {rows}" if rows != WARPGROUP_ROWS else "")

@@ -1,4 +1,4 @@
-"""Emit loops: with or without a ring of stages, the iterations, and the code after the last iteration."""
+"""Emit loops, with or without a ring of stages: the iterations, and the code after the last iteration."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PipelinedLoops(SharedLoops):
             self._join_splits(split, loop.source)
 
     def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
-        """Return the number of the loop whose exchange memory ``loop`` uses; None for the memory outside of loops.
+        """Return the number of the loop whose exchange memory ``loop`` uses; None for the memory used outside of loops.
 
         An inner loop without a ring uses the exchange memory of the enclosing loop.
 
@@ -201,7 +201,7 @@ class PipelinedLoops(SharedLoops):
             offset += n.bytes
 
     def _but_the_last(self, loop: ir.Loop) -> None:
-        """Emit the body of a peeled loop for all iterations but the last, which need fewer bounds checks."""
+        """Emit the iterations of a peeled loop except the last one; they need fewer bounds checks."""
         iterations, stores = self.iterations, self.stores
         self.iterations = without_last_iteration(iterations, loop.number)
         self._operations(loop.body)

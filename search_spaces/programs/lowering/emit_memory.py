@@ -23,7 +23,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances in an array from the element in a thread's register 0 to the elements in the other registers.
+    """Distances in memory from the element in a thread's register 0 to the elements in the other registers.
 
     For each register, ``lines`` is the distance in rows of the array, and ``along`` the distance in elements of a row.
     """
@@ -54,7 +54,7 @@ def _pitched(lines: str, along: str, pitch: str) -> str:
 
 
 class MemoryAccess(SharedTiles):
-    """Emitter of accesses to global memory, and of copies of tiles that are loaded to shared memory once."""
+    """Emitter of accesses to global memory, and of copies to shared memory outside of loops."""
 
     def _copy(self, staged: Staged) -> str:
         """Return the CUDA C++ expression that constructs the copy of an operand's tile."""
@@ -81,7 +81,7 @@ class MemoryAccess(SharedTiles):
         return base, lines, along
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
-        """Return the expressions with which a thread accesses a window.
+        """Return the C++ expressions with which a thread accesses a window.
 
         Returns:
             A pointer to the element of register 0; the distance of each register's element from this pointer; and, for
@@ -142,7 +142,7 @@ class MemoryAccess(SharedTiles):
         return ref.through(fold(self.of(spread), along, window.shape[along])[1])
 
     def _far(self, window: ir.Window, positions: Ref | None, index: str) -> str:
-        """Return the address term of the position that an index tile selects for a register; "" without an index."""
+        """Return the term that an index tile adds to a register's address; "" for windows without an index."""
         if positions is None:
             return ""
         stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
@@ -167,7 +167,7 @@ class MemoryAccess(SharedTiles):
             if name:
                 position = f"{name} + {self.code.at(of.of_registers(d), index)}"
                 low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
-                # as unsigned numbers, negative positions are beyond the end
+                # comparing unsigned numbers also excludes negative positions
                 tests.append(
                     f"unsigned({position}) < {_unsigned_extent(window, d)}"
                     if low < 0

@@ -1,4 +1,4 @@
-"""Redistribute values through registers, shuffles or shared memory, and reduce across threads.
+"""Emit redistributions of values by register moves, shuffles or shared memory, and reductions across threads.
 
 Only exchanges through shared memory contain barriers.
 """
@@ -55,7 +55,7 @@ class Moves(EmitterBase):
     def _padded(self, operation: ir.PadTile, spread: Spread) -> Ref:
         """Emit a value followed by zeros.
 
-        The registers for the zeros may have any content before.
+        Registers beyond the value may hold arbitrary data after the move; they are overwritten with zeros.
         """
         value, line, target = operation.value, operation.source, self.of(spread)
         if operation.wide is not None:
@@ -80,7 +80,7 @@ class Moves(EmitterBase):
         return Ref("array", name, dtype, rough=moved.rough and moved.kind == "array")
 
     def _before_zeros(self, operation: ir.PadTile, of: Distribution) -> Callable[[str], str]:
-        """Return a function from a register's index to a C++ condition: the register holds an element, not a zero."""
+        """Return a function from a register's index to a C++ condition that is true for elements, false for zeros."""
         start, offsets = self.coordinate(of, operation.dimension), of.of_registers(operation.dimension)
         return lambda r: f"{start} + {self.code.at(offsets, r)} < {operation.depth}"
 
@@ -126,7 +126,7 @@ class Moves(EmitterBase):
         line: ir.Source,
         pad: ir.PadTile | None = None,
     ) -> None:
-        """Emit the widest possible accesses that copy registers to or from shared memory, without zeros of ``pad``."""
+        """Emit the widest possible accesses that copy registers to or from shared memory, except zeros of ``pad``."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
         inside = None if pad is None else self._before_zeros(pad, of)
@@ -189,7 +189,7 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _added(self, sum_: str, operand: Ref, register: str, code: str) -> str:
-        """Return the statement that combines a register of ``operand`` with the variable ``sum_``."""
+        """Return a C++ statement that combines a register of ``operand`` with the variable ``sum_``."""
         if is_product(operand):
             factors = (part.text(self.code, register) for part in operand.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
@@ -328,7 +328,7 @@ class Moves(EmitterBase):
 
 
 def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
-    """Return the lane digits along which lanes hold different partial results, with the number of these per digit."""
+    """Return the lane digits along which partial results differ, each with the number of partial results to combine."""
     digits, remaining = [], folded.used("lane", WARP, dimension)
     for stride, size in of.used("lane", WARP, dimension):
         parts = size // next((n for s, n in remaining if stride <= s < stride * size), 1)

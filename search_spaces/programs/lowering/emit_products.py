@@ -17,7 +17,7 @@ from search_spaces.programs.planning.staging import sides
 from search_spaces.programs.planning.wmma import WARP_BYTES, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
-UNROLLED_FMA = 8  # unroll factor of products by FMA, as each step has hundreds of instructions
+UNROLLED_FMA = 8  # unroll factor for FMA products, whose steps have hundreds of instructions each
 
 
 class Products(Boxes):
@@ -141,7 +141,8 @@ class Products(Boxes):
             if self.wmma:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.inference, o)]
             if scaled:
-                counts = 2 * fragments_m, fragments_n  # rows of a and columns of b per lane
+                # Number of rows of a, and of columns of b, whose scales a lane holds.
+                counts = 2 * fragments_m, fragments_n
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
                 self.code.add(call, o.source)

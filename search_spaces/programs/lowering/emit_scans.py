@@ -14,7 +14,7 @@ from search_spaces.programs.planning.scans import ScanStep, scan_steps
 
 
 class Scans(Moves):
-    """Emitter of argmax, argmin and scans: within threads, then across lanes by shuffles, then across warps."""
+    """Emitter of argmax, argmin and scans. The code works within threads, then across lanes, then across warps."""
 
     def _pick(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
         """Emit argmax or argmin, and return the index.
@@ -147,7 +147,7 @@ class Scans(Moves):
         return sums
 
     def _scan_lanes(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Emit the scan across lanes: ``before`` is the total of earlier lanes, and ``total`` that of all lanes."""
+        """Emit the scan across lanes, which sets ``before`` (total of earlier lanes) and ``total`` (of all lanes)."""
         row, digit = REDUCTIONS[operation.kind], step.digit
         for bit in range(digit.size.bit_length() - 1):
             mask = digit.stride << bit

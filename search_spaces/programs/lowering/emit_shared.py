@@ -33,7 +33,7 @@ class SharedTiles(Scans):
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
-        """Emit a barrier if the tile is in ``before``: the tiles read (or written) since the last barrier."""
+        """Emit a barrier if the tile is in ``before``, the set of tiles read (or written) since the last barrier."""
         if array.name in before:
             self._barrier(line)
             self.shared_read.clear()
@@ -57,7 +57,7 @@ class SharedTiles(Scans):
         order = operation.window.array.order
         read = reading(of, layout, order, self.distributions.warps, type_.bytes)
         width, between = read.width, read.steps
-        in_words = type_.bits == 8 and of.registers % 4 == 0  # stay packed, as ``widened`` converts pairs
+        in_words = type_.bits == 8 and of.registers % 4 == 0  # keep bytes packed, as ``widened`` converts pairs of them
         name = (
             self.declare("w", "unsigned", of.registers // 4)
             if in_words

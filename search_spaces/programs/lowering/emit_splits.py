@@ -28,7 +28,7 @@ class SharedLoops(ProductsAhead):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
     def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
-        """Emit the load of a state from part number ``part``."""
+        """Emit the load of one state from the part of block number ``part``."""
         assert self.split is not None
         threads, counts = self.distributions.warps * 32, self._part_registers(self.split)
         position = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
@@ -76,7 +76,7 @@ class SharedLoops(ProductsAhead):
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
         )
-        if split.only_long:  # a tile with a single part needs no combination
+        if split.only_long:  # a tile with one block has nothing to combine
             self._enter(f"if ({PARTS_OF_TILE} > 1) {{", source)
         before = 0
         for state, count in zip(split.states, counts, strict=True):
@@ -119,7 +119,7 @@ class SharedLoops(ProductsAhead):
             source,
         )
         self._enter(f"if ({PARTS_OF_TILE} > 1) {{" if split.only_long else "{", source)
-        self._barrier(source)  # all threads must have finished reading shared memory
+        self._barrier(source)  # the flag reuses shared memory that other threads may still read
         barrier = 1 if has_copying_warp(self.values) else 0
         flags = f"{COUNTERS} + 2 * tile_place, shared + {position}u, thread, {barrier}"
         self.code.add(f"const SharedTile<{threads}> both{{{flags}}};", source)
@@ -130,7 +130,7 @@ class SharedLoops(ProductsAhead):
         self._leave()
 
     def _take_ticket(self, split: Split, source: ir.Source) -> None:
-        """Emit, before a loop that two blocks share, a ticket. The block that starts first will store its part."""
+        """Emit a ticket before a loop that two blocks share: the block that starts first will store its part."""
         ticket = f"SharedTile<{self.distributions.warps * 32}>::ticket({COUNTERS} + 2 * tile_place, thread)"
         self.code.add(
             f"const unsigned ticket = {f'{PARTS_OF_TILE} > 1 ? {ticket} : 0u' if split.only_long else ticket};", source

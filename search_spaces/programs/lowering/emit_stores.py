@@ -42,7 +42,7 @@ class Stores(MemoryAccess):
         if self._may_conflict(window.array, operation) or (
             isinstance(operation, ir.AtomicRmw) and self._follows(operation, number)
         ):
-            self.code.add(self.barrier, source)  # wait for earlier accesses of other threads to these elements
+            self.code.add(self.barrier, source)  # other threads may have accessed these elements: wait for them
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
             scattered = (*raw.scattered, *(() if positions is None else positions.scattered))
@@ -92,7 +92,7 @@ class Stores(MemoryAccess):
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Emit a variable: the row of register 0 minus ``rows_below``. Return its name, or "" without a limit."""
+        """Emit a variable with the row of register 0 minus ``rows_below``. Return its name; "" without a limit."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)

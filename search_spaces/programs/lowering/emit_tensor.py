@@ -74,12 +74,12 @@ class TensorMemory(Stores):
 
     @property
     def commits_stages(self) -> bool:
-        """True if tcgen05.commit releases a stage when its multiplications end, without threads that wait for them."""
+        """True if tcgen05.commit releases a stage when its multiplications end, so that no thread waits for them."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
 
     @property
     def sums_stay(self) -> bool:
-        """True if sums stay in tensor memory during a loop."""
+        """True if the sums of products stay in tensor memory until the loop ends."""
         return bool(self.columns) and sums_stay(self.inference)
 
     @property
@@ -134,13 +134,13 @@ class TensorMemory(Stores):
         self._free_tensor(loop.source)
 
     def _multiply(self, operation: ir.Mma, types: str, tiles: str) -> None:
-        """Emit the multiplications of one product, for the single thread that issues them."""
+        """Emit the multiplications of one product, in code that a single thread executes."""
         rows, column = rows_of(str(self.values["intrinsic"])), self._starts[operation.result.id]
         of = f"{types}, {rows}, {operation.a.shape[0] // rows}"
         self.code.add(f"tile::multiply_tensor<{of}>(tensor + {column}u, {tiles});", operation.source)
 
     def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
-        """Emit code that loads a product from tensor memory to registers. ``adds``: it is added to the registers."""
+        """Emit the load of a product from tensor memory to registers. ``adds``: True to add it to the registers."""
         rows, groups = rows_of(str(self.values["intrinsic"])), self.distributions.warps // WARPS
         m, n = self.inference.products[self.inference.product_of[operation.result.id]].shape
         of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
@@ -201,7 +201,7 @@ class TensorMemory(Stores):
         """
         spread = Spread("left", operation.a.shape, self._number(operation))
         operand = self.staged.get(staged_key(self.inference, operation.a, spread))
-        if operand is not None:  # use the tile in shared memory even if it was also loaded to registers
+        if operand is not None:  # prefer the tile in shared memory, even if the operand was also loaded to registers
             return f"Operand_{operand.staged.name}", f"tile_{operand.staged.name}"
         packed = self._pack(self.refs[operation.a.id, spread], self.of(spread).registers, operation.source)
         self.code.flush()

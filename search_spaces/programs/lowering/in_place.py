@@ -11,7 +11,7 @@ from search_spaces.programs.language import ir
 
 @cache
 def uses(inference: Inference) -> Counter[int]:
-    """Return the number of uses of each value."""
+    """Return how many operations use each value, by the value's id."""
     return Counter(value.id for operation, _ in inference.trace.walk() for value in ir.inputs(operation))
 
 
@@ -34,7 +34,7 @@ def read_in_place(inference: Inference) -> frozenset[int]:
 
 @cache
 def summed(inference: Inference) -> frozenset[int]:
-    """Return the results of reads for accumulations ``state = a @ b + state``.
+    """Return the results of reads of ``state`` in accumulations ``state = a @ b + state``, which need no copy.
 
     The loop must not read or set the state anywhere else.
     """

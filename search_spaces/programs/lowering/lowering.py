@@ -215,12 +215,12 @@ def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
 
 
 def _last_position(lines: Sequence[str]) -> list[str]:
-    """Return the last #line directive, to be repeated before the closing brace."""
+    """Return the last ``#line`` directive of the code, which is repeated before the closing brace."""
     return [line for line in lines if line.startswith("#line")][-1:]
 
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
-    """Return the body in a loop over the tiles, or parts of tiles, that a block computes (stream-K).
+    """Return the body inside a loop over the tiles, or parts of tiles, that a block computes (stream-K).
 
     Each iteration reads the thread index again. Otherwise the compiler would compute addresses before the loop and keep
     them in registers.

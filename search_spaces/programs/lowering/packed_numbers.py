@@ -29,7 +29,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.distributions.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # True: constant pair numbers
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # True if the pair numbers are constants
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
     last_of = (lambda r: other.text(code, r)) if times else _scales(emitter, other, to, operation.source)
@@ -69,12 +69,12 @@ def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> T
         return f"{name}[{r} / 2] = tile::fp4_scales<{to.c_name}>({bytes_.name}[{r} / 4], {r} % 4 == 2);"
 
     code.each(count, text, source, width=2, writes=name)
-    code.flush()  # end the loop, as scales are read in another order
+    code.flush()  # end the shared loop, as later statements read scales in another order
     return lambda r: f"{name}[{code.at(table, r)} / 2], {code.at(table, r)} % 2 == 1"
 
 
 def stored_bytes(value: Ref) -> Ref | None:
-    """Return the packed bytes from which a value is converted; None if pairs of its elements are not adjacent bytes."""
+    """Return the packed bytes that a value is converted from; None if pairs of its elements are not adjacent bytes."""
     bytes_ = value.parts[0] if value.kind == "inline" and value.name == FROM_BYTE else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None

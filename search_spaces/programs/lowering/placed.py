@@ -16,7 +16,7 @@ PLACED, GATHERED = "placed", "gathered"
 
 
 def located_per_iteration(staged: Staged) -> bool:
-    """Return True if each iteration computes its tile's position, instead of advancing by a fixed step."""
+    """Return True if each iteration computes the tile's position; False if tiles advance by a fixed step."""
     return staged.advance in (PLACED, GATHERED)
 
 
@@ -78,7 +78,7 @@ class RowCode:
         self.inference, self.dimension = inference, dimension
 
     def of(self, value: ir.Value, row: str = "row") -> str:
-        """Return the element at ``row``, or at 0 if the extent along ``dimension`` is 1."""
+        """Return CUDA C++ for the element at ``row``; if the extent along ``dimension`` is 1, for the element at 0."""
         operation = self.inference.definitions[value.id]
         row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
@@ -97,7 +97,7 @@ class RowCode:
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
-        if window.index is not None:  # the row numbers are loaded from a vector at other row numbers
+        if window.index is not None:  # row numbers that are themselves gathered from a vector
             position = self.of(window.index, row)
             array = window.array
             return f"tile::load_row({array.name}_array, {position}, {array.matrix[1]}, {int(padding)})"

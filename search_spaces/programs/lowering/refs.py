@@ -18,11 +18,11 @@ class Ref:
     """A value in the source of a kernel.
 
     Attributes:
-        name: Depends on the kind: name of an array or of an operand in shared memory, CUDA C++ of a constant or of
-            register 0's coordinate, or CUDA C++ with placeholders {0}, {1}, ... ("inline").
-        table: For each register of the value, the index in the array, or the offset from the coordinate; None if the
-            index is the register's number.
-        rough: True if the numbers still must be rounded to ``dtype``.
+        name: The name of an array or of an operand in shared memory; or CUDA C++ of a constant, of register 0's
+            coordinate, or with placeholders {0}, {1}, ... (kind "inline").
+        table: For each register of the value, the element's index in the array or offset from the coordinate; None if
+            this is the register's number.
+        rough: True if the numbers have not been rounded to ``dtype`` yet.
         parts: References that replace the placeholders of an inline reference.
     """
 
@@ -50,12 +50,12 @@ class Ref:
         return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
 
     def raw(self) -> Ref:
-        """Return a reference that omits the rounding, for code that itself rounds."""
+        """Return a reference without the rounding, for code that rounds the numbers itself."""
         return dataclasses.replace(self, rough=False)
 
     @property
     def scattered(self) -> tuple[str, ...]:
-        """Names of arrays that are read through a table, in another order than that of the value's registers."""
+        """Names of arrays that are read through a table, so not in the order of the value's registers."""
         if self.kind == "inline":
             return tuple(name for p in self.parts for name in p.scattered)
         return (self.name,) if self.table is not None and self.kind in ("array", "packed") else ()

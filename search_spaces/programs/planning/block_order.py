@@ -17,13 +17,13 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # limit of simulated blocks: in larger grids, single blocks hardly affect the load
+MOST_SIMULATED = 4096  # limit of simulated blocks, as one block hardly affects the load of a larger grid
 EMPTY = 0.5  # assumed cost of a block that returns immediately, as a number of iterations
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """The loop whose number of iterations depends on a grid coordinate, with the number for each coordinate.
+    """A loop whose number of iterations depends on a grid coordinate, and this number for each coordinate.
 
     If there are more than MOST_SIMULATED coordinates, only so many are sampled, including the first and the last.
 
@@ -47,8 +47,8 @@ class Uneven:
 def uneven(inference: Inference) -> Uneven | None:
     """Return the loop and grid axis with the most uneven work; None if all blocks have equal work.
 
-    Among the loops whose number of iterations depends on an axis, it is the loop with the most iterations. Coordinates
-    along other axes are 0.
+    Among the loops whose number of iterations depends on an axis, the function chooses the one with the most
+    iterations. Coordinates along other axes are 0.
     """
     trace = inference.trace
     if trace.is_dynamic:
@@ -68,7 +68,7 @@ def uneven(inference: Inference) -> Uneven | None:
 
 @cache
 def may_share_long_tiles(inference: Inference) -> bool:
-    """Return True if the number of iterations of ``p.split`` depends only on a tile's coordinate, and differs."""
+    """Return True if tiles differ in the iterations of ``p.split``, and only due to their coordinates."""
     shared, of = shared_loop(inference), uneven(inference)
     if shared is None or of is None or of.loop != shared[0].number:
         return False
@@ -77,7 +77,7 @@ def may_share_long_tiles(inference: Inference) -> bool:
 
 
 def blocks_per_tile(inference: Inference, split: Split) -> float:
-    """Return the average number of blocks that share a tile, except blocks that return immediately."""
+    """Return the average number of blocks that share a tile, not counting blocks that return immediately."""
     return _blocks_of_tiles(inference, split.count, split.each_if_long)[0]
 
 
@@ -158,7 +158,7 @@ def imbalance(
     first = lengths[: sm_count * resident]
     np.add.at(
         load, np.arange(first.size) % sm_count, first
-    )  # the first blocks fill all SMs; each later block goes to the SM with the least load
+    )  # blocks first fill all SMs; then each block is assigned to the SM that has the least load
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     working = int(shared.sum())

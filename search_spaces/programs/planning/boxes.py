@@ -48,7 +48,7 @@ class BoxedNumbers:
 
     @property
     def boxes(self) -> int:
-        """Number of boxes of a tile, side by side. TMA copies a box with too many lines in two halves."""
+        """Number of boxes of a tile, which lie side by side. TMA copies a box with too many lines in two halves."""
         rows, columns = self.staged.shape
         return (columns if self.staged.row_major else rows) // self.line
 
@@ -98,12 +98,12 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """Return the alignment in bytes of the first elements of tiles in memory, at most 16."""
+    """Return the alignment in bytes, at most 16, at which tiles begin in global memory."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """Return the alignment in bytes of the array's rows in memory, at most 16."""
+    """Return the alignment in bytes, at most 16, of the array's rows in global memory."""
     array = staged.load.window.array
     return gcd(array.line_divisor * array.dtype.bytes, TMA_BYTES)
 
@@ -119,7 +119,7 @@ def needs_tma(staged: Staged) -> bool:
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Return an operand in boxes. Raises ValueError if the schedule is invalid."""
+    """Return the plan of an operand in boxes. Raises ValueError if the schedule is invalid."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:

@@ -81,7 +81,7 @@ class Choices:
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the chosen sizes that tiles depend on, except sizes that only set how many blocks share a loop."""
+        """Names of the chosen sizes that tiles depend on, not those that only set how many blocks share a loop."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}
@@ -95,7 +95,7 @@ class Choices:
         return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """Return the names of the sizes that affect ``size(inference)``, and a table of its results by their values."""
+        """Return the names of the sizes that affect ``size(inference)``, and the results by values of these sizes."""
         table = {values: size(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 
@@ -112,7 +112,7 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
 
 
 def _without_parts(inference: Inference) -> tuple[object, ...]:
-    """Return what determines the tiles of a trace, without the number of blocks that share a loop."""
+    """Return the parts of a trace that determine tiles, with the number of blocks that share a loop removed."""
 
     def without(operation: ir.Operation) -> ir.Operation:
         if isinstance(operation, ir.Loop) and operation.parts:

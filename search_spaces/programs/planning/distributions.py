@@ -16,7 +16,7 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-USER_MAP_VECTOR = 4  # consecutive elements per lane for a wg_map, which does not specify lanes
+USER_MAP_VECTOR = 4  # elements per lane that are consecutive; a wg_map does not specify lanes
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ProductTiling:
 
 @dataclass(frozen=True)
 class AnchorTiling:
-    """How one schedule distributes a tile in blocks: the arguments of ``layout_distributions.blocked``."""
+    """The arguments of ``layout_distributions.blocked`` with which a schedule distributes a tile."""
 
     shape: tuple[int, int]
     along: int

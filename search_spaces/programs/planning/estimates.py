@@ -1,4 +1,4 @@
-"""Estimate what distributions need: registers, and shared memory for exchanges."""
+"""Estimate the registers that distributions need, and the shared memory for exchanges."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from search_spaces.programs.planning.wmma import WARP_BYTES, is_staged, loop_to_
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # assumed registers of a thread for addresses and counters
-STORED_A = "stored_a"  # key of the shared memory for left operands that are computed in registers and read by tcgen05
-AFTER, INSIDE = "after_loop", "in_loop"  # values of sum_N: when threads' partial sums are combined
+STORED_A = "stored_a"  # key of the shared memory that holds a left operand of tcgen05 if it is computed in registers
+# Values of the parameter sum_N: threads' partial sums are combined in the loop, or after it.
+AFTER, INSIDE = "after_loop", "in_loop"
 
 
 def sum_name(number: int) -> str:
@@ -67,7 +68,7 @@ def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
         for d, size in ((0, row.m), (1, row.n)):
             if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
                 return False
-            round_ = p.data[d] * p.groups[d]  # extent of all subgroups' sub-tiles together
+            round_ = p.data[d] * p.groups[d]  # extent that the sub-tiles of all subgroups have together
             if p.shape[d] % round_ and round_ % p.shape[d]:
                 return False
     return not (inference.products and any(k % fragments(str(values["intrinsic"])).k for k in inference.depths))
@@ -100,7 +101,7 @@ class Needs:
 
     Attributes:
         registers: Lower bound of the registers per thread.
-        fragments: How many of these registers hold operand fragments of one step along k.
+        fragments: Number of these registers that hold operand fragments of one step along k.
         in_flight: Additional registers if a product is computed ahead: the left operand of an iteration's last product.
         tiles: Shapes of the tiles that are exchanged through shared memory, by the outermost loop around the exchange
             (None: outside of loops).
@@ -196,7 +197,8 @@ def _used(inference: Inference, wmma: bool) -> _Used:
             read.append(
                 outermost(inference, around if loop_to_read_after(inference, operation) is None else around[:-1])
             )
-        if isinstance(operation, ir.AtomicFetch):  # one thread fetches; threads with copies need the result
+        # One thread fetches an old value, and sends it to the threads that hold copies.
+        if isinstance(operation, ir.AtomicFetch):
             moved.append((outer, inference.natural[id_], inference.natural[id_], True))
         if not wanted:
             continue
@@ -304,7 +306,7 @@ def _in_flight(inference: Inference, distributions: Distributions) -> int:
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:
-    """Return the outermost of the loops ``around``, whose ring is in use there; None if there is no loop.
+    """Return the outermost of the loops ``around``, the one whose ring is in use; None if there is no loop.
 
     The loop that combines the partial results of a split loop has no ring and is ignored.
     """

@@ -29,7 +29,7 @@ def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], 
     period = max((step.period for step in layout.steps if isinstance(step, Swizzle)), default=1)
     for address in addresses.T:
         add = int(address[0] - base[0])
-        if not (address - base == add).all():  # a swizzle does not change multiples of its period
+        if not (address - base == add).all():  # adding a multiple of the swizzle's period does not change the swizzle
             add = int(address[0]) // period * period - int(base[0]) // period * period
         flip = int(address[0] - add) ^ int(base[0])
         if not ((base ^ flip) + add == address).all():
@@ -40,7 +40,7 @@ def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], 
 
 
 def access_width(of: Distribution, layout: SharedLayout) -> int:
-    """Return the registers per access, at most 4, whose elements are adjacent in the tile and in shared memory."""
+    """Return how many registers (1 to 4) one access copies: elements adjacent in the tile and in shared memory."""
     return max(math.gcd(of.run(0), layout.contiguity("rows"), 4), math.gcd(of.run(1), layout.contiguity("cols"), 4))
 
 
@@ -96,7 +96,7 @@ def _addresses(of: Distribution, layout: SharedLayout, order: MemoryOrder | None
 
 @lru_cache(maxsize=2**14)
 def wavefronts(of: Distribution, layout: SharedLayout, warps: int, store: bool) -> int:
-    """Return the number of shared-memory cycles for a block to write or read all words of a tile.
+    """Return the number of shared-memory cycles in which a block writes or reads all words of a tile.
 
     If several threads hold the same words, only the first of them writes.
     """

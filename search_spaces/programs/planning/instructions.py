@@ -34,7 +34,7 @@ WARPS = WARPGROUP // 32
 WARPGROUP_ROWS = 64  # rows per instruction of wgmma
 SUBGROUPS = (1, 2, 4, 8)  # candidate numbers of subgroups along a dimension of a product
 MOST_COLUMNS = 256  # largest n of wgmma and tcgen05
-BOX_ALIGNMENT = 1024  # alignment of boxes: the pattern of the widest swizzle repeats after so many bytes
+BOX_ALIGNMENT = 1024  # alignment of boxes in bytes: the period of the widest swizzle
 
 
 # Layout of wmma accumulators after conversion: two mma.m16n8k16 fragments of c, side by side.
@@ -42,12 +42,12 @@ _READ_16X16 = Fragment((16, 16), 8, NestedLayout((1, 1), (1, 1), (2, 2), (8, 4),
 
 
 def wgmma_name(element: DType) -> str:
-    """Return the name of wgmma for an element type, as a value of the parameter ``intrinsic``."""
+    """Return the value of the parameter ``intrinsic`` that selects wgmma for an element type."""
     return f"{WGMMA}_{element.name}"
 
 
 def tcgen05_names(multiplied: str) -> tuple[str, ...]:
-    """Return the names of tcgen05 for a multiplied type, as values of the parameter ``intrinsic``."""
+    """Return the values of the parameter ``intrinsic`` that select tcgen05 for a type of operands."""
     return tuple(f"{TCGEN05}{rows}k{FRAGMENT_K[multiplied]}_{multiplied}" for rows in TCGEN05_ROWS)
 
 

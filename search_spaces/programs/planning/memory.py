@@ -25,7 +25,7 @@ OuterLoop = int | None  # the outermost loop around an exchange, or None outside
 Exchange = tuple[int, int] | int | str | None  # key of an exchange: tile shape, id of a result, or name
 ALIGNMENT = 128
 STAGES = (1, 2, 3, 4, 5)  # candidate numbers of stages of a ring
-MANY_STAGES = 8  # another candidate, for rings of tiles in a narrow type
+MANY_STAGES = 8  # another candidate number of stages, if the ring has tiles in a narrow type
 EARLY_COPIES = "early_copies"  # 1: a block's next copies start before the current results are stored
 EXCHANGES = (
     "pad(4,1)",
@@ -76,7 +76,7 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
 
 @lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
-    """Return the bytes for a reduction across warps: a word per warp and result; 0 for a reduction within warps."""
+    """Return the bytes for a reduction across warps: a word per warp and result; 0 if warps reduce separately."""
     before, after = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
     parts = before // after
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])

@@ -23,7 +23,7 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
-    """Return the distance in memory from register 0's element to each register's element, equal in all threads.
+    """Return, for each register, the distance in memory from register 0's element, which is equal in all threads.
 
     The distance is equal because windows begin at tiles of the memory order, and because digits of threads and
     registers are powers of two, whose bits do not overlap.

@@ -31,7 +31,7 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
     Returns:
         The two ids, or None if the products of an iteration do not form two such groups.
     """
-    groups: dict[int, int] = {}  # by value: largest group number of the products that it depends on
+    groups: dict[int, int] = {}  # for each value, the largest group number among the products that it depends on
     products: list[tuple[int, int]] = []
     for operation in inference.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):
@@ -55,7 +55,8 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
 def alternating(inference: Inference) -> int | None:
     """Return the number of the loop in which two warpgroups can alternate, or None."""
     shared = shared_loop(inference)
-    if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):  # the second combines
+    # With p.split, a second loop combines the parts.
+    if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):
         return None
     return next((number for number in stage_names(inference) if phases(inference, number) is not None), None)
 

@@ -31,8 +31,8 @@ class Ahead:
         last: The last product. Operand a depends on ``first``; b is a tile that the loop copies.
         state: Number of the state to which ``last`` is assigned.
         late: Values that are used only by ``last``: its left operand, and values that depend on the state, such as its
-            addend. They are computed after the previous iteration's ``last`` has finished, which until then accesses
-            their registers.
+            addend. They are computed after the previous iteration's ``last`` has finished, as ``last`` accesses their
+            registers until then.
     """
 
     loop: ir.Loop
@@ -86,7 +86,7 @@ def _is_copied(inference: Inference, value: ir.Value, loop: int) -> bool:
 
 
 def _depending(loop: ir.Loop, state: int) -> frozenset[int]:
-    """Return the ids of the results in a loop that depend on a state, except through products."""
+    """Return the ids of the results in a loop that depend on a state; dependence through a product does not count."""
     late: set[int] = set()
     for operation in loop.body:
         if (isinstance(operation, ir.Read) and operation.state == state) or (

@@ -15,11 +15,12 @@ class ScanStep:
     """The step of a scan that combines elements along one digit of the dimension.
 
     Attributes:
-        digit: The digit of the warp, lane or register number.
-        groups: Earlier steps leave one total per group of registers. For each register, the index of its group's total.
+        digit: A digit of the warp, lane or register number.
+        groups: For each register, the index of the total of its group: earlier steps leave one total per group of
+            registers.
         totals: Number of totals per thread before this step.
-        after: For each total before the step, the index of the total after the step that includes it; unchanged for
-            digits of warps and lanes.
+        after: For each total before the step, the index of the total after the step that includes the former; the same
+            index for digits of warps and lanes.
     """
 
     digit: Digit

@@ -1,7 +1,7 @@
 """Bytes of shared memory for exchanges.
 
-The search space includes these bytes in ``shared_bytes``, and the lowering places exactly the exchanges listed in this
-module. An exchange that is not listed raises an error, so a kernel never uses more than ``shared_bytes``.
+The search space includes these bytes in ``shared_bytes``. The lowering reserves memory only for the exchanges listed in
+this module. Any other exchange raises an error, so a kernel never uses more than ``shared_bytes``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def flag_bytes(inference: Inference) -> int:
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
-    """Return the bytes of memory that several exchanges use in turn: the maximum.
+    """Return the bytes of the largest of several exchanges, which use the same memory one after another.
 
     Args:
         exchange: Layout of exchanged tiles.

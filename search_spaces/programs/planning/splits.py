@@ -15,7 +15,7 @@ from search_spaces.spaces.parameters import Value
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
 PARTS = "split_parts"  # attribute: number of blocks that share the split loop
-LAUNCHES = "split_launches"  # parameter: 1, or 2 if a second launch combines the partial results
+LAUNCHES = "split_launches"  # parameter: number of launches, 2 if a second launch combines the partial results
 PARTS_OF_TILE = "parts_of_tile"  # variable in a kernel: number of blocks that share the block's tile
 TILES = "split_tiles"  # parameter: ALL if all tiles have the same number of blocks, LONG if short tiles have fewer
 ALL, LONG = "all", "long"
@@ -113,13 +113,13 @@ def count_code(loop: ir.Loop) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """A loop whose ``iterations`` are split among ``count`` blocks; the result of a block is called a part.
+    """A loop whose ``iterations`` are split among ``count`` blocks. The partial result of a block is called a part.
 
     Attributes:
-        launched: With stream-K, the number of blocks, which divide the iterations of all tiles among them. Two blocks
-            may share a tile. 0 without stream-K.
+        launched: With stream-K, the number of blocks among which the iterations of all tiles are divided, so that two
+            blocks may share a tile. 0 without stream-K.
         combined: States that the program itself combines (``p.split``).
-        launches: 1 if the last block combines the parts, 2 if a second launch does.
+        launches: 1 if the block that finishes last combines the parts, 2 if a second launch does.
         only_long: True if tiles with few iterations have fewer blocks, so that each block has at most ``each``
             iterations. Surplus blocks of a tile return immediately.
     """
@@ -139,12 +139,12 @@ class Split:
 
     @property
     def each_if_long(self) -> int:
-        """A tile has a further block for each so many iterations; 0 if all tiles have the same number of blocks."""
+        """Iterations per block that determine a tile's number of blocks; 0 if all tiles have equally many blocks."""
         return self.each if self.only_long else 0
 
     @property
     def keeps_last(self) -> bool:
-        """True if one of two blocks keeps its part in registers, and reads only the other block's part.
+        """True if only two blocks share a tile: the last one keeps its part in registers, and reads the other part.
 
         If there are more than two blocks, all blocks store their parts, so that the order of additions does not depend
         on which block is last.
@@ -159,7 +159,7 @@ class Split:
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
         """Return the arrays in global memory for parts and for counters or flags of tiles.
 
-        With stream-K, there is memory for one part and two flags per block, for the tile that it shares with the next
+        With stream-K, each block has memory for one part and two flags, for the tile that it shares with the next
         block. With ``keeps_last``, there is memory for one part and two flags per tile.
         """
         if self.launched:

@@ -117,7 +117,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], distributions: D
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """Return ``answer`` if it is a result. Raises ValueError if it is a refusal; valid schedules have none."""
+    """Return ``answer`` if it is a result. Raises ValueError if it is a refusal, which valid schedules never get."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
@@ -133,8 +133,8 @@ def operand_struct(
         distributions: All distributions of the kernel.
         row: The instruction that multiplies the operand.
         alignment: Alignment of the operand's tiles in bytes.
-        whole: For a peeled loop, True if all tiles except that of the last iteration lie inside the array along the
-            dimension in which they advance. None for other loops.
+        whole: For a peeled loop, True if all tiles before the last iteration lie inside the array along the dimension
+            in which tiles advance. None for other loops.
     """
     staged = n.staged
     array = staged.load.window.array

@@ -1,4 +1,4 @@
-"""Loops in which only the last iteration needs certain masks; if a loop is peeled, this iteration is separate."""
+"""Loops in which only the last iteration needs certain masks. Peeling generates separate code for this iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IterationCounts = dict[int, int]
 
 
 def without_last_iteration(iterations: IterationCounts, loop: int) -> IterationCounts:
-    """Return the iteration counts with one iteration less for ``loop``."""
+    """Return a copy of ``iterations`` in which ``loop`` has one iteration less."""
     return {**iterations, loop: iterations[loop] - 1}
 
 
@@ -46,7 +46,7 @@ def peelable(inference: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return, by the loop's index, the name of the parameter of each loop that can be peeled for some sizes."""
+    """Return the name of the peeling parameter, by loop index, for each loop that can be peeled with some sizes."""
     positions = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {index: "tail" if len(positions) == 1 else f"tail_{index + 1}" for index in positions}
 

@@ -2,7 +2,7 @@
 
 If one loop contains all products and only adds them to states, the sums stay in tensor memory during the loop. After
 the loop, the sums are loaded to registers and added to the initial values of the states. In all other programs, each
-product is loaded to registers immediately and added to its addend there. Left operands that are computed in registers
+product is loaded to registers immediately and then added to the addend. Left operands that are computed in registers
 are stored to shared memory.
 """
 

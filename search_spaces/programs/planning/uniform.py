@@ -15,7 +15,7 @@ from search_spaces.programs.language.index import Index, constant
 MOST_BLOCKS, MOST_ITERATIONS = (
     8,
     32,
-)  # numbers of sampled blocks and iterations, to estimate how often masks are needed
+)  # numbers of blocks and iterations that are sampled, to estimate how often masks are needed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping
 def masking(inference: Inference) -> Mapping[int, float]:
     """Return, by the id of the result, in which fraction of blocks and iterations a ``where`` needs its mask.
 
-    Conditions that only masks use have the fraction of these masks. Other values are missing.
+    A condition that only such masks use has the same fraction as these masks. Other values are missing.
     """
     shares, users = dict[int, float](), dict[int, list[int]]()
     operations = [o for o, _ in inference.trace.walk() if isinstance(o, ir.Computing)]
@@ -95,7 +95,8 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
         loops = [inference.loops[number] for number in around]
         count = loops[0].iterations(block, {}) if loops else 1
         step = max(1, count // MOST_ITERATIONS)
-        for iteration in range(count - 1, -1, -step):  # includes the last iteration, which needs a mask most often
+        # The samples include the last iteration, which needs a mask most often.
+        for iteration in range(count - 1, -1, -step):
             at = {around[0]: iteration} if loops else {}
             executed += 1
             needed += not all(
@@ -106,7 +107,7 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
 
 
 def _tests(value: ir.Value, inference: Inference) -> list[tuple[Index, Index, bool]] | None:
-    """Return the comparisons that must all hold, as triples: largest left side, smallest right side, True for <."""
+    """Return the comparisons that must all hold, as triples (largest left side, smallest right side, True for <)."""
     operation = inference.definitions[value.id]
     if isinstance(operation, ir.Broadcast):
         return _tests(operation.value, inference)

@@ -1,4 +1,4 @@
-"""Unroll factors of loops without a ring. Unrolling lets loads of several iterations be in flight."""
+"""Unroll factors of loops without a ring. With unrolling, loads of several iterations are in flight together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNROLLS = (1, 2, 4)
 
 @cache
 def unrollable(inference: Inference) -> dict[int, str]:
-    """Return the name of the unroll parameter of each loop without a ring, product, inner loop or condition."""
+    """Return the unroll parameter's name for each loop that has no ring, product, inner loop or condition."""
     loops = [
         number
         for number, loop in inference.loops.items()

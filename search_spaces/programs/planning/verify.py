@@ -1,4 +1,4 @@
-"""Check a whole program, in addition to the checks of the builder. Errors name the position, operation and rule."""
+"""Check a whole program, after the builder has checked each operation. Errors name position, operation and rule."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verify(inference: Inference) -> None:
 
 
 def _check_scopes(inference: Inference) -> None:
-    """Check that no value computed inside a loop or condition is used after it."""
+    """Check that no value computed inside a loop or condition is used after this loop or condition."""
     for operation, around in inference.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
@@ -64,7 +64,7 @@ def _check_scopes(inference: Inference) -> None:
 
 
 def _check_windows(inference: Inference) -> None:
-    """Check that positions divide no negative numbers, and that windows on shared memory stay inside."""
+    """Check that positions divide no negative numbers, and that windows on shared-memory tiles stay inside."""
     iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):

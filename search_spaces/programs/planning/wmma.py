@@ -45,7 +45,7 @@ def is_staged(inference: Inference, value: ir.Value, spread: Spread) -> bool:
 
 
 def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
-    """Return the key in ``Inference.staged`` of a value; if the value is a transpose, the key of its operand."""
+    """Return the key of a value in ``Inference.staged``; for a transposed value, the key of the original tile."""
     operation = inference.definitions[value.id]
     if isinstance(operation, ir.TransposeTile):
         return operation.value.id, spread.swap()
@@ -59,7 +59,7 @@ def loop_to_read_after(inference: Inference, operation: ir.Mma) -> int | None:
 
 
 def _adds_up(inference: Inference, operation: ir.Mma) -> bool:
-    """Return True if ``operation`` adds to a state of its loop, and all elements of the state start at one constant."""
+    """Return True if a product is added to a state of its loop, and all elements of the state start at one constant."""
     loop = loop_to_read_after(inference, operation)
     if loop is None:
         return False

@@ -1,4 +1,4 @@
-"""Pruning rules for boxes: they drop values of decisions that have no effect, and slower ways to fill boxes."""
+"""Pruning rules for boxes: drop decisions that have no effect, and methods of filling boxes that are slower."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop values of decisions without effect on boxes, and slower ways to fill boxes."""
+    """Return rules that drop decisions without effect on boxes, and slower methods of filling boxes."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

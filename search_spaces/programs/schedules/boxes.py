@@ -1,4 +1,4 @@
-"""Decisions and rules of wgmma and tcgen05, which read boxes: TMA, a producer warp, requirements on operands."""
+"""Decisions and rules for wgmma and tcgen05, which read operands from boxes: TMA, producer warp, requirements."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 
 def workers(choices: Choices, device: Device) -> str:
-    """Return the name of the column with the number of threads of a block without a producer warp."""
+    """Return the name of the column with a block's number of threads, not counting a producer warp."""
     return "workers" if choices.first.products and choices.boxed_instructions(device) else "threads"
 
 
@@ -64,7 +64,8 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
     """
     if not choices.boxed_instructions(device) or not choices.first.staged:
         return ()
-    alone = bool(stage_names(choices.first)) and not choices.first.uniform  # a producer warp has no tiles to index by
+    # A producer warp does not hold the tiles that p.uniform converts to indices.
+    alone = bool(stage_names(choices.first)) and not choices.first.uniform
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(
         "filled_by",
@@ -111,7 +112,7 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Return ``rule``, limited to schedules without boxes, which have no such copies or fragments."""
+    """Return ``rule``, limited to schedules without boxes: with boxes, the rule's copies or fragments do not exist."""
     if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)

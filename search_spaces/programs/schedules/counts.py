@@ -46,10 +46,11 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-BOTH_END = 0.125  # assumed fraction of iterations in which both warpgroups wait, as in the hand-written template
+# Assumed fraction of iterations in which both warpgroups wait, equal to that of the hand-written template.
+BOTH_END = 0.125
 MANY_UNSTAGED = 0.125  # assumed fraction of loaded bytes above which the latency of unstaged loads is exposed
 ROWS_OF_STORE = 8  # rows of a result to which a warp stores at a time, if it stores accumulators directly
-MORE_REGISTERS = 22  # added to the lower bound of registers, as in the hand-written template with this loop
+MORE_REGISTERS = 22  # registers added to the lower bound, as in the hand-written template for this loop
 
 
 @lru_cache(maxsize=2**10)
@@ -105,12 +106,12 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = round(blocks * parts_of_tile)
         registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
         results = registers * distributions.warps * WARP * share_of_parts(inference, split)
-        if split.keeps_last:  # only one of the two blocks stores its partial result, and the other block loads it
+        if split.keeps_last:  # of two blocks, only one stores its partial result, which the other loads
             results /= 2
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)
     if work_of_values(inference, config, distributions).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
-        stages = dict.fromkeys(stages, 1)  # waits for unstaged loads dominate, so that rings do not hide latency
+        stages = dict.fromkeys(stages, 1)  # rings do not hide latency if waits for unstaged loads dominate
     main = max(stages, key=lambda n: average_iterations(inference, n), default=None)
     row = fragments(config.text("intrinsic")) if inference.products else None
     boxed = bool(inference.products) and is_boxed(config.text("intrinsic"))
@@ -119,7 +120,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     if split is not None and split.launches == 1:
         # With keeps_last, the ticket is drawn before the loop, so that a block does not wait for it at the end.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
-    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before loads of the next tile
+    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # blocks wait before they load operands of the next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # The end of a tile and the exchange of sums do not overlap with other work of the block.
@@ -134,11 +135,11 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:
-        parts = 4.0 * results * blocks  # partial results are written and read, from L2 if they fit
+        parts = 4.0 * results * blocks  # traffic of partial results, which are read from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Blocks skip tiles without iterations. The numbers of the other tiles differ by at most one between blocks.
+        # Blocks skip tiles without iterations. Numbers of remaining tiles differ by at most one between blocks.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
@@ -239,7 +240,7 @@ def _ending(inference: Inference, distributions: Distributions, config: Config) 
 
 @lru_cache(maxsize=2**10)
 def _turned_cycles(inference: Inference, distributions: Distributions, number: int, exchange: str) -> float:
-    """Return the cycles for storing a tile transposed: through shared memory, then from the SM in whole lines."""
+    """Return the cycles for storing a tile transposed: exchange it through shared memory, then write whole lines."""
     window = inference.stores[number].window
     target, warps = turned(window, distributions.warps), distributions.warps
     tile = exchange_layout(exchange, target.shape)
@@ -249,7 +250,7 @@ def _turned_cycles(inference: Inference, distributions: Distributions, number: i
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
-    """Return the contiguous bytes per row of a copied tile: the harmonic mean over operands, weighted by bytes."""
+    """Return the contiguous bytes per row of copied tiles: a harmonic mean over operands, weighted by bytes."""
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]
@@ -272,5 +273,5 @@ def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_by
         return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
-    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of loads without another block's reuse
+    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of loads that no other block of the wave reuses
     return max(float(least), blocks * load_bytes * shared + least - read)

@@ -56,7 +56,7 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """Return the names of an operand's columns, by the argument names of rules for operands."""
+    """Return the names of the columns of one operand, by the argument names that rules for operands use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
@@ -119,7 +119,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         )
     listed += fragment_buffers(choices)
     for name in tail_names(choices.inferences.values()).values():
-        doc = "whether the last iteration of the loop is peeled, so that the others need fewer masks"
+        doc = "whether the last iteration of the loop is peeled, so that the other iterations need fewer masks"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     for name in unrollable(first).values():
         listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))
@@ -182,7 +182,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
         else [categorical(f"home_{name}", (REGISTERS, SHARED), f"whether {name} is in registers or in shared memory")]
     )
     layouts = sampled_layouts(element_bytes)
-    if staged.converted:  # only layouts in which memory lines stay contiguous, for cp.async and wide reads
+    if staged.converted:  # cp.async and wide reads need layouts in which memory lines stay contiguous
         layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,
@@ -194,7 +194,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
 
 
 def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
-    """Return the names of the parameters that distributions depend on, as a mapping to themselves."""
+    """Return the names of the parameters that distributions depend on, each mapped to itself."""
     choices = choices_of(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("subgroups_m", "subgroups_n", "width_", "lanes_", "warps", "intrinsic")
@@ -245,7 +245,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(
         s.loop is not None for s in operands
-    ):  # not if tiles stay in shared memory: the columns would depend on ``home_NAME``
+    ):  # omitted if tiles stay in shared memory, as the columns would depend on ``home_NAME``
         parts = added("copying", list(copying.values()), "registers for copies of tiles")
         listed += parts
         copying = {"copying": parts[-1].name}
@@ -325,7 +325,7 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
                     (home == REGISTERS) * ceil_div(rows * cols * element_bytes, 4 * threads)
                 )
             ),
-            f"registers that hold {s.name} or copies in transit to shared memory",
+            f"registers that hold {s.name}, or the elements of {s.name} on their way to shared memory",
             names=names,
         ),
     ]

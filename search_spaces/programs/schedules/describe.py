@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class ValueRow:
-    """A value in one distribution. ``spread`` is symbolic; ``registers`` is the number of registers per thread."""
+    """A value in one distribution. ``spread`` is its symbolic form; ``registers`` is the number per thread."""
 
     location: str
     operation: str
@@ -52,7 +52,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
         result = operation.result
         for spread in inference.computed_in(result):
             if wmma and is_staged(inference, result, spread):
-                continue  # wmma reads this operand from shared memory
+                continue  # no distribution over registers: wmma reads this operand from shared memory
             of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
             rows.append(

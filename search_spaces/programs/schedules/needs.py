@@ -2,8 +2,8 @@
 
 A row is a combination of parameter values. In most rows, lanes, widths and subgroups do not fit the tiles; the needs of
 these rows are zero. To find them, each condition is evaluated once per combination of the few parameters that it
-depends on. Needs are computed only for the remaining rows. The last result is cached, as several attributes in turn
-read the needs of the same rows.
+depends on. Needs are computed only for the remaining rows. The last result is cached, as several attributes read the
+needs of the same rows one after another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Cal
 
 
 class _NeedsOfRows(NamedTuple):
-    """Needs and inference of all rows. ``numbers`` has, for each row, its index into ``distinct``."""
+    """Needs and inference of all rows. ``numbers`` has, for each row, the index of its needs in ``distinct``."""
 
     choices: Choices
     columns: Mapping[str, Column]
@@ -96,7 +96,8 @@ def _fits(choices: Choices, columns: Mapping[str, Column]) -> BoolArray:
         return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
-        inference = choices.inference(values)  # has fewer anchors if tiles have the same shape with these sizes
+        # With these sizes, tiles may have equal shapes and share an anchor, so there are fewer.
+        inference = choices.inference(values)
         return warps > 0 and (number > len(inference.anchors) or anchor_fits(inference, number, warps, values))
 
     anchors = [(f"lanes_{number}", f"width_{number}") for number in range(1, anchor_count(choices) + 1)]

@@ -24,8 +24,8 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
-FULL_WAVES = 2  # number of blocks per SM from which on splitting k adds no parallelism
-EVEN_WAVES = 4  # for p.split: higher, as splitting also balances blocks of different lengths
+FULL_WAVES = 2  # with at least this many blocks per SM, splitting k adds no parallelism
+EVEN_WAVES = 4  # the same for p.split; higher, as splitting also balances blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
@@ -39,7 +39,7 @@ def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
 def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule, ...]:
     """Return pruning rules for fast copies and reads.
 
-    They require cp.async if it is available and aligned, few sectors per access, and ldmatrix without bank conflicts.
+    The rules require cp.async if available and aligned, few sectors per access, and ldmatrix without bank conflicts.
     """
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)

@@ -1,4 +1,4 @@
-"""Reduced problems (proxies) for the emulator: few blocks and iterations, with the remainders of the original sizes."""
+"""Reduced problems (proxies) for the emulator: few blocks and iterations, and the same remainders as the original."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
 def _cut(
     problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, inference: Inference
 ) -> ProgramProblem | None:
-    """Return the problem with these sizes, or None if the schedule is not legal for this problem."""
+    """Return the problem with other sizes, or None if the schedule is not legal for this problem."""
     try:
         smaller = dataclasses.replace(problem, **sizes)
         if choices_of(smaller).domains != choices_of(problem).domains:
@@ -114,8 +114,8 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 def _whole_iterations(splits: int, stages: int) -> int:
     """Return how many whole iterations a proxy with split-K needs, so that each block refills its ring.
 
-    Each block needs one iteration more than the ring has stages; the last block has one less. The reduced loop has an
-    additional iteration, which may be partial.
+    A block needs one iteration more than the ring has stages. The last block has one iteration less than the others.
+    The reduced loop has an additional iteration, which may be partial.
     """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
@@ -125,7 +125,7 @@ def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
 
     The reduced loop has an additional iteration. The numbers of iterations then differ by at most one between blocks,
     and the block with the most refills its ring. If only long tiles are shared, all blocks except the last have the
-    same number of iterations, and at least one must be left for the last block.
+    same number of iterations, and the last block needs at least one.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 
@@ -160,7 +160,7 @@ def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: i
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, by name of each size that can be reduced, the extent of a step and the number of whole steps needed."""
+    """Return, for each size that can be reduced, the extent of a tile or step and the number of whole ones needed."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}
@@ -181,7 +181,7 @@ def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int
             most = max((iterations[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
-        fixed.update(window.array.sizes[:-2])  # for example heads and batches, whose ratios must not change
+        fixed.update(window.array.sizes[:-2])  # such as numbers of heads and batches, whose ratios must not change
     return {
         name: unit
         for name, unit in units.items()

@@ -71,7 +71,7 @@ def shared_memory(
 
 
 def exchange_loops(inference: Inference) -> dict[str, int | None]:
-    """Return, by suffix of attribute names, each outermost loop that may contain exchanges; None: outside of loops."""
+    """Return the outermost loops that may contain exchanges (None: outside of loops), by suffix of attribute names."""
     around = (*inference.inside.values(), *inference.stored_in)
     loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -86,7 +86,7 @@ def scratch_name(suffix: str) -> str:
 def _scratch(
     choices: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return the attributes for the exchanges in one loop, which reuse memory: the bytes of the largest exchange."""
+    """Return the attributes for the exchanges in one loop. These share memory, so the largest determines the bytes."""
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
@@ -163,7 +163,7 @@ def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 
 
 def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return, by parameter of each partial sum that may be combined in ``loop``, the values that select this loop."""
+    """Return the parameters of partial sums that may be combined in ``loop``, with the values that select this loop."""
     times: dict[str, list[str]] = {}
     for i in range(len(inference.sums)):
         for time, loop_of_sum in loops_of_sum(inference, i).items():

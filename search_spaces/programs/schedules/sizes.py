@@ -114,7 +114,7 @@ def _parts(inference: Inference) -> int:
 
 
 def _depth(inference: Inference, number: int) -> int:
-    """Return the greatest common divisor of the depths (k) of a group's products."""
+    """Return the greatest common divisor of the depths (extents along k) of a group's products."""
     depths = [
         o.a.shape[1]
         for o, _ in inference.trace.walk()

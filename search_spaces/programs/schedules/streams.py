@@ -1,4 +1,4 @@
-"""The decision on stream-K: the k range of the last tiles is divided among all blocks, which then finish together.
+"""The decision on stream-K: the k ranges of the last tiles are divided among all blocks, which then finish together.
 
 The number of launched blocks is the number of resident blocks. Each block first computes whole tiles. The iterations of
 the last whole wave and of the partial wave after it are then divided equally among the blocks, as in the hand-written
@@ -45,7 +45,7 @@ def stream_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]
 def early_copies(stage_bytes: str) -> Attribute:
     """Return the attribute that is 1 if stream-K starts copies for a block's next tile before it stores results.
 
-    The copies need no additional shared memory: they do not fill the last stage, which exchanges use meanwhile.
+    The copies need no additional shared memory: exchanges use the last stage, which these copies do not fill.
     """
     return Attribute(
         EARLY_COPIES,

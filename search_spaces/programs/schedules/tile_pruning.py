@@ -29,12 +29,12 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FEW_THREADS = 128  # threads of one warp per scheduler of an SM
+FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
 ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies
 LEAST_RESULTS = 32  # smallest number of results per thread with which fragment reads are fast enough for mma.sync
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
-LEAST_BLOCKS = 2  # number of blocks per SM that rings with MANY_STAGES must leave room for
+LEAST_BLOCKS = 2  # an SM must have room for this number of blocks if rings have MANY_STAGES
 UNROLLED_VALUES = 128  # limit of registers of all bodies of an unrolled loop, due to the instruction cache
 
 
@@ -43,12 +43,12 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     choices = choices_of(problem)
     first = choices.first
     rules: list[Rule] = []
-    for name, values in choices.domains.items():  # a tile of half the size must not cover the extent
+    for name, values in choices.domains.items():  # rule: half of the tile must not already cover the extent
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in choices.inferences.items()}
             index = list(choices.domains).index(name)
             if first.trace.is_dynamic:
-                break  # schedules must be good for all values of a dynamic size
+                break  # no rule for a dynamic size, as schedules must suit all of its values
             if all(tile == v[index] for v, tile in sizes.items()):
                 extent, least = first.trace.extent[axis], min(values)
                 rules.append(
@@ -172,7 +172,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 
 def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
-    """Return rules that drop peeled loops without iterations before the peeled ones, or without benefit."""
+    """Return rules that drop peeling without benefit, or if no iterations precede the peeled ones."""
     rules: list[Rule] = []
     if choices.shaping:
         rules.append(

@@ -46,7 +46,7 @@ COPY_PREFIXES = (
     "copy",
     "vector",
     "copy_columns",
-)  # prefixes of the parameters on how an operand is copied and read
+)  # prefixes of the parameters that decide how an operand is copied and read
 OTHER_PREFIXES = (
     "store_",
     "home_",
@@ -58,7 +58,8 @@ OTHER_PREFIXES = (
 # Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Pairs are converted together.
 ROUNDED = 0.5  # f32 to f16 or bf16
 WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # 8-bit to 16-bit types via f32
-SCALE = {"f16": 1.25, "bf16": 3.25}  # e4m3 scales, by unpacked type; 0.75 of it gather four in a word
+# E4m3 scales, by unpacked type, including 0.75 instructions to gather four scales in a word.
+SCALE = {"f16": 1.25, "bf16": 3.25}
 WMMA_WAVEFRONTS = 8  # shared-memory cycles to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions to store a 16 x 16 fragment, wait, and load it
 STORE_WORD = 2  # assumed instructions to store a word of a computed operand, including the address
@@ -120,7 +121,8 @@ class _Counter(BlockWork):
         self.scales = _scales_of_fp4(inference)
         self.inside = False  # True while operations in a loop are counted
         self.unstaged_bytes = 0.0  # bytes that loops load to registers without staging
-        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
+        # Counted conversions: (source, target, number of repetitions).
+        self.exchanges: list[tuple[Distribution, Distribution, float]] = []
         self._exchanged: dict[str, float] = {}  # wavefronts by layout, cached
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
@@ -129,7 +131,7 @@ class _Counter(BlockWork):
             match operation:
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
-                        # only the last block executes the code after the loop
+                        # of the blocks that share a loop, only the last executes the code after it
                         times /= blocks_per_tile(self.inference, self.split)
                     inside = times * average_iterations(self.inference, operation.number)
                     if self.split is not None and operation.number == combining_loop(self.inference):
@@ -255,11 +257,13 @@ class _Counter(BlockWork):
         spread = Spread("left", operation.a.shape, self.inference.product_of[operation.result.id])
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
-        self.instructions += 3.0 * warps * multiplications * times  # three per warp, including two descriptors
+        # Three instructions per warp, two of which compute descriptors.
+        self.instructions += 3.0 * warps * multiplications * times
         if in_tensor_memory(name) and not sums_stay(self.inference):
             stored = stored_bytes(self.inference, operation)
             self.wavefronts += stored / LINE_BYTES * times
-            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # to read sums and store operand a
+            # Instructions that read sums and store operand a.
+            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
@@ -290,7 +294,7 @@ class _Counter(BlockWork):
                 case ir.PadTile(_, value):
                     if operation.wide is None:
                         self._move(self.distributions.of(self.inference.natural[value.id]), of, times)
-                    self.instructions += of.registers * warps * times  # zeros
+                    self.instructions += of.registers * warps * times  # instructions that append the zeros
                 case _:
                     pass
         if not self.inference.light[result.id]:
@@ -300,7 +304,7 @@ class _Counter(BlockWork):
                     self._move(own, self.distributions.of(spread), times)
 
     def _cast(self, operation: ir.Map) -> float:
-        """Return the instructions per element of a cast."""
+        """Return the number of instructions per element of a cast."""
         to, (value,) = operation.result.dtype, operation.arguments
         if operation.result.id in self.scales:
             return SCALE[self.scales[operation.result.id].name]
@@ -345,7 +349,7 @@ class _Counter(BlockWork):
         for digit, weight in of.weighted(line):
             if digit.unit == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
-        if line in window.indexed:  # each element has its own position
+        if line in window.indexed:  # each element is accessed separately, at an indexed position
             width = side_by_side = 1
             requests = of.registers * self.distributions.warps
         if window.array.order is not None:
@@ -377,7 +381,7 @@ class _Counter(BlockWork):
 
 @cache
 def _scales_of_fp4(inference: Inference) -> dict[int, DType]:
-    """Return the casts whose results are scales of fp4 numbers, with the types to which these are unpacked."""
+    """Return the casts whose results are scales of fp4 numbers, by id, with the type of the unpacked numbers."""
     scales = {}
     for operation in inference.definitions.values():
         if isinstance(operation, ir.Map) and operation.function.startswith("fp4_"):

@@ -1,4 +1,4 @@
-"""Complete listings that are fragments of programs: undefined names become inputs, unused results outputs."""
+"""Complete listings that are fragments of programs: undefined names become inputs, and unused results outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
-_STORED_AS = {"index": "i32", "i1": "u8"}  # element types of arrays for vectors of types that arrays cannot have
+_STORED_AS = {"index": "i32", "i1": "u8"}  # element types that replace types that arrays cannot have
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
@@ -94,7 +94,8 @@ def vector_type(s: Statement, name: str) -> Type | None:
     """
     operands = [str(o) for o in s.operands if isinstance(o, str)]
     types = [t for t in s.takes if t.kind in ("vector", "tensor")]
-    if s.op == "iree_vector_ext.to_simd":  # only the result's type describes the whole vector
+    # The operand's type describes only one thread's elements, the result's type the whole vector.
+    if s.op == "iree_vector_ext.to_simd":
         return s.gives[0]
     if not types:
         return None

@@ -39,10 +39,11 @@ class Names:
         self.value_of: dict[str, Held] = {}
         self.maps: dict[int, WgMap] = {}  # maps of values, by the value's id
         self.grid: dict[str, Index] = {}
-        self.loaded: dict[int, Tile] = {}  # the vector that was last loaded from each window
+        self.loaded: dict[int, Tile] = {}  # the latest vector that was loaded from each window
         self.last: dict[Shape, Tile] = {}  # for each shape, the value of that shape that was computed last
-        self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: current offset and extent of a ring
-        self.slots: dict[str, str] = {}  # by tile: variable with the ring offset that positions it
+        # Offset and extent of a ring in shared memory, by the variable with the offset.
+        self.rings: dict[str, tuple[Index, Index]] = {}
+        self.slots: dict[str, str] = {}  # variable with the ring offset of a tile, by tile
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the statement's position."""

@@ -1,4 +1,4 @@
-"""Names of element-wise functions in listings: the names in MLIR's dialects, if they have the function."""
+"""Names of element-wise functions in listings. Functions that MLIR's dialects have keep their names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in 
 CASTS = frozenset(
     {"arith.extf", "arith.truncf", "arith.convertf", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui"}
 )
-# Kinds of reductions as spelled in the documents, and the builder's names.
+# Kinds of reductions: the spelling in the documents, and the name in the builder.
 KINDS = {
     "addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "and": "andi", "or": "ori", "xor": "xori",
     "minnumf": "minnumf", "maxnumf": "maxnumf",

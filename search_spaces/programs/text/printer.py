@@ -1,7 +1,7 @@
 """Print a trace as a listing in canonical spelling. ``parse`` reads this listing as the same program.
 
 Extents and tile sizes are numbers, as a trace belongs to one choice of sizes. A window is created before its first use.
-States are printed as ``state``, ``set`` and ``get``; the documents instead assign a name again.
+States are printed as statements ``state``, ``set`` and ``get``, where the documents assign a name again.
 """
 
 from __future__ import annotations

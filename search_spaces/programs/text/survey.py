@@ -61,7 +61,7 @@ class Survey:
 
     listing: Listing
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)  # by result of memref.cast or alloc: the array
+    views: dict[str, str] = field(default_factory=dict)  # names of arrays, by the result of memref.cast or alloc
     tiles: dict[str, TileInfo] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)  # other names of tiles
     grid: list[Statement] = field(default_factory=list)
@@ -72,8 +72,8 @@ class Survey:
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    products: dict[str, str] = field(default_factory=dict)  # by unused tile: the product that is stored to it
-    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by name of the unused result
+    products: dict[str, str] = field(default_factory=dict)  # product that is stored to each unused tile
+    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # output array of each unused result
     scalars: list[str] = field(default_factory=list)  # names of arguments of type index
 
     @property
@@ -241,7 +241,7 @@ def _find_uses(survey: Survey) -> None:
                 if tile is not None:
                     survey.stored.add(tile.name)
                     break
-    for tile in survey.tiles.values():  # loops in pseudo-code contain no stores
+    for tile in survey.tiles.values():  # pseudo-code has no stores: find the product that belongs to each tile
         shape = (*tile.statement.takes, *tile.statement.gives)[-1].dims
         for s in survey.listing.walk():
             unused = s.op in PRODUCTS and not {s.results[0], tile.name} & survey.used

@@ -1,8 +1,8 @@
 """Read TensorIR (TVM): nested ``tir.block``s that accumulate products, and descriptions of tensor intrinsics.
 
 Nested blocks describe one matmul, however often it has been tiled. The extents of a block count the blocks inside it;
-the extents of the innermost block count elements. From the blocks, only sizes and the extents of the innermost block
-are used: tiles are multiples of these. The schedule decides on grid, bindings and layouts.
+the extents of the innermost block count elements. Only the sizes of the problem and the extents of the innermost block
+are read from them: tiles are multiples of these extents. The schedule determines grid, bindings and layouts.
 """
 
 from __future__ import annotations

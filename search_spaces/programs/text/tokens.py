@@ -66,7 +66,7 @@ class Tokens(TextReader):
         self.missing(" or ".join(f"{token!r}" for token in tokens))
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Match a pattern at the current position, and consume the matched text."""
+        """Consume the text that matches a pattern at the current position. Return the match, or None."""
         match = pattern.match(self.text, self.position)
         if match is not None:
             self._position = match.end()
@@ -333,7 +333,7 @@ class Tokens(TextReader):
     def _tile_attribute(self, attribute: object, order: Order) -> tuple[WgMap | None, Order]:
         if not isinstance(attribute, WgMap):
             return None, order
-        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # the attribute only gives an order
+        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # the attribute has only an order, and no map
             return None, attribute.order
         return WgMap(attribute.sg_layout, attribute.sg_data), attribute.order if attribute.order != ROW_MAJOR else order
 

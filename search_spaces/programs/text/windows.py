@@ -70,7 +70,7 @@ class Windows(Names):
         if len(s.operands) < 2:
             self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
-        again = f"{name}_{s.line}"  # the vector's name if the same name also has another type
+        again = f"{name}_{s.line}"  # name of the vector, if another value has the same name with another type
         index = self._positions_of(s, again if again in self.survey.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
@@ -203,7 +203,7 @@ class Windows(Names):
         self.p.prefetch(window, locality=locality)
 
     def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
-        """Return an unused tile with the same array and shape, which the statement probably means; else None."""
+        """Return an unused tile of the same array and shape, which the statement probably refers to, or None."""
         used = {str(o) for s in self.survey.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
         for other, tile in self.survey.tiles.items():
@@ -217,7 +217,7 @@ class Windows(Names):
     def _move(self, s: Statement) -> None:
         name, *by = s.operands
         if str(name) in self.slots or any(isinstance(b, str) and b in self.rings for b in by):
-            return  # the offset of the ring positions this tile
+            return  # the variable with the ring's offset determines the position of this tile
         window = self._handle(s, str(name))
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.value_of]

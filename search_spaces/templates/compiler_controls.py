@@ -25,9 +25,10 @@ OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
 MIN_REGISTERS = 16  # the ABI's minimum number of registers; ptxas raises lower limits to it
-OPT_LEVELS = (1, 2)  # levels to try in addition to the default, 3; level 0 is for debugging
+OPT_LEVELS = (1, 2)  # optimisation levels to try in addition to the default, 3; level 0 is for debugging
 _CAPS = 3  # number of register limits to try, each of which lets more blocks fit on an SM
-_SMALLEST_SHARE = 0.5  # smallest limit / registers without a limit; nearly all kernels with a lower limit spill
+# Smallest register limit to try, relative to the registers without a limit; lower limits nearly always cause spills.
+_SMALLEST_SHARE = 0.5
 _GRANULE = 8  # registers of a thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
 
 
@@ -59,7 +60,7 @@ class CompilerControls:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
-        """Return the controls of a schedule. Raises ValueError for values that are out of range."""
+        """Return the controls in a schedule. Raises ValueError for values that are out of range."""
         values: dict[str, Any] = {name: value for name, value in schedule.items if name in NAMES}
         if not values:
             return cls()
@@ -96,7 +97,7 @@ class CompilerControls:
 
 
 def plain(schedule: Schedule) -> Schedule:
-    """Return a schedule without compiler controls, as its space contains it."""
+    """Return a schedule without compiler controls, as search spaces contain it."""
     if not has_controls(schedule):
         return schedule
     return Schedule(schedule.template, tuple(item for item in schedule.items if item[0] not in NAMES))
@@ -155,7 +156,7 @@ def _moves_registers(kernel: GeneratedKernel) -> bool:
     """Return True if the source, or a header that it includes, uses ``setmaxnreg``."""
     by_file = defaultdict[str, list[str]](list)
     for name, text in kernel.headers.files:
-        by_file[name.rpartition("/")[2]].append(text)  # an include may be a relative path
+        by_file[name.rpartition("/")[2]].append(text)  # included names may be relative paths
     waiting, seen = [kernel.source], {kernel.source}
     while waiting:
         text = waiting.pop()

@@ -16,10 +16,10 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
 
-if TYPE_CHECKING:  # templates of these operators use tensor cores
+if TYPE_CHECKING:  # operators whose templates use tensor cores
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
-# For a feature, the headers that devices without this feature replace, with their replacements.
+# Triples (feature, header, replacement): devices without the feature include the replacement instead of the header.
 _INSTEAD = (
     ("bf16", "autosched/ptx/convert.cuh", "autosched/ptx/turing/convert.cuh"),
     ("max_nan", "autosched/ptx/arithmetic.cuh", "autosched/ptx/turing/arithmetic.cuh"),

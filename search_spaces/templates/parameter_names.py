@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 PLACEHOLDERS: Mapping[str, str] = {"axis": "[mnk]", "operand": r"\w+", "number": "[1-9][0-9]*"}
-PROGRAM = "tile program"  # key of OWN for all tile programs; their tile sizes have names from the program
+PROGRAM = "tile program"  # key of OWN for all tile programs; names of tile sizes come from the program
 
 
 class Meaning(NamedTuple):
@@ -24,7 +24,7 @@ class Meaning(NamedTuple):
 
 SHARED: Mapping[str, Meaning] = {
     "tile_{axis}": Meaning(
-        "size of a block's tile; along k, the part that one iteration of the main loop processes", "elements"
+        "size of a block's tile; along k, the extent that one iteration of the main loop processes", "elements"
     ),
     "subgroups_{axis}": Meaning("number of subgroups (warps) of a block along this axis", "subgroups"),
     "sg_data_{axis}": Meaning("size of the part of the tile that one subgroup computes", "elements"),
@@ -67,7 +67,7 @@ _WGMMA: Mapping[str, Meaning] = {
     "cluster_{axis}": Meaning("blocks of a cluster along an axis", "blocks"),
 }
 _TCGEN05: Mapping[str, Meaning] = {
-    "sum_buffers": Meaning("number of tiles of accumulators that tensor memory holds at the same time", "tiles"),
+    "sum_buffers": Meaning("number of tiles whose accumulators tensor memory holds at the same time", "tiles"),
     "tile_scheduler": Meaning("how tiles are assigned to blocks"),
 }
 
@@ -98,7 +98,7 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
         "warps": Meaning("warps of a block, in programs without products", "warps"),
         "width_{number}": Meaning("contiguous elements of a tile that a lane holds", "elements"),
         "lanes_{number}": Meaning("adjacent lanes on a line of a tile", "lanes"),
-        "home_{operand}": Meaning("memory in which a tile is kept that is loaded once, before the loop"),
+        "home_{operand}": Meaning("memory that holds a tile loaded once, before the loop"),
         "tail": Meaning("whether the last iterations of the loop have separate code"),
         "sum": Meaning("when the partial sums of lanes are combined"),
         "store_{number}": Meaning("whether a tile is stored from registers or through shared memory"),

@@ -1,4 +1,4 @@
-"""A kernel template: one way to compute an operator. Search, code generation and cost models use this interface."""
+"""Kernel templates, each of which computes an operator by one method. Search and cost models use this interface."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from search_spaces.templates.drawing import Drawing
 if TYPE_CHECKING:  # only for type hints, because most programs do not need orders of sums
     from search_spaces.spaces.sum_order import OrderPart
 
-_SHARED = "search_spaces.templates.common"  # package of rules that templates share
+_SHARED = "search_spaces.templates.common"  # the package with the rules that templates share
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class KernelTemplate:
-    """One way to compute an operator.
+    """One method of computing an operator.
 
     All functions receive problems that ``supports`` accepts.
 
@@ -127,13 +127,13 @@ class KernelTemplate:
 
 
 def _modules(name: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of a module and of its neighbours in a package, whose constants it may use."""
+    """Yield name and text of a module, and of the modules in the same package, whose constants the module may use."""
     module = sys.modules.get(name)
     package = getattr(module, "__package__", None)
     if package and package not in (__package__, _SHARED):
         yield from _package(package)
         return
-    file = getattr(module, "__file__", None)  # None for code from an interactive prompt
+    file = getattr(module, "__file__", None)  # None if the code was typed at an interactive prompt
     if file is not None:
         yield name, Path(file).read_text("utf-8")
 
@@ -146,7 +146,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
 
 
 class TemplateSet:
-    """A set of templates with different names, such as the templates of one search."""
+    """A set of templates with different names, such as the templates that a search uses."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
         """Collect the templates. Raises ValueError for duplicate names."""

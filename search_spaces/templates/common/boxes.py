@@ -10,7 +10,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 
 SIDES: tuple[OperandSide, ...] = ("a", "b")
-STRIDE_BYTES = 16  # bytes; TMA's strides are multiples of this (CUDA Driver API, cuTensorMapEncodeTiled)
+STRIDE_BYTES = 16  # required alignment of strides for TMA, in bytes (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
 def along_k(problem: Matmul, side: OperandSide) -> bool:
@@ -24,13 +24,13 @@ def line_extent(problem: Matmul, side: OperandSide) -> int:
 
 
 def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
-    """Return the alignment in bytes of all lines of an operand in memory, but at most 16, which TMA needs."""
+    """Return the alignment in bytes of all lines of an operand in memory: at most 16, as TMA needs no more."""
     operand = problem.operands()[SIDES.index(side)]
     return math.gcd(operand.shape[-1] * operand.dtype.bytes, STRIDE_BYTES)
 
 
 def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
-    """Return the layout of one box of an operand's tile, or the reason why boxes cannot make up the tile.
+    """Return the layout of one box of an operand's tile, or the reason why the tile cannot consist of boxes.
 
     Args:
         problem: Provides types and storage orders.
@@ -54,7 +54,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return a reason if a wider swizzle also divides the lines, because it needs fewer boxes; else None."""
+    """Return None, or the reason against a swizzle: a wider one also divides the lines, and needs fewer boxes."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
@@ -74,5 +74,5 @@ def why_not_stored(problem: Matmul) -> str | None:
 
 
 def store_line(tile_n: int, element_bytes: int) -> int:
-    """Return the bytes per line of a box of out: the widest swizzle that divides a row of a tile, or 16."""
+    """Return the bytes per line of a box of out: the widest swizzle that divides a row of a tile, or 16 without one."""
     return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)

@@ -11,7 +11,7 @@ from search_spaces.spaces.rules import Rule
 
 LOAD_HINTS = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 STORE_HINTS = ("none", "streaming")
-# Cache policies as createpolicy.fractional encodes them; they equal ptx::Evict
+# Cache policies in the encoding of createpolicy.fractional, equal to ptx::Evict
 # (autosched/ptx/tensor_map/tensor_map.cuh).
 _EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 
@@ -22,12 +22,12 @@ def load_hint(name: str, arrays: str) -> Parameter:
 
 
 def store_hint(name: str, arrays: str, offered: bool = True) -> Parameter:
-    """Return the parameter ``name``: the cache hint of stores of ``arrays``; only the default unless ``offered``."""
+    """Return the parameter ``name``: the cache hint of stores of ``arrays``. Unless ``offered``, there is no choice."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {arrays}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """Return the pruning rule that there is no hint if ``how`` is ``by_copy``: cp.async does not support hints."""
+    """Return the pruning rule that excludes hints if ``how`` is ``by_copy``, as cp.async does not support them."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
@@ -41,7 +41,7 @@ def l2_evict_last() -> Parameter:
     return categorical(
         "l2_evict_last",
         ("none", "a", "b"),
-        "operand that TMA loads with the L2 policy evict_last; the other operand is loaded with evict_first",
+        "operand that TMA loads with the L2 policy evict_last; the other operand uses evict_first",
         at_launch=True,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.parameters import Parameter
 
-# Values of parameters of any template, with the feature that they need.
+# Values of parameters in any template, and the device feature that each value needs.
 _NEEDS = {"cp.async": "cp_async", "no_allocate_l2_256b": "l2_256b"}
 
 
@@ -17,7 +17,7 @@ def offered(
 ) -> tuple[Parameter, ...]:
     """Return ``parameters`` without the values for which ``device`` has no instructions.
 
-    ``own``: further features, by (parameter, value) of a template.
+    ``own``: features that only this template's values need, by (parameter, value).
     """
 
     def needs(parameter: Parameter, value: int | str) -> str:

@@ -25,7 +25,7 @@ _OTHER = {"row": "col", "col": "row"}
 
 
 def exchanged(problem: Matmul) -> Matmul:
-    """Return the problem whose out is the transpose of this one's out. Two exchanges give the original problem."""
+    """Return the problem with sides exchanged, whose out is transposed. Two exchanges give the original problem."""
     order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
     return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
@@ -46,10 +46,11 @@ def with_sides_exchanged(
         straight: Computes out = a @ b.
         name: Name of the returned template.
         summary: Summary of the returned template, in one line.
-        supports: Returns None, or the reason why the returned template cannot compute a problem, whose sides are not
-            exchanged.
-        space: The space function of ``straight``, which takes ``transposed``.
-        lower_sides: Returns the kernel of a problem with exchanged sides, given the operands; takes ``transposed``.
+        supports: Returns None, or the reason why the returned template cannot compute a problem. The problem's sides
+            are not exchanged.
+        space: The space function of ``straight``, which has an argument ``transposed``.
+        lower_sides: Returns the kernel of a problem with exchanged sides, given the operands; it has an argument
+            ``transposed``.
         box: Returns the shared-memory layout of a side.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy

@@ -1,4 +1,4 @@
-"""Parameters of a matmul that are launch arguments: schedules that differ only in these share one module.
+"""Parameters of a matmul that are launch arguments: schedules that differ only in these share one compiled module.
 
 The order of tiles and the cache policies are kernel arguments, and the tiles per block determine the grid. Of these
 decisions, the generated code depends only on whether blocks compute several tiles, whether the order is a Hilbert

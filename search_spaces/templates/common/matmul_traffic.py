@@ -9,10 +9,11 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 
-L2_SHARE = 0.8  # share of L2 available to operands; the output and other data use the remaining L2
+L2_SHARE = 0.8  # fraction of L2 that is available to operands; the output and other data use the remaining L2
 
 HILBERT_SIDE = (
-    1.22  # sides of a run of consecutive tiles on a Hilbert curve over the sides of a square of as many tiles (counted)
+    # Extent of consecutive tiles on a Hilbert curve, relative to the side of a square of equally many tiles (counted).
+    1.22
 )
 
 
@@ -29,8 +30,8 @@ def dram_bytes(
         config: Provides tiles, raster and splits.
         device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: Share of the tiles whose blocks start at different positions along k, whereas all other blocks
-            advance together. Such blocks read panels that are larger than L2 several times.
+        out_of_step: Fraction of tiles whose blocks start at different positions along k; all other blocks advance
+            together. Blocks out of step read panels that are larger than L2 several times.
 
     Returns:
         Bytes.
@@ -38,7 +39,7 @@ def dram_bytes(
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
     of_m, of_n = cluster
-    partials = 0.0  # bytes written and then read
+    partials = 0.0  # partial sums are written and then read
     if config.integer("split_k") > 1:
         partials = 2.0 * 4 * tile_m * tile_n * blocks
     compulsory = float(problem.min_bytes) + partials
@@ -60,7 +61,7 @@ def dram_bytes(
 
 
 def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Return the rows and columns of tiles that a wave of consecutive blocks covers, averaged over its first block.
+    """Return the rows and columns of tiles that a wave of consecutive blocks covers, on average over starting tiles.
 
     Args:
         raster: Order of the tiles.
@@ -68,7 +69,7 @@ def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[floa
         tiles_m: Rows of tiles.
         tiles_n: Columns of tiles.
     """
-    if raster == HILBERT:  # a wave may begin anywhere on the curve, so its sides are longer than those of a square
+    if raster == HILBERT:  # a wave may begin anywhere on the curve, so it extends further than a square
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
         return max(rows, wave / columns), max(columns, wave / rows)

@@ -29,8 +29,8 @@ from search_spaces.templates.template import KernelTemplate
 HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a copying block
-BLOCKS_PER_SM = 8  # copying blocks per SM: 2,048 threads, as many as can be resident
-_OF_A = "_of_a"  # suffix of the name of the function that copies only a
+BLOCKS_PER_SM = 8  # copying blocks per SM: their 2,048 threads are the most that can be resident
+_OF_A = "_of_a"  # suffix of the name of the device function that copies a but not b
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
 

@@ -2,8 +2,8 @@
 
 With ``stream_k`` the k-tiles of the last whole wave and of the partial wave after it are distributed evenly, in the
 order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section
-5.2). Every worker gets at least as many of these k-tiles as one tile has and fewer than two tiles have, so that at most
-two workers share a tile.
+5.2). Every worker receives at least one tile's number of k-tiles and fewer than two tiles' number, so that at most two
+workers share a tile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
 
 
 def streams(tiles: int, tiles_per_block: int) -> bool:
-    """Return True if stream-K can give several tiles to each worker although ``tiles`` do not fill a wave."""
+    """Return True if stream-K can assign several tiles to each worker although ``tiles`` do not fill a wave."""
     workers = workers_of_launch(tiles, tiles, tiles_per_block)
     return workers > 1 and tiles % workers != 0
 
@@ -38,7 +38,7 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
         cluster: Blocks per worker.
     """
     if tiles_per_block == 1:
-        return "stream-K distributes the k of tiles over blocks that compute several tiles, but each block computes one"
+        return "stream-K needs blocks that compute several tiles, but each block computes one"
     launched = workers_of_launch(resident, tiles, tiles_per_block)
     named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
     if tiles < launched or tiles % launched == 0:

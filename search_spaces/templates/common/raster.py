@@ -12,7 +12,7 @@ from search_spaces.spaces.rules import Rule
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 HILBERT = "hilbert"
 RASTER_ARGUMENT = "raster"  # name of the kernel argument that contains the order of tiles
-STRAIGHT = 4  # a section of a Hilbert curve with at most this extent (in tiles) is traversed line by line
+STRAIGHT = 4  # largest extent, in tiles, of sections of a Hilbert curve that are traversed line by line
 
 
 def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
@@ -46,7 +46,7 @@ def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
-    """Return the pruning rule that no simpler raster gives the same order of tiles.
+    """Return the pruning rule that excludes a raster if a simpler raster gives the same order of tiles.
 
     ``tile`` names the parameters that divide ``extents`` (rows and columns of the matrix) into tiles.
     """

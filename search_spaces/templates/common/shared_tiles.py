@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 
-STAGE_ALIGNMENT = 128  # bytes of one word in each of the 32 banks; each stage starts at a multiple of this
+STAGE_ALIGNMENT = 128  # 32 banks * 4 bytes; each stage starts at a multiple of this number
 
 
 def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int:

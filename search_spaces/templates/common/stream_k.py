@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-LEAST_IDLE = 0.01  # share of the blocks' time: exchanging sums takes about as long, so stream-K must save at least this
+LEAST_IDLE = 0.01  # least fraction of the blocks' time that stream-K must save, as exchanging sums takes about as long
 # Round trips to L2 of a block that shares two tiles with its neighbours. For each tile, these are a ticket, a flag, and
 # the stores before them or the loads after them.
 TRIPS_TO_EXCHANGE = 8
-BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load
+BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
 # Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
-# read the sums of a split, which the last block of a tile adds (``autosched/common/last_block.cuh``).
+# read sums, as the last block of a tile reads the sums of all splits (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
 ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte of exchanged sums: a quarter of a store, a load and an addition
 
@@ -35,12 +35,12 @@ def trips_to_exchange(exchanged: float, threads: int) -> float:
 
 
 def dealt_share(tiles: int, workers: int) -> float:
-    """Return the share of tiles whose k is distributed: the tiles of the last full wave and the partial wave."""
+    """Return the fraction of tiles whose k range is distributed: those of the last full wave and the partial wave."""
     return (workers + tiles % workers) / tiles
 
 
 def too_little_idle(tiles: int, workers: int) -> str | None:
-    """Return the reason why distributing the k of ``tiles`` over ``workers`` saves too little time, or None."""
+    """Return the reason why distributing the k ranges of ``tiles`` over ``workers`` saves too little time, or None."""
     idle = 1 - tiles / (-(-tiles // workers) * workers)
     if idle >= LEAST_IDLE:
         return None

@@ -21,8 +21,8 @@ from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 class Tiling:
     """``matrices`` products of ``extents`` (m, n, k), divided into tiles by the parameters ``tiles``.
 
-    The parameter ``split_k`` is the number of blocks that share the k of one tile of out, in whole k-tiles: every block
-    has ``tiles_of_split`` k-tiles, except that the last block has the remaining k-tiles.
+    ``split_k`` blocks share the k range of one tile of out. Each of them has ``tiles_of_split`` whole k-tiles; the last
+    block has the remaining k-tiles.
     """
 
     extents: tuple[int, int, int]
@@ -32,8 +32,8 @@ class Tiling:
     def tiles_of_split(self, tile_k: IntArray, split_k: IntArray) -> IntArray:
         """Return the number of k-tiles of one block; the last split may have fewer.
 
-        Rules use this function and not the attribute, because a space is counted faster if rules share fewer and
-        smaller columns.
+        Rules use this function instead of the attribute: a space is counted faster if its rules have fewer columns in
+        common.
         """
         return ceil_div(ceil_div(self.extents[2], tile_k), split_k)
 
@@ -81,7 +81,7 @@ class Tiling:
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return ``grid_rule`` if some tiles make the grid too large; a needless rule would slow down counting."""
+        """Return ``grid_rule`` if some tile sizes make the grid too large; a needless rule would slow down counting."""
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
@@ -103,7 +103,7 @@ class Tiling:
 
         Args:
             device: Provides the number of SMs.
-            waves: Blocks per SM above which more blocks add no parallelism.
+            waves: Number of blocks per SM from which on more blocks add no parallelism.
             blocks_of: Function of the rows of a tile that returns the number of blocks which compute the tile together.
         """
 

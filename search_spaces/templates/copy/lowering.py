@@ -27,7 +27,7 @@ def lower(problem: Copy, config: Config, device: Device) -> GeneratedKernel:
 
 
 def proxy(problem: Copy, schedule: Schedule) -> Copy:
-    """Return ``problem`` reduced to one full block and one block with the remainder of the original problem."""
+    """Return ``problem`` reduced to one full block, and one block with the original problem's remainder."""
     block = schedule.integer("rounds") * schedule.integer("unroll") * schedule.integer("threads")
     elements = block * schedule.integer("vector_x") // problem.element_bytes
     if problem.elements <= 2 * elements:

@@ -34,7 +34,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     tile_m, tile_n, tile_k = tile(config)
     threads, stages, split_k, steps = config.integers("threads", "stages", "split_k", "tiles_of_split")
     blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
-    tiles = blocks / launched  # tiles per block
+    tiles = blocks / launched  # number of tiles per block
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     warps = threads // device.warp_size
@@ -43,7 +43,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     reads = [
         fragment_traffic(row, side, c.layout, c.region.element_bytes) for side, c in zip(SIDES, copies, strict=True)
     ]
-    # If several subgroups need the same part of an operand, each of them reads the fragments of this part.
+    # If several subgroups multiply the same fragments, each of these subgroups reads the fragments separately.
     sharers = [math.prod(m.sharers(c.region.shape)) for m, c in zip(wg_maps(config)[:2], copies, strict=True)]
     loop_wavefronts = sum(r.wavefronts * s for r, s in zip(reads, sharers, strict=True)) + sum(map(_copied, copies))
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
@@ -66,12 +66,12 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     elif whole_tile(problem, row):
         passes = (
             2 if problem.reduced_axis is None else 4
-        )  # bytes written to and read from shared memory; twice as many for a reduction
+        )  # bytes that the epilogue writes to and reads from shared memory: a reduction writes and reads twice
         epilogue_wavefronts = (passes * 4 * results + out_bytes) / device.shared_bytes_per_cycle
     else:
         epilogue_wavefronts = (
             3 * out_bytes / device.shared_bytes_per_cycle
-        )  # results are written to shared memory, read, and stored to global memory
+        )  # every result is written to shared memory, read, and stored to global memory
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0

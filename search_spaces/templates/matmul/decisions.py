@@ -77,7 +77,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             "epilogue", ("registers", "shared"), "how accumulators are stored: from registers or through shared memory"
         ),
         ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k range of one tile"),
         stream_k(problem),
         raster(at_launch=True),
         categorical(
@@ -106,7 +106,7 @@ def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int
 
 
 def contiguous_extent(problem: Matmul, operand: str) -> int:
-    """Return the elements of one contiguous line of an operand in global memory."""
+    """Return the number of elements in one contiguous line of an operand in global memory."""
     if operand == "a":
         return problem.depth if problem.order_a == "row" else problem.m
     return problem.n if problem.order_b == "row" else problem.depth

@@ -86,7 +86,7 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
-    """Return how many tiles share results of a reduction, and the number of bands of such tiles; else (1, 0)."""
+    """Return how many tiles share results of a reduction, and how many groups of such tiles exist; else (1, 0)."""
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
     if problem.reduced_axis is None:
         return 1, 0

@@ -11,7 +11,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-LEAST_TILES = 5  # fewest tiles with stream-K, for two blocks: the k of three is distributed, two are computed whole
+# Fewest tiles with stream-K and two blocks: the k ranges of three tiles are distributed; two tiles are computed whole.
+LEAST_TILES = 5
 MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the batch
 
 
@@ -35,7 +36,7 @@ def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Mat
 
     With stream-K, the problem has at least the tiles of ``small``, and some tiles that are not distributed.
     """
-    if not schedule.values.get("stream_k"):  # schedules of older versions do not have this parameter
+    if not schedule.values.get("stream_k"):  # old schedules do not have this parameter
         return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (

@@ -33,12 +33,12 @@ from search_spaces.templates.matmul.decisions import (
 from search_spaces.templates.matmul.stream_k import stream_k_pruning
 
 BODY_LIMIT = (
-    1024  # arithmetic instructions of the unrolled loop body; a longer body does not fit in the instruction cache
+    1024  # limit of arithmetic instructions in the unrolled loop body, so that the body fits in the instruction cache
 )
-NARROW = 16  # rows or columns of out below which tensor-core fragments, at least 16 x 8, are mostly padding
-FULL_WAVES = 2  # blocks per SM above which more blocks add no parallelism
-WIDE_TILE = 64  # side of a tile at which loads take no longer than arithmetic
-FEW_THREADS = 128  # one warp per scheduler of an SM
+NARROW = 16  # if out has fewer rows or columns, tensor-core fragments (at least 16 x 8) consist mostly of padding
+FULL_WAVES = 2  # number of blocks per SM from which on more blocks add no parallelism
+WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
+FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
 # Additional registers per fragment register of a step, if one buffer of f32 fragments is rounded to tf32 (cvt.rna)
 # while the other is loaded. Of 37 sampled schedules near the limit, 25 have fewer registers than this rule requires; 20
 # of these spill 8 to 296 bytes. Of the other 12, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded, and does
@@ -48,7 +48,8 @@ ROUNDING_REGISTERS = 2
 # and for two fragment buffers. Without them, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
 # 2026-11-24).
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
-LEAST_RESULTS = 32  # results per thread; with 32 x 32 results per warp, reading fragments takes no longer than mma.sync
+# Least number of results per thread: with 32 x 32 results per warp, reading fragments takes no longer than mma.sync.
+LEAST_RESULTS = 32
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -353,7 +354,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
 
     good: list[
         frozenset[tuple[int, int]] | None
-    ] = []  # for each kind of layout, the allowed pairs (vector, columns), or None if all are allowed
+    ] = []  # allowed pairs (vector, columns) of each group of layouts with equal rules; None if all pairs are allowed
 
     def which(layout: str, rows: int, cols: int) -> int:
         """Return the index of a layout's entry in ``good``. Hundreds of layouts share a few dozen entries."""

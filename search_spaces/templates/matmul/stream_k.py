@@ -18,9 +18,9 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
 ACCUMULATING = (
-    2  # registers of a block / accumulators: fragments and addresses need about as many registers as accumulators
+    2  # ratio of registers to accumulators: fragments and addresses need about as many registers as accumulators
 )
-KEPT_BYTES = 48  # bytes of shared memory for a block's current part of a tile, its next part and its position
+KEPT_BYTES = 48  # bytes of shared memory for the state of a block: current part of a tile, next part, and position
 
 
 def stream_k(problem: Matmul) -> Parameter:
@@ -28,7 +28,7 @@ def stream_k(problem: Matmul) -> Parameter:
     return ordinal(
         "stream_k",
         (0, 1) if problem.reduced_axis is None else (0,),
-        "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
+        "1: the k ranges of the last tiles are distributed among all blocks, so that all blocks finish together",
         before=0,
     )
 
@@ -75,7 +75,7 @@ def early_copies() -> Attribute:
 
 
 def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude stream-K together with split-K, or without k-tiles that it could distribute."""
+    """Return the rules that exclude stream-K if it is combined with split-K, or has no k-tiles to distribute."""
 
     def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
         if stream_k == 0:
@@ -90,9 +90,9 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_split",
             lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
-            "{split_k} blocks share the k of each tile, and stream-K distributes it: use either split_k or stream_k",
+            "split_k {split_k} and stream-K both divide the k range of tiles: use only one of them",
         ),
-        Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
+        Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k ranges of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),
@@ -113,9 +113,9 @@ def exchanged_rule() -> Rule:
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
     """Return the rules that stream-K needs a full wave, and as many blocks per SM as fit.
 
-    Without a full wave, ``split_k`` has the same effect without a loop over tiles. Stream-K launches ``min_blocks``
-    blocks per SM. Without stream-K, as many blocks run on an SM as fit. ``most`` is the largest value of
-    ``min_blocks``.
+    If tiles do not fill a wave, ``split_k`` has the same effect as stream-K, and needs no loop over tiles. Stream-K
+    launches ``min_blocks`` blocks per SM. Without stream-K, as many blocks run on an SM as fit. ``most`` is the largest
+    value of ``min_blocks``.
     """
     room = device.registers_per_sm // ACCUMULATING
 

@@ -27,7 +27,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
-    columns = row.n if mma else 1  # columns of a fragment, which are rows of x that lanes read at the same time
+    columns = row.n if mma else 1  # columns of an mma.sync fragment: rows of x that lanes read at the same time
     x_vectors = rows_x * batches_k
 
     # Warp instructions per step are an FMA per product and a conversion per element, or an mma.sync per 16 x 8 x 16
@@ -51,8 +51,8 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         A load has ``width`` elements, and each lane executes ``parts`` adjacent loads. The loads of a warp are from
         ``rows`` rows; L1 may serve ``rows_at_once`` of these rows together.
         """
-        # If a lane's parts are adjacent, the addresses of one load have gaps between lanes, so each load touches the
-        # lines of all parts.
+        # If a lane's loads are adjacent in memory, the addresses of one load have gaps between lanes. So each load
+        # touches the lines of all loads.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
@@ -107,7 +107,7 @@ def _realign_instructions(access: int, unit: int, element: int) -> int:
 
 
 def _line_bytes(matvec: Matvec, elements: int) -> int:
-    """Return the bytes of one row of w over the ``elements`` of a split, in whole sectors."""
+    """Return the bytes, in whole sectors, that a split with ``elements`` elements of a row of w loads."""
     line = elements * matvec.input_dtype.bytes
     aligned = matvec.k * matvec.input_dtype.bytes % SECTOR_BYTES == 0 and line % SECTOR_BYTES == 0
     return (-(-line // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES

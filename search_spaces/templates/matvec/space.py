@@ -28,12 +28,12 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-# Architectures on which first choices with more registers than SPILL_SHARE allows have spilled (NVRTC 13.5,
-# 2026-11-24).
+# Architectures on which the first proposed schedules spilled if they had more registers than SPILL_SHARE allows (NVRTC
+# 13.5, 2026-11-24).
 SPILLING = (75, 120, 121)
-FULL_REGISTERS = 0.8  # share of a thread's registers up to which ptxas does not spill on these architectures
+FULL_REGISTERS = 0.8  # largest fraction of a thread's registers with which ptxas does not spill on these architectures
 REGISTER_OVERHEAD = 18  # registers for addresses and counters: about the smallest number in compiled kernels
-BODY_LIMIT = 2048  # FMAs of the unrolled loop body; a longer body does not fit in the instruction cache
+BODY_LIMIT = 2048  # limit of FMAs in the unrolled loop body, so that the body fits in the instruction cache
 
 FMA = "fma"
 # Distribution of mma.sync's operand A in a warp: 8 lanes with 2 rows each, and 4 lanes with 4 elements of k each.
@@ -78,7 +78,7 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ),
         categorical("intrinsic", (FMA, mma_row(problem).name), "instruction that multiplies the vectors of w and x"),
         ordinal("unroll", (1, 2, 4, 8), "number of steps of the loop whose loads are in flight at the same time"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k range of one tile"),
         categorical(
             "x_operand_source",
             ("global", "shared"),
@@ -109,12 +109,12 @@ def row_classes(problem: Matvec) -> int:
 
 
 def most_shift(problem: Matvec) -> int:
-    """Return the maximum number of elements by which the first aligned load may begin before its row."""
+    """Return the largest number of elements between the start of the first aligned load and the start of the row."""
     return widest_access(problem) - aligned_elements(problem)
 
 
 def mma_row(problem: Matvec) -> TensorIntrinsic:
-    """Return the mma.sync that multiplies 16 rows of w and 8 of x with their memory layout."""
+    """Return the mma.sync that multiplies 16 rows of w and 8 rows of x in the layouts that they have in memory."""
     return intrinsic(f"mma_m16n8k16_{problem.x}")
 
 
@@ -147,7 +147,7 @@ def lowering(
         lanes_n: Lanes of a warp along n.
         lanes_k: Lanes of a warp along k.
         subgroups_n: Warps of a block along n.
-        subgroups_k: Warps of a block along k, which share a sum.
+        subgroups_k: Warps of a block along k, which compute parts of the same sums.
         tile_k: Elements along k per step of the loop.
 
     Raises:
@@ -359,7 +359,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     width = mma_row(problem).n
 
     def padded(intrinsic: str, tile_m: int) -> str | None:
-        # Number of fragments of x for tile_m rows, and for all rows.
+        # Number of columns of fragments for the rows of a tile, and for all rows of x.
         columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None

@@ -10,11 +10,11 @@ from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 
-L2_SHARE = 0.5  # share of L2 available to rows that are read again; other rows and written data use the remaining L2
+L2_SHARE = 0.5  # fraction of L2 that is available to rows that are read again; other data uses the remaining L2
 REGISTER_SCALE = (
     1.6  # ratio of compiled to estimated registers: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
 )
-INSTRUCTIONS_PER_FLOP = 1.5  # the counted arithmetic includes conversions and rounding
+INSTRUCTIONS_PER_FLOP = 1.5  # counts conversions and rounding, too
 
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
@@ -44,7 +44,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * state_words[0] * tile if split > 1 and not in_cluster else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
-    # The aligned vectors of a peeled row are not aligned in weight and bias, so these are read element by element.
+    # The aligned vectors of a peeled row do not begin at aligned addresses of weight and bias, which are therefore read
+    # element by element.
     peeled = config["peel"] == "yes"
     by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
@@ -106,7 +107,7 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
     if (
         config["finish"] == "second_launch" and config.integer("split_k") > 1
-    ):  # the second launch begins after all of x has been read
+    ):  # the first launch reads all of x before the second launch reads x again
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

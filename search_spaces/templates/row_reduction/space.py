@@ -25,14 +25,15 @@ from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters: the smallest number in compiled kernels
-BODY_LIMIT = 256  # elements per thread and step of the loop; a longer loop body does not fit in the instruction cache
-REGISTER_BODY_LIMIT = 512  # elements per thread, if rows stay in registers and the loop is fully unrolled
+BODY_LIMIT = 256  # limit of elements per thread and step, so that the loop body fits in the instruction cache
+REGISTER_BODY_LIMIT = 512  # limit of elements per thread if rows stay in registers, as the loop is then fully unrolled
 STEP_LIMIT = 1024  # largest number of steps of the loop over a row, unless no more threads can share the row
-FULL_WAVES = 2  # blocks per SM above which splitting rows adds no parallelism
+FULL_WAVES = 2  # number of blocks per SM from which on splitting rows adds no parallelism
 SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
-CLUSTER_LIMIT = 8  # blocks of a cluster that every GPU with clusters supports
+CLUSTER_LIMIT = 8  # largest number of blocks per cluster that every GPU with clusters supports
 CLUSTER_THREADS = (
-    4096  # threads of a cluster: they read a row of 64 KiB in one step, 16 bytes each; limit of the emulator
+    # Limit of threads per cluster: these read a row of 64 KiB in one step, 16 bytes each; also the emulator's limit.
+    4096
 )
 CLUSTER_PART_BYTES = 8192  # smallest number of bytes of a row that a block of a cluster should read
 STAGING_ALIGNMENT = 128
@@ -49,7 +50,7 @@ def space(problem: RowProblem, device: Device) -> Space:
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
-        stratified_by="row_staging",  # needed because only a few schedules keep a row on the chip
+        stratified_by="row_staging",  # strata ensure that the few schedules that keep a row on the chip are sampled
     )
 
 
@@ -89,7 +90,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the positions before a row's elements: for peeled rows, the largest distance from an aligned address."""
+    """Return the number of positions before a row's elements: for peeled rows, the most since an aligned address."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
@@ -106,7 +107,7 @@ def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
     """Return the attributes, which rules, code generation and cost models use."""
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
-    words = each(lambda passes: sum(problem.state_words(passes)))  # 4-byte words of a state
+    words = each(lambda passes: sum(problem.state_words(passes)))  # number of 4-byte words of a state
     return (
         Attribute("threads", lambda subgroups_k, subgroups_m: subgroups_k * subgroups_m * 32, "threads of a block"),
         Attribute(
@@ -280,7 +281,7 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row have different rows. This also makes tiles large, but is not excluded.
+            # Lanes that do not share a row read different rows. Tiles that are large for this reason are not excluded.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))

@@ -17,7 +17,7 @@ from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
 from search_spaces.templates.tcgen05_matmul.space import LAUNCH_CONTROL
 
-SCALING = 1.25  # instructions of a thread per sum: an addition, and 1/32 of a load of 32 columns
+SCALING = 1.25  # instructions of a thread for each sum: an addition, and 1/32 of a load of 32 columns
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -29,8 +29,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stream_k, in_blocks = config.integer("stream_k"), problem.scale == "block"
     works = config.integer("blocks")
     asks = config.text("tile_scheduler") == LAUNCH_CONTROL
-    workers = -(-works // config.integer("tiles_per_block")) if asks else launched // pair  # persistent workers
-    tiles = works / workers if stream_k else -(-works // workers)  # tiles per block
+    # Number of persistent workers (blocks or clusters).
+    workers = -(-works // config.integer("tiles_per_block")) if asks else launched // pair
+    tiles = works / workers if stream_k else -(-works // workers)  # number of tiles per block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
 
@@ -52,7 +53,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
     partial_bytes = (
         4.0 * results if split_k > 1 else 0.0
-    )  # bytes that are written, and then read by the last block of a tile
+    )  # partial sums, which blocks write and the last block of a tile reads
     stored = stored / split_k + partial_bytes
     exchanged = exchanged_bytes(ROWS, tile_n) if stream_k else 0.0
     overlapped = (tiles - 1) * stored if sum_buffers > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The kernel template of tcgen05 matmuls whose operands are padded for TMA (Blackwell)."""
+"""The kernel template of tcgen05 matmuls (Blackwell) that first pads operands for TMA."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
 
 
 def scale_words(problem: Matmul, tile_k: int) -> int:
-    """Return how many words of four block scales a line of a k-tile has; 0 without scales."""
+    """Return the number of words, of four block scales each, in a line of a k-tile; 0 without scales."""
     return tile_k // problem.blocks.word_elements if problem.blocks else 0
 
 

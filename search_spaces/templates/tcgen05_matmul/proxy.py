@@ -10,7 +10,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
-TILES_PER_BLOCK = 3  # tiles of a persistent block, which use both buffers of sums, and then the first buffer again
+# Number of tiles per persistent block, so that it uses both buffers of sums, and then the first buffer again.
+TILES_PER_BLOCK = 3
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:

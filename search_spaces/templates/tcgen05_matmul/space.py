@@ -35,19 +35,20 @@ from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
-FINISHING_WARPS = 4  # epilogue warps of a block: each can access a quarter of the lanes of tensor memory
-THREADS = (2 + FINISHING_WARPS) * WARP  # in addition to the epilogue warps, one warp copies and one multiplies
+# Number of epilogue warps of a block, each of which can access a quarter of the lanes of tensor memory.
+FINISHING_WARPS = 4
+THREADS = (2 + FINISHING_WARPS) * WARP  # number of further warps: one copies, and one multiplies
 BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
 ADDRESS_BYTES = (
     16  # bytes of shared memory: tensor-memory address of the sums, and flag that marks the last block of a split
 )
 ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory for the responses of launch control
 LAUNCH_CONTROL = "launch_control"
-REGISTERS = 96  # registers per thread: an epilogue warp holds 32 sums at a time
-BALANCED_N = 128  # fewest columns for which reading shared memory takes no longer than multiplying
+REGISTERS = 96  # registers per thread: each thread of an epilogue warp holds 32 sums at a time
+BALANCED_N = 128  # smallest number of columns for which reading shared memory takes no longer than multiplying
 ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
-FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
-FULL_WAVES = 1  # blocks per SM above which splitting k adds no parallelism, because only one block is resident
+FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
+FULL_WAVES = 1  # number of blocks per SM from which on splitting k adds no parallelism, as only one block is resident
 
 
 @lru_cache(maxsize=64)
@@ -74,9 +75,10 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     """Return the parameters with all their values, before rules exclude combinations."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
-    if problem.blocks:  # scales are loaded for SCALE_LINES columns at a time
+    if problem.blocks:  # scales are loaded for SCALE_LINES columns at a time, so tile_n must be a multiple
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
-    in_blocks = problem.scale == "block"  # tensor memory holds the sums of one k-tile, and registers accumulate them
+    # Registers accumulate the sums of k-tiles, so tensor memory holds the sums of one k-tile only.
+    in_blocks = problem.scale == "block"
     if in_blocks:
         columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
@@ -98,7 +100,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "number of tiles of out that tensor memory holds; with 2, one tile is stored while the next is multiplied",
         ),
         ordinal(
-            "split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks (or pairs of blocks) that share the k of one tile"
+            "split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks (or pairs of blocks) that share the k range of a tile"
         ),
         raster(hilbert=True, at_launch=True),
         ordinal(
@@ -115,7 +117,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "stream_k",
             (0, 1),
-            "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
+            "1: the k ranges of the last tiles are distributed among all blocks, so that all blocks finish together",
         ),
         categorical(
             "tile_scheduler",
@@ -261,10 +263,10 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tiles_per_block",
             lambda tiles_per_block, split_k: (tiles_per_block == 1) | (split_k == 1),
-            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one "
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k range of one "
             "tile: use either tiles_per_block or split_k",
         ),
-        Rule.refusing("stream_k", why_not, "stream-K distributes the k of the last tiles"),
+        Rule.refusing("stream_k", why_not, "stream-K distributes the k ranges of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: (stream_k == 0) | (tile_k < problem.depth),
@@ -316,7 +318,7 @@ def _store_rule(problem: Matmul) -> Rule:
 
 
 def _extents(side: OperandSide, tile_m: int, tile_n: int) -> int:
-    """Return how many rows of a, or columns of b, are in the shared memory of one block."""
+    """Return the number of rows of a, or columns of b, in the shared memory of one block."""
     return ROWS if side == "a" else tile_n // (tile_m // ROWS)
 
 

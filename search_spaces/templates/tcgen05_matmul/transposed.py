@@ -1,7 +1,7 @@
 """The kernel template of matmuls of few rows by tcgen05: out^T = b^T @ a^T.
 
-All functions are those of ``tcgen05_matmul``, applied to the problem with exchanged sides: in the kernel, m is the n of
-the original problem, and a is b^T.
+The template applies the functions of ``tcgen05_matmul`` to the problem with exchanged sides. In the kernel, m is the n
+of the original problem, and a is b^T.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # rows of a; if a has more rows, they fill the 128 rows of tcgen05 without exchanging sides
+MOST_ROWS = 128  # largest number of rows of a; more rows fill the 128 rows of tcgen05 without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

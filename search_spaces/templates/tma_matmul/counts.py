@@ -36,7 +36,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
-    tiles = blocks / launched  # tiles per block
+    tiles = blocks / launched  # number of tiles per block
     warps = config.integer("multiplying_threads") // device.warp_size
     element = problem.input_dtype.bytes
 
@@ -55,7 +55,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     )
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
     loads = sum(read.instructions * count * s for (read, count), s in zip(reads, sharers, strict=True))
-    copies = 2 * sum(count for _, count in reads) + OF_STAGE  # copies of the producer warp
+    copies = 2 * sum(count for _, count in reads) + OF_STAGE  # instructions of the producer warp, which issues copies
     issued = multiplies + 2 * loads + copies + OF_STAGE * warps
 
     results = tile_m * tile_n
@@ -89,7 +89,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         dram_bytes=dram_bytes(problem, config, device, out_of_step=dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         stages=stages,
-        barriers_per_iteration=0.0,  # warps that multiply do not wait for each other
+        barriers_per_iteration=0.0,  # no barrier cost, as warps that multiply do not wait for each other
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         drains=ends,

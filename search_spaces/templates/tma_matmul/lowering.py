@@ -39,7 +39,7 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def boxes(problem: Matmul, config: Config, side: OperandSide) -> int:
-    """Return the number of boxes in an operand's part of a stage."""
+    """Return the number of boxes that an operand has in a stage."""
     whole = config.integer(f"stage_bytes_{side}") // problem.input_dtype.bytes
     return whole // math.prod(box(problem, config, side).shape)
 

@@ -47,10 +47,10 @@ BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
 # Registers for a thread's position in parts of tiles. Without them, a kernel with 94 counted registers and a limit of
 # 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes of a word that states for all threads of a block whether the block has the first ticket
+FLAG_BYTES = 16  # bytes of a flag in shared memory: 1 if the block has the first ticket
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
-FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
+FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
 
 
 @lru_cache(maxsize=64)
@@ -100,7 +100,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             "epilogue", ("registers", "shared"), "how accumulators are stored: from registers or through shared memory"
         ),
         ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k range of one tile"),
         stream_k(problem),
         raster(at_launch=True),
         categorical(

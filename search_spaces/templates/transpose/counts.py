@@ -23,7 +23,7 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     elements = rows * columns
     loads, stores = elements / vector_x / warp, elements / vector_out / warp
     wavefronts = 0.0
-    # Instructions are an access per vector, for partial tiles also a bounds check and an address computation, and a
+    # Counted instructions: an access per vector, a bounds check and an address computation for partial tiles, and a
     # move per transposed element.
     instructions = 3.0 * (loads + stores) + (elements / warp if block_rows > 1 and element < 4 else 0.0)
     layout = shared_layout(config)
@@ -32,7 +32,7 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
         into, out_of = elements / load_piece / warp, elements / store_piece / warp
         instructions += out_of + (into if config["copy_x"] == "ld.global" else 0.0)
         if store_piece < vector_out and element < 4:
-            instructions += elements / warp  # elements narrower than a register are assembled
+            instructions += elements / warp  # instructions that assemble registers from narrower elements
         # Without conflicts, an access of up to 4 bytes per lane takes one cycle of shared memory; wider accesses take
         # more.
         conflicts_in = conflict_percent(layout, element, "cols", vector_x, copy_columns_x, block_rows) / 100

@@ -32,7 +32,7 @@ from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 
 REGISTER_OVERHEAD = 24  # registers for addresses and counters: the smallest number in compiled kernels
 DRAINED = 32  # registers for elements that are loaded from shared memory and not yet stored to out
-MOST_STAGED = 96  # most registers of a thread for elements; with twice as many, elements and addresses spill
+MOST_STAGED = 96  # limit of registers for a thread's elements; with twice as many, elements and addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 NONE = "none"  # value of layout_x for tiles that are transposed only in registers
 
@@ -107,7 +107,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         tile_bytes: IntArray, threads: IntArray, vector_x: IntArray, block_rows: IntArray, copy_x: TextColumn
     ) -> IntArray:
         vectors_of_thread = ceil_div(tile_bytes, vector_x * element_bytes * threads)
-        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # at least one register for each vector
+        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # each vector needs at least one register
         # While a block of elements is transposed, elements narrower than a register occupy a register each, in addition
         # to the source registers.
         piece_bytes = block_rows * element_bytes

@@ -26,11 +26,11 @@ from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
 HILBERT_CYCLES = 100.0  # cycles of one round of the search for a tile on a Hilbert curve: 25 dependent instructions
-# Share of k-tiles that both consumers finish at the same time. This is an assumption, since kernels without k-tiles in
-# flight reach 808 TFLOP/s (fast.cu).
+# Fraction of k-tiles that both consumers finish at the same time. An assumption, based on 808 TFLOP/s of a kernel
+# without k-tiles in flight (fast.cu).
 BOTH_END = 0.125
-ROWS_OF_STORE = 8  # rows of out to which one store instruction of a warp writes
-RUN_OF_STORE = 8  # consecutive elements of a row of out that four lanes store together
+ROWS_OF_STORE = 8  # number of rows of out that one store instruction of a warp writes to
+RUN_OF_STORE = 8  # number of consecutive elements of a row of out that four lanes store together
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -41,11 +41,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    if (
-        config.integer("tiles_per_block") > 1 and not stream_k
-    ):  # persistent: no more blocks are launched than are resident
+    if config.integer("tiles_per_block") > 1 and not stream_k:  # persistent blocks: launch no more than can be resident
         launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
-    tiles = blocks / launched if stream_k else -(-blocks // launched)  # tiles per block
+    tiles = blocks / launched if stream_k else -(-blocks // launched)  # number of tiles per block
     row = row_of(problem, tile_n)
     element = problem.input_dtype.bytes
 
@@ -82,7 +80,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
     # Nothing overlaps with stores from registers. Stores by TMA, or by one of two alternating consumers, overlap with
-    # the next tile: only the stores of the last tile do not overlap, and all others just add to the traffic of loads.
+    # the next tile. Only the stores of the last tile do not overlap; the other stores add to the traffic of loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
     # Each store instruction of a warp touches a line of each of its rows, which takes longer than issuing the
@@ -92,7 +90,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     overlapped = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
-    exposed = 0.0 if ping_pong else exchanged  # with ping-pong, the other consumer multiplies meanwhile
+    exposed = 0.0 if ping_pong else exchanged  # with ping-pong, the other consumer multiplies during an epilogue
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
     stored_boxes = _stored_boxes(problem, config)
     staged_whole = store_buffers == stored_boxes
@@ -109,7 +107,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles
-        + lines * (tiles - ends),  # stores that overlap use L1 bandwidth that the other consumer needs
+        + lines * (tiles - ends),  # overlapping stores take L1 bandwidth from the other consumer
         load_bytes=(sectors * steps + partial_bytes) * tiles + overlapped + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - overlapped + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
@@ -122,7 +120,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # if all boxes of a tile fit, there is one wait for all of them
+        boxes=1 if staged_whole else stored_boxes,  # if all boxes of a tile fit in shared memory, one wait is enough
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
@@ -152,7 +150,7 @@ def _seeking(config: Config, cluster: tuple[int, int]) -> float:
 
 
 def _vector_of_store(problem: Matmul) -> int:
-    """Return the consecutive elements of a row of out that a lane stores at a time."""
+    """Return the number of consecutive elements of a row of out that a lane stores at a time."""
     return 2 if problem.n % 2 == 0 else 1
 
 
@@ -162,6 +160,6 @@ def _run_of_store(problem: Matmul) -> int:
 
 
 def _boxes(problem: Matmul, config: Config) -> tuple[tuple[int, int], ...]:
-    """Return for each operand the bytes of a stage and of one box."""
+    """Return, for each operand, the bytes that it occupies in a stage, and the bytes of one of its boxes."""
     element = problem.input_dtype.bytes
     return tuple((config.integer(f"stage_bytes_{side}"), box(problem, config, side).size * element) for side in SIDES)

@@ -1,9 +1,9 @@
 """Source of wgmma's A operand: shared memory, or registers that the consumers load from shared memory.
 
 Registers support operands that descriptors cannot express: 4-byte elements that are contiguous along m. If both sources
-are possible, registers are only slower: the same bytes are read from shared memory, loads take instructions, and no
-multiplication can be in flight while its registers are reloaded. In this case the search uses shared memory, but
-registers are legal.
+are possible, registers are slower. They need the same reads of shared memory and also load instructions, and cannot be
+reloaded while a multiplication that reads them is in flight. The search then uses shared memory, but registers are
+legal.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.boxes import along_k
 
 SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
-FRAGMENT_REGISTERS = 4  # registers of A per thread in one wgmma
+FRAGMENT_REGISTERS = 4  # number of registers per thread that hold A for one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
-# Warp instructions in SASS for a load of four registers, its address and the fence; and for loads of single registers,
-# whose addresses all steps share.
+# Warp instructions (SASS): for a load of four registers with address and fence, and for loads of single registers,
+# which use the same addresses in all steps.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
-WORDS_CONFLICT = 2  # lanes per bank: with a 128-byte swizzle, a warp reads 32 bytes of each of four lines
+# Number of lanes that access the same bank: with a 128-byte swizzle, a warp reads 32 bytes of each of four lines.
+WORDS_CONFLICT = 2
 
 
 def descriptors_take(problem: Matmul) -> bool:

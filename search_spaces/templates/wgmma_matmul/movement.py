@@ -28,11 +28,11 @@ from search_spaces.templates.common.padded_operands import is_padded
 COPYING_REGISTERS, SHIFTING_REGISTERS = (
     48,
     64,
-)  # registers of a thread that only copies, and of a thread that also shifts lines
+)  # numbers of registers: for a thread that only copies, and for a thread that also shifts lines
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps of a warpgroup
-LEAST_COPY_BYTES = 4  # smallest size of cp.async
-ISSUED_PER_COPY = 4  # instructions per copy, including the predicate and addresses
+LEAST_COPY_BYTES = 4  # smallest size of a cp.async copy, in bytes
+ISSUED_PER_COPY = 4  # number of instructions per copy, including the predicate and addresses
 # A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
 # word, including waits for its copy, regardless of other warps on the SM.
 ISSUED_PER_SHIFT = 14
@@ -48,7 +48,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
     """Return the parameters ``copy_a`` and ``copy_b``: how each operand is copied."""
 
     def copy(side: OperandSide) -> Parameter:
-        if is_padded(problem, side):  # padding aligns lines for TMA
+        if is_padded(problem, side):  # operands whose lines are padded can always use TMA
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
@@ -58,7 +58,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
 
 def _enough_registers(problem: Matmul) -> int:
-    """Return the registers that a copying thread needs: more if it shifts lines that are not aligned to words."""
+    """Return the number of registers that a copying thread needs, which is larger if lines must be shifted."""
     return (
         SHIFTING_REGISTERS
         if any(aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES)
@@ -170,7 +170,7 @@ class Copying:
     issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
     sector_share: float  # bytes of all sectors that are read / bytes that are copied
-    cycles: float  # cycles of the copying warps, which wait for words that other warps copy
+    cycles: float  # cycles in which copying warps wait for words to shift
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
@@ -186,7 +186,7 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
     if bytes_ == 0:
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
-    pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # warp copies
+    pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # number of warp instructions that copy
     # Even then, some lines are aligned to words: for 16-bit elements, every second line.
     shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
@@ -197,7 +197,7 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted)
         * stage_bytes
-        / device.shared_bytes_per_cycle,  # reads of L1; words that are shifted are read and written once more
+        / device.shared_bytes_per_cycle,  # L1 reads; shifted words are read and written again
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
         SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

@@ -1,4 +1,4 @@
-"""The kernel template of wgmma matmuls whose operands are padded for TMA (Hopper)."""
+"""The kernel template of wgmma matmuls (Hopper) that first pads operands for TMA."""
 
 from __future__ import annotations
 

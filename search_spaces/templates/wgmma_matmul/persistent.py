@@ -21,7 +21,7 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Return the attribute ``launched_blocks``: the fewest for ``tiles_per_block``, or with stream-K all resident."""
+    """Return the attribute ``launched_blocks``: as few as ``tiles_per_block`` allows, or all that fit with stream-K."""
 
     def blocks_of_launch(
         blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
@@ -49,7 +49,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tiles_per_block",
             lambda tiles_per_block, split_k: np.equal(tiles_per_block, 1) | np.equal(split_k, 1),
-            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one "
+            "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k range of one "
             "tile: use either tiles_per_block or split_k",
         ),
         Rule(
@@ -61,7 +61,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "ping_pong needs two consumers and several tiles per block",
         ),
         _rule_of_launch(
-            "stream_k", problem, resident_clusters, why_no_parts, "stream-K distributes the k of the last tiles"
+            "stream_k", problem, resident_clusters, why_no_parts, "stream-K distributes the k ranges of the last tiles"
         ),
         Rule(
             "stream_k_tiles",

@@ -10,7 +10,8 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.boxes import SIDES, along_k
 from search_spaces.templates.common.tiling import Tiling
 
-REGISTER_BYTES = 4  # bytes of a register of A, which holds elements along k for any shared-memory layout
+# Bytes per register of A, which holds consecutive elements along k, whatever the layout in shared memory.
+REGISTER_BYTES = 4
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:

@@ -11,9 +11,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-TILES_PER_BLOCK = (
-    3  # tiles of a persistent block, if the problem has enough tiles: each of two consumers computes two tiles
-)
+TILES_PER_BLOCK = 3  # number of tiles per persistent block, if there are enough: each of two consumers computes two
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:

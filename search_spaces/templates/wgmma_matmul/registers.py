@@ -1,4 +1,4 @@
-"""Rules for the registers of wgmma matmuls: how many consumers need and can get, and when ptxas spills."""
+"""Rules for registers of wgmma matmuls: how many registers consumers need, how many they can get, when ptxas spills."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.rules import Rule
 
-REGISTER_STEP = 8  # setmaxnreg only accepts multiples of this (PTX ISA, "setmaxnreg")
-REGISTER_OVERHEAD = 26  # registers of a consumer in addition to accumulators: ptxas' minimum (message C7602)
+REGISTER_STEP = 8  # setmaxnreg accepts only multiples of this number (PTX ISA, "setmaxnreg")
+REGISTER_OVERHEAD = 26  # a consumer's registers in addition to accumulators, at least (ptxas message C7602)
 END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
 # Additional registers for boxes of out, once for one box and twice for several boxes. With 32 registers in addition to
 # 208 accumulators, some kernels spilled 4 to 56 bytes. With 40 registers in addition to 192 accumulators, kernels with
@@ -22,7 +22,7 @@ STORE_REGISTERS = 8
 # 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 spare registers (f32 out, bias+gelu, NVRTC 13.5,
 # 2026-11-28).
 STREAM_K_REGISTERS = 40
-MOST_REGISTERS = 240  # largest number of registers per thread of two consumers, if a warpgroup copies
+MOST_REGISTERS = 240  # largest number of registers per consumer thread, with two consumers and a copying warpgroup
 
 
 def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:

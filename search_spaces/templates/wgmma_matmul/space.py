@@ -69,11 +69,11 @@ FLAG_BYTES = 16  # bytes of shared memory for the flag that marks the last block
 COLUMNS_APART, CLOSE_COLUMNS = (
     16,
     32,
-)  # above CLOSE_COLUMNS, tile_n is a multiple of COLUMNS_APART instead of 8
-BALANCED_N = 64  # columns of a wgmma below which reading shared memory takes longer than multiplying
-FEW_STAGES = 3  # one stage is multiplied while copies to two stages are in flight
-FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
-MOST_CLUSTER = 4  # blocks per cluster: larger clusters leave SMs of a GPC idle
+)  # if tile_n is above CLOSE_COLUMNS, it is a multiple of COLUMNS_APART instead of 8
+BALANCED_N = 64  # smallest number of columns for which a wgmma takes no longer to read shared memory than to multiply
+FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
+FULL_WAVES = 2  # number of blocks per SM from which on splitting k adds no parallelism
+MOST_CLUSTER = 4  # largest number of blocks per cluster; larger clusters leave SMs of a GPC idle
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +99,8 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """Return the parameters with all their values, before rules exclude combinations."""
     span = 128 // problem.input_dtype.bytes
-    in_blocks = problem.scale == "block"  # wgmma adds up only one k-tile; registers accumulate the scaled sums
+    # With block scales, wgmma adds up one k-tile, and other registers accumulate the scaled sums.
+    in_blocks = problem.scale == "block"
     return (
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
@@ -131,13 +132,13 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         *copies(problem),
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM for which the compiler limits registers"),
-        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "number of blocks that share the k range of one tile"),
         raster(hilbert=True, at_launch=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
             "boxes of 64 rows of out that each consumer has in shared memory for TMA to store (one barrier is enough "
-            "if they hold the consumer's whole part of a tile); 0: the consumer stores from registers",
+            "if all of the consumer's rows of a tile fit); 0: the consumer stores from registers",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
         ordinal(
@@ -146,17 +147,17 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "stream_k",
             (0, 1),
-            "1: the k of the last tiles is distributed among all blocks, so that all blocks finish together",
+            "1: the k ranges of the last tiles are distributed among all blocks, so that all blocks finish together",
         ),
         ordinal(
             "cluster_m",
             (1, 2, 4),
-            "blocks of a cluster along m; they use the same columns of b, and each copies a part for all",
+            "blocks of a cluster along m, which use the same columns of b: each block copies a part of them for all",
         ),
         ordinal(
             "cluster_n",
             (1, 2, 4),
-            "blocks of a cluster along n; they use the same rows of a, and each copies a part for all",
+            "blocks of a cluster along n, which use the same rows of a: each block copies a part of them for all",
         ),
         ordinal("l2_promotion", (128, 256), "bytes that L2 fetches from DRAM at a time for TMA", at_launch=True),
         l2_evict_last(),

@@ -1,8 +1,8 @@
 """The kernel template of matmuls by wgmma with sides exchanged: out^T = b^T @ a^T.
 
 This template is for two kinds of problems. If a has few rows, most of wgmma's 64 rows would be empty, but wgmma can
-multiply as few as 8 columns. And for tf32 with row-major b, b must be the first operand, because only the first operand
-can be read from registers. All functions are those of ``wgmma_matmul``, applied to the problem with exchanged sides: in
+multiply as few as 8 columns. For tf32 with row-major b, b must be the first operand, because only the first operand can
+be read from registers. The template applies the functions of ``wgmma_matmul`` to the problem with exchanged sides. In
 the kernel, m is the n of the original problem, and a is b^T.
 """
 
@@ -16,7 +16,7 @@ from search_spaces.templates.wgmma_matmul.problem import supports as straight_su
 from search_spaces.templates.wgmma_matmul.space import space as straight_space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-MOST_ROWS = 64  # rows of a; if a has more rows, they fill the 64 rows of wgmma without exchanging sides
+MOST_ROWS = 64  # largest number of rows of a; more rows fill the 64 rows of wgmma without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

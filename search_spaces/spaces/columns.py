@@ -15,7 +15,8 @@ import numpy.typing as npt
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Value
 
-Values = tuple[Value, ...] | IntArray  # the value of each code; an array for attributes, whose values are integers
+# The value of each code: a tuple, or an array for attributes, whose values are integers.
+Values = tuple[Value, ...] | IntArray
 
 
 def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
@@ -133,7 +134,7 @@ class Columns:
         return array
 
     def column(self, name: str) -> Column:
-        """Return the column as rules receive it: an int64 array or a TextColumn. Raises KeyError like ``[]``."""
+        """Return the column as rules receive it, an int64 array or a TextColumn. Raises KeyError like ``[]``."""
         array = self[name]
         return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 

@@ -1,4 +1,4 @@
-"""Conversion of functions of one row's values to functions of columns."""
+"""Conversion of a function that takes the values of one row to a function that takes columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Column, TextColumn
 
-# maximum number of possible combinations for which a flag per combination is cheaper than sorting
+# up to this number of possible combinations, a flag per combination is cheaper than sorting
 _DENSE_KEYS = 1 << 22
-_FEW_ROWS = 8  # maximum number of rows for which one call per row is cheaper than searching for equal rows
+_FEW_ROWS = 8  # up to this number of rows, one call per row is cheaper than searching for equal rows
 
 
 def each(fn: Callable[..., object]) -> Callable[..., Any]:
@@ -87,7 +87,7 @@ def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
     """Return one integer per row that identifies its combination of codes, and an exclusive upper bound."""
     keys, size = np.zeros(len(coded[0][0]), dtype=np.int64), 1
     for codes, count in coded:
-        if size * count >= 2**62:  # replace each key by its index among the keys that occur, to keep keys small
+        if size * count >= 2**62:  # keep keys small: replace each key by its index among the keys that occur
             distinct, keys = np.unique(keys, return_inverse=True)
             size = len(distinct)
         keys = keys * count + codes

@@ -40,7 +40,7 @@ class _Lookup:
 
 
 class Legality:
-    """Function that checks configurations by all rules, using tables that are faster than the rules' functions.
+    """Function that checks configurations against all rules, by table look-ups instead of calls of rules.
 
     Parameters may have fewer values in ``constraints`` than in ``parameters``; the missing values are illegal.
     """
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """Return those of the rows that the rules without a relation also allow."""
+        """Return the rows that the rules without a relation allow as well."""
         columns_by_name = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(columns_by_name, self._domains, len(rows))
         for item in self._evaluated:

@@ -14,7 +14,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # maximum number of single moves that are combined in pairs; built-in spaces have fewer
+_MOST_MOVES = 1024  # limit of single moves that are combined in pairs; built-in spaces have fewer moves
 ROUNDS = 4
 TRIES = 16
 
@@ -75,8 +75,8 @@ def mutate(
         parameters: Parameters of the space.
         parents: Codes of the parents, [n, parameters].
         rng: Random generator for the moves.
-        rate: Probability that a parameter moves, in addition to one parameter that always moves. It is halved every
-            round.
+        rate: Probability that a parameter moves, in addition to one parameter that always moves. The probability is
+            halved after each round.
         legal: Function that returns a mask of legal rows.
 
     Returns:
@@ -98,7 +98,7 @@ def mutate(
 
 
 def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) -> IntArray:
-    """Return one legal child of each pair of rows that differs from both; the row of ``a`` if none is found.
+    """Return, for each pair of rows, a legal child that differs from both rows; the row of ``a`` if none is found.
 
     The fraction of parameters that come from ``b`` differs between proposals, so that some children are similar to one
     parent.

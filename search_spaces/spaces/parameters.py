@@ -36,7 +36,7 @@ class Parameter:
     doc: str = ""
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
-    before: Value | None = None  # value that schedules have which are older than the parameter
+    before: Value | None = None  # value for schedules that were stored before the parameter existed
     deeper: bool = False  # True if larger values hide more load latency; they are then preferred if estimates are equal
     at_launch: bool = False  # True for a launch argument: with rare exceptions, all values share one compiled module
 
@@ -81,7 +81,7 @@ class Parameter:
         return known
 
     def random(self, rng: np.random.Generator) -> Value:
-        """Return a random value, all equally likely."""
+        """Return a random value; all values are equally likely."""
         return self.values[int(rng.random() * len(self.values))]
 
     def neighbour_codes(self, code: int) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class Parameter:
         return np.where(how < 0.5, step, moved)
 
     def mutate(self, value: Value, rng: np.random.Generator) -> Value:
-        """Return a random different value, chosen as by ``mutate_codes``."""
+        """Return a random other value, with the probabilities of ``mutate_codes``."""
         return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
 
     @property
@@ -141,7 +141,7 @@ class Parameter:
         return scale.astype(np.float32)[:, None]
 
     def encode_codes(self, codes: IntArray) -> npt.NDArray[np.float32]:
-        """Encode values that are passed as codes, like ``encode``: float32 [n, width]."""
+        """Encode values as ``encode`` does, given their codes: float32 [n, width]."""
         return self._encodings[codes]
 
     def encode(self, values: Sequence[Value]) -> npt.NDArray[np.float32]:
@@ -171,7 +171,7 @@ def ordinal(
         values: Different values, in their order.
         doc: Purpose of the parameter, in one line.
         default: Default value; None for the first value.
-        before: Value that schedules have which are older than the parameter, or None.
+        before: Value for schedules that were stored before the parameter existed, or None.
         deeper: True if larger values hide more load latency. They are then preferred if estimates are equal.
         at_launch: True if the value is a launch argument. Schedules that differ only in launch arguments share a
             compiled module.

@@ -15,7 +15,7 @@ _FEWEST_WORDS, _MOST_WORDS = 64, 4096  # number of words that are drawn at a tim
 
 def _words(seed: int) -> Iterator[int]:
     generator = np.random.PCG64(seed)
-    count = _FEWEST_WORDS  # first block of words, small because most calls need only a few ranks
+    count = _FEWEST_WORDS  # number of words in the first block, which is small because most calls need only a few ranks
     while True:
         yield from generator.random_raw(count).tolist()
         count = min(2 * count, _MOST_WORDS)
@@ -35,7 +35,7 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int]:
-    """Return uniform random ranks in [0, count). With equal seeds, a longer result begins with the shorter one.
+    """Return uniform random ranks in [0, count). For one seed, a longer result begins with a shorter result's ranks.
 
     Args:
         count: Number of ranks to draw from, of any size.

@@ -18,7 +18,7 @@ from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-_NEAR = 8  # number of nearest schedules in the list from which a move chooses
+_NEAR = 8  # a move chooses among this number of nearest schedules in the list
 
 
 class RecordedSpace(Space):
@@ -41,7 +41,7 @@ class RecordedSpace(Space):
         )
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
-        if space.stratifying:  # sorted, so that the ranks of a stratum are consecutive
+        if space.stratifying:  # sorted by stratum, so that each stratum has consecutive ranks
             self._rows = self._rows[np.lexsort(self._rows[:, self._columns_of_strata].T[::-1])]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):

@@ -33,7 +33,7 @@ from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 
-_Parameters = tuple[tuple[str, Any, bool], ...]  # name and kind of a function's argument, and whether it has a default
+_Parameters = tuple[tuple[str, Any, bool], ...]  # (name, kind, True if there is a default) of a function's argument
 _OF_CODE: dict[tuple[CodeType, int, frozenset[str]], _Parameters] = {}
 
 
@@ -56,7 +56,7 @@ class _OfColumns:
 
     @cached_property
     def inputs(self) -> Mapping[str, str]:
-        """Names of the function's arguments, and the column of each."""
+        """Column of each argument of the function, by the argument's name."""
         return _inputs(self.function, self.names)
 
     @cached_property
@@ -102,7 +102,7 @@ class Rule(_OfColumns):
 
     reason: str | Callable[..., str | None]
     doc: str = ""
-    requested: bool = False  # True for a rule that a user requests; it is not part of the space's fingerprint
+    requested: bool = False  # True for a rule that a user requests, which the space's fingerprint does not include
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +121,8 @@ class Rule(_OfColumns):
 
         Args:
             name: Name of the rule in messages.
-            why_not: Function of one schedule's values that returns the reason as a sentence, or None if they are legal.
+            why_not: Function of one schedule's values that returns the reason as a sentence, or None if the values are
+                legal.
             doc: Purpose of the rule.
             names: Column of each argument of ``why_not`` whose name differs from the column's name.
         """

@@ -19,8 +19,8 @@ class Stratum:
     """Part of a space: the legal schedules of ``template`` that have certain ``values``.
 
     ``values`` are values of the parameters that stratify the template's space; if empty, the stratum is the whole
-    space. ``ranks`` are the ranks of the stratum's schedules in the template's space. A sample contains at least one
-    schedule of each stratum, if it is large enough; further schedules are distributed in proportion to ``share``.
+    space. ``ranks`` are the ranks of the stratum's schedules in the template's space. A sample that is large enough
+    contains at least one schedule of each stratum; further schedules are distributed in proportion to ``share``.
     """
 
     template: str
@@ -80,7 +80,7 @@ class SearchSpace(Protocol):
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         """Return random schedules.
 
-        With equal seeds, a longer sample begins with the shorter one.
+        For one seed, a longer sample begins with the schedules of a shorter sample.
 
         Args:
             n: Number of schedules; fewer are returned if the space is smaller.

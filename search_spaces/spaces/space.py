@@ -25,14 +25,14 @@ from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 
-if TYPE_CHECKING:  # imported on first use, because a verification neither counts nor samples
+if TYPE_CHECKING:  # imported on first use, because verification needs neither counting nor sampling
     from search_spaces.spaces.counting.constraints import Constraints
     from search_spaces.spaces.counting.count_tree import CountTree
     from search_spaces.spaces.legality import Legality
 
 
-DRAWN = 256  # number of schedules that are sampled from the raw product of an empty space, to find a nearly legal one
-# minimum share of a combination of values of ``covering`` among the samples with one value of ``stratified_by``
+DRAWN = 256  # for an empty space: number of schedules sampled from the raw product, to find a nearly legal schedule
+# smallest fraction that a combination of values of ``covering`` has of the samples with one value of ``stratified_by``
 LEAST_SHARE = 1 / 8
 
 
@@ -73,8 +73,8 @@ class Space:
         pruning: Pruning rules.
         stratified_by: Parameter whose values have separate strata, or None.
         covering: Further parameters, of which samples should cover all combinations of values.
-        constants: Integers that follow from the problem. Attributes and rules can use constants as columns. Schedules
-            do not contain constants, so that a schedule also applies to problems of other sizes.
+        constants: Integers that follow from the problem. Constants are columns that attributes and rules can use.
+            Schedules do not contain constants, so that a schedule also applies to problems of other sizes.
         described: Name of the space in messages. Default: ``name``.
     """
 
@@ -141,7 +141,7 @@ class Space:
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
-        """Parameters without values that a rule on a single parameter rejects. This makes tables much smaller."""
+        """The parameters, without values that a rule on one parameter alone rejects. This makes tables much smaller."""
         narrowed = dict(self._parameter)
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
@@ -198,7 +198,7 @@ class Space:
         )
 
     def _with_shares(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
-        """Set the shares of strata, so that the strata of each value of ``stratified_by`` have a total share of one."""
+        """Set the shares of strata. The shares of all strata with the same value of ``stratified_by`` add up to one."""
         if not self.covering:
             return tuple(strata)
         first = 0 if self.stratified_by is None else 1
@@ -220,7 +220,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return the number of configurations that each set of rules allows. All counts share a limit of rows."""
+        """Return the number of configurations that each set of rules allows. One limit of rows holds for all counts."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 
@@ -279,7 +279,7 @@ class Space:
         return EmptySpace(f"no schedule of {self.described} is legal: {reasons_text}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return a number per row: smaller if it violates fewer rules, or later (more specific) rules."""
+        """Return a number per row, which is smaller if the row violates fewer rules, or later (more specific) rules."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
         for position, rule in enumerate(self.rules):
@@ -306,7 +306,7 @@ class Space:
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Return a mask of rows that satisfy every rule. ``columns`` has valid values of all parameters."""
-        rows = np.arange(len(columns))  # indices of rows that no rule has rejected yet
+        rows = np.arange(len(columns))  # indices of the rows that no rule has rejected so far
         whole = self._checked_columns(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
@@ -339,7 +339,7 @@ class Space:
         return self._violations(self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes]))
 
     def _violations(self, whole: Columns) -> list[Violation]:
-        """Return every rule that the first row violates. ``whole`` has all parameters, constants and attributes."""
+        """Return every rule that the first row violates. The columns of ``whole`` include constants and attributes."""
         violations = []
         for rule in self.rules:
             if not bool(rule.evaluate(whole)[0]):
@@ -420,7 +420,7 @@ class Space:
             raise ValueError(f"this is a schedule of the template {schedule.template}: pass a schedule of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
-            # Schedules of older databases also contain constants.
+            # Schedules in older databases also contain constants, which are ignored.
             values = {**self._before, **{n: v for n, v in values.items() if n not in self.constants}}
             for name in values:
                 if name not in self._parameter:
@@ -438,7 +438,7 @@ class Space:
 
     @cached_property
     def _tied(self) -> BoolArray:
-        """Matrix that is True for pairs of parameters on which a common rule depends, directly or by attributes."""
+        """Matrix that is True at a pair of parameters if some rule depends on both, directly or through attributes."""
         index = {p.name: i for i, p in enumerate(self.parameters)}
         tied = np.zeros((len(index), len(index)), dtype=np.bool_)
         for rule in self.rules:

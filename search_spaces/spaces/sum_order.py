@@ -2,8 +2,7 @@
 
 Floating-point addition is not associative, so two schedules give equal bits only if they add in the same order.
 ``SumOrder`` represents this order as a value: equal orders give equal bits. An ``OrderPart`` computes one component of
-the order from a few columns of a space. Because the columns are few, a space with a rule on the order can still be
-counted.
+the order from a few columns of a space. With so few columns, a space with a rule on the order can still be counted.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
-EXACT = "exact"  # marks components for which every order gives the same bits
+EXACT = "exact"  # value of components for which every order gives the same bits
 RULE = "order_of_sums"  # prefix of the names of rules on the order of sums
 
 
@@ -39,8 +38,8 @@ class OrderTerm(NamedTuple):
 class SumOrder:
     """The order in which a schedule's kernel adds the terms of each result. Hashable and comparable.
 
-    Schedules of equal order give equal bits for equal inputs. Orders also differ if the hardware may add in another
-    order inside of an instruction, although the emulator always adds one term after another.
+    Schedules of equal order give equal bits for equal inputs. Orders also count as different if the hardware may add in
+    another order inside of an instruction, although the emulator always adds one term after another.
 
     Attributes:
         terms: Components with a value, in the order of their template.
@@ -136,7 +135,7 @@ class OrderRule:
             raise ValueError("a rule on the order of sums needs a reference, batch_invariant, or both")
 
     def why_not(self, order: SumOrder) -> str:
-        """Return in one line why an order violates the rule; "" if the order satisfies it."""
+        """Return the reason why an order violates the rule, in one line; "" if the order satisfies the rule."""
         if self.reference is not None and order != self.reference:
             return "; ".join(self.reference.differences(order)) or "only one of the two orders depends on the batch"
         if self.batch_invariant and order.batch_dependent:
@@ -144,7 +143,7 @@ class OrderRule:
         return ""
 
     def restricted(self, space: Space, parts: Sequence[OrderPart]) -> Space:
-        """Return the space of the schedules in ``space`` that satisfy the rule. It is still counted exactly."""
+        """Return the space of the schedules in ``space`` that satisfy the rule, which can still be counted exactly."""
         terms = self.reference.terms if self.reference is not None else ()
         missing = [term.name for term in terms if term.name not in {part.name for part in parts}]
         reasons = [f"{space.name} has no component {name}, which the reference has" for name in missing]
@@ -161,7 +160,7 @@ class OrderRule:
         return replace(rule, requested=True)
 
     def _of_term(self, term: OrderTerm) -> str:
-        """Return why a component violates the rule; "" if it satisfies the rule."""
+        """Return the reason why a component violates the rule; "" if the component satisfies the rule."""
         if self.reference is not None and term.value != self.reference[term.name]:
             return f"{term.name}: {term.value or 'none'}, but the reference has {self.reference[term.name] or 'none'}"
         if self.batch_invariant and term.value and term.batch_dependent:

@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 
-# probability that a mutant is a random schedule of another stratum, so that every stratum can always be reached
+# probability that a mutant is a random schedule of another stratum, which keeps every stratum reachable
 JUMP = 0.05
 
 
@@ -60,8 +60,9 @@ class UnionSpace:
         """Return ``n`` random schedules. A seed gives the same schedules on every machine.
 
         The sample begins with one schedule of each stratum. Further schedules are drawn from the strata in proportion
-        to their shares. Within a stratum, all schedules are equally likely. If a stratum is exhausted, other strata are
-        drawn instead. Raises EmptySpace if no schedule is legal, and ValueError for a negative ``n`` or ``seed``.
+        to their shares. Within a stratum, all schedules are equally likely. If all schedules of a stratum have been
+        drawn, other strata are drawn instead. Raises EmptySpace if no schedule is legal, and ValueError for a negative
+        ``n`` or ``seed``.
         """
         self._refuse_empty()
         order = self._stratum_order(n, seed, replace)

@@ -103,11 +103,11 @@ class Constraints:
                 self._domains[name] = distinct
                 more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
                 definition = Relation(more, relation.length)
-            self._definitions[name] = definition  # set only when complete, because another thread may be reading
+            self._definitions[name] = definition  # assign the finished result only, because another thread may read it
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """Return the combinations that a rule allows as a relation: UNIT if all, None if there are too many."""
+        """Return the relation of the combinations that a rule allows: UNIT for all, None if there are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
             allowed_rows = None
@@ -136,7 +136,7 @@ class Constraints:
     # -- estimates for planning: variables as bits of an int, in the order of ``index`` -----------------------------
 
     def mask(self, names: Iterable[str]) -> int:
-        """Return the bit mask of parameters by name."""
+        """Return the bit mask of the parameters with these names."""
         mask = 0
         for name in names:
             mask |= 1 << self.index[name]
@@ -164,7 +164,8 @@ class Constraints:
 
     def _parts(self, mask: int) -> list[int]:
         """Divide the variables into groups that do not depend on common parameters."""
-        parts: list[tuple[int, int]] = []  # each group: its variables, and the parameters that they depend on
+        # Pairs for each group: the variables, and the parameters on which the variables depend.
+        parts: list[tuple[int, int]] = []
         for i in bits(mask):
             variables, below = 1 << i, self._below[i]
             apart = []
@@ -187,7 +188,8 @@ class Constraints:
             key += self._hash(name)
         key.sort()
         edges = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1], [True])))
-        times = np.bincount(np.diff(edges), minlength=3)  # times[i] combinations were drawn i times
+        # Times[i]: number of combinations that the sample contains i times.
+        times = np.bincount(np.diff(edges), minlength=3)
         unseen = times[1] * (times[1] - 1) / (2 * (times[2] + 1))
         return float(min(most, len(edges) - 1 + unseen))
 

@@ -21,7 +21,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.counting.tables import Codes
 from search_spaces.spaces.parameters import Value
 
-Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) if a total may exceed 62 bits
+Counts = npt.NDArray[Any]  # dtype int64, or object (Python ints) if a total may exceed 62 bits
 
 _SAFE = 2**62
 
@@ -78,7 +78,7 @@ class Step:
 
     @cached_property
     def counts_one(self) -> bool:
-        """True if every group represents a single configuration."""
+        """True if each group stands for exactly one configuration."""
         return self.totals.dtype != object and bool((self.totals == 1).all())
 
 
@@ -99,7 +99,7 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CountTree:
-    """All steps, children before parents, and the domains of parameters. There are no steps if nothing is legal."""
+    """All elimination steps, children before parents, and the domains of parameters. No steps if nothing is legal."""
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]

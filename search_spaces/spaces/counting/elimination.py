@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that are not constants, because constants would connect unrelated relations."""
+        """Return the names without those of constants, which would connect unrelated relations."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -123,7 +123,7 @@ class _Tables:
             needed = {
                 *self._parameters,
                 *(self._names[i] for i in bits(step.keeps)),
-            }  # drop the columns of attributes that nothing needs
+            }  # columns to keep: columns of attributes that nothing needs are dropped
             pieces: list[Relation] = []
             rows = 0
             for piece in self._pieces(UNIT, step.actions):

@@ -2,15 +2,15 @@
 
 The plan represents relations by (variables, rows) and evaluations by (inputs, output). Sets of variables are the bits
 of an int. A step joins all relations that contain one variable, in the order of estimated size, and applies each
-evaluation and filter as soon as its inputs are available. A step ends early if any variable is finished and the next
-join would enlarge the table, because grouping first is cheaper. A step continues with another variable if the table
-hardly grows and grouping would not shrink it, because this saves a pass. Sizes of joins are estimated for independent,
-uniformly distributed values.
+evaluation and filter as soon as its inputs are available. A step ends early if a variable no longer occurs in other
+relations and the next join would enlarge the table: grouping before this join is cheaper. A step continues with another
+variable if the table hardly grows and grouping would not shrink it, because this saves a pass. Sizes of joins are
+estimated for independent, uniformly distributed values.
 
-As long as tables are small, the next step is the one with the smallest estimated table; of equal ones, the first in the
-order of declaration. If that table has more than ROLLOUT_ROWS rows, the total work is estimated for each possible step,
-followed by greedy steps, and the step with the least work is chosen. The plan is deterministic and depends only on
-sizes.
+As long as tables are small, the next step is the one with the smallest estimated table; among equal sizes, the first in
+the order of declaration. If that table has more than ROLLOUT_ROWS rows, the total work is estimated for each possible
+step, followed by greedy steps, and the step with the least work is chosen. The plan is deterministic and depends only
+on sizes.
 
 Held variables are eliminated last, together in one step. This yields the count for each combination of their values.
 """
@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ROLLOUT_ROWS = 3e4
-# the greedy step is replaced only if another step needs less than this fraction of its work, since estimates are rough
+# another step replaces the greedy step only if it needs less than this fraction of the work, as estimates are rough
 ROLLOUT_GAIN = 0.8
 GROWS = 1.5  # a join enlarges a table if the ratio of the new to the old length is above this value
 SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old length is below this value
 LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
 GROUPING_WORK = 1.0  # work per row of grouping, relative to a join that adds rows
 
-# the int is the index of a relation, a variable or an evaluation
+# what to do, and the index of the relation, variable or evaluation
 Action = tuple[Literal["join", "domain", "evaluate"], int]
 
 
@@ -141,7 +141,7 @@ class EliminationPlan:
         return bits(free & ~self.held or free)
 
     def _greedy(self) -> Elimination:
-        """Return the step with the smallest peak; of equal ones that with the fewest groups, then the first."""
+        """Return the step with the smallest peak; among equal peaks, the one with the fewest groups, then the first."""
         best, least = None, (float("inf"), float("inf"), 0)
         for variable in sorted(self._candidates(), key=lambda v: (v not in self._steps, v)):
             step = self._step(variable, at_most=least[0])
@@ -151,7 +151,7 @@ class EliminationPlan:
         return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
-        """Return the estimated work of this step and all further greedy steps; infinite if it reaches ``enough``."""
+        """Return the estimated work of this step and the greedy steps after it; infinite if it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = EliminationPlan(
             relations,
@@ -206,7 +206,7 @@ class EliminationPlan:
 
 @dataclass
 class _Draft:
-    """A step that is being planned: a table over the variables ``bound`` with about ``rows`` rows.
+    """An elimination step that is being planned: a table over the variables ``bound``, with about ``rows`` rows.
 
     ``seen`` are all variables that influenced the plan.
     """

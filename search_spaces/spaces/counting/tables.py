@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 
-Codes = npt.NDArray[Any]  # unsigned integers, of the narrowest type that can represent all codes of the domain
+Codes = npt.NDArray[Any]  # codes as unsigned integers, in the narrowest type for the domain
 
 _KEY_LIMIT = 2**62
 _DENSE_KEYS = 1 << 22  # maximum number of keys for which a table of offsets is cheaper than a binary search per row
@@ -72,14 +72,14 @@ def product(sizes: Mapping[str, int]) -> Relation:
 
 
 def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
-    """Return one int64 key per row. Keys compare like the rows' columns in ``sizes``, lexicographically.
+    """Return one int64 key per row. Keys have the lexicographic order of the rows' columns in ``sizes``.
 
     Keys of all tables in the call can be compared with each other. Also returns an exclusive upper bound of the keys.
     """
     codes = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1
     for name, size in sizes.items():
-        if bound * size >= _KEY_LIMIT:  # replace each key by its index among the keys that occur, to keep keys small
+        if bound * size >= _KEY_LIMIT:  # keep keys small: replace each key by its index among the keys that occur
             distinct, dense = np.unique(np.concatenate(codes), return_inverse=True)
             ends = np.cumsum([len(m) for m in codes])[:-1]
             codes, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
@@ -97,7 +97,7 @@ def sorted_order(key: IntArray, bound: int) -> IntArray | None:
         return None
     if bound <= 1 << 16:  # numpy uses a fast radix sort for 16-bit integers
         return np.argsort(key.astype(code_type(bound)), kind="stable")
-    # adding the row number as last digit makes all keys distinct, so that the fastest sort is stable
+    # with the row number as last digit, keys are distinct, so that even the fastest sort is stable
     if bound * rows < 2**63:
         tagged = key * rows + np.arange(rows)
         tagged.sort()

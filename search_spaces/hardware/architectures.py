@@ -5,7 +5,8 @@ A higher compute capability need not have the features of a lower one: 12.0 has 
 new architecture is one more row.
 
 Limits are from ``cuda_occupancy.h`` of CUDA 13.5 and from libcudacxx's ``arch_traits.h``, which agree. An architecture
-has a feature if NVRTC 13.5 compiles the feature's instructions for it; a test compiles one kernel per feature.
+has a feature if NVRTC 13.5 compiles the feature's instructions for this architecture; a test compiles one kernel per
+feature.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ FEATURES: dict[str, ArchitectureFeature] = {
         ArchitectureFeature("l2_256b", "sm_80", "loads that prefetch 256 bytes into L2, and L2 cache policies"),
         ArchitectureFeature("max_nan", "sm_80", "max.NaN.f32"),
         ArchitectureFeature("redux", "sm_80", "redux.sync of integers"),
-        ArchitectureFeature("native_int4_mma", "sm_75", "int4 mma.sync that is not unpacked to i8"),
+        ArchitectureFeature("native_int4_mma", "sm_75", "mma.sync of int4 that hardware does not unpack to i8"),
         ArchitectureFeature("fp8_convert", "sm_89", "conversions of e4m3 and e5m2"),
         ArchitectureFeature("fp8_mma", "sm_89", "mma.sync m16n8k32 of e4m3 and e5m2"),
-        ArchitectureFeature("native_fp8_mma", "sm_89", "fp8 mma.sync that is not converted to f16"),
+        ArchitectureFeature("native_fp8_mma", "sm_89", "mma.sync of fp8 that hardware does not convert to f16"),
         ArchitectureFeature("stmatrix", "sm_90", "stmatrix"),
         ArchitectureFeature("bf16_atomics", "sm_90", "red and atom of bf16"),
         ArchitectureFeature("tma", "sm_90", "tensor maps, cp.async.bulk, mbarrier transactions"),
         ArchitectureFeature("clusters", "sm_90", "clusters of blocks with distributed shared memory"),
         ArchitectureFeature("multicast", "sm_90", "TMA multicast in hardware"),
         ArchitectureFeature("programmatic_launch", "sm_90", "griddepcontrol"),
-        ArchitectureFeature("setmaxnreg", "sm_90a", "registers that move between warpgroups", "f"),
+        ArchitectureFeature("setmaxnreg", "sm_90a", "setmaxnreg, which moves registers between warpgroups", "f"),
         ArchitectureFeature("wgmma", "sm_90a", "wgmma", "f"),
         ArchitectureFeature("cluster_launch_control", "sm_100", "clusterlaunchcontrol.try_cancel"),
         ArchitectureFeature("gather4", "sm_100", "TMA gather of four rows into the block's own shared memory"),
@@ -207,8 +208,8 @@ class UnknownArchitecture(ValueError):
 def architecture(sm: int) -> Architecture:
     """Return the row of a compute capability, such as 90 for 9.0.
 
-    An unknown minor version of a known major version runs code for the nearest lower minor version. So it gets the
-    portable features of that version (CUDA C++ Programming Guide, "Binary compatibility").
+    An unknown minor version of a known major version runs code for the nearest lower minor version. So the returned row
+    has the portable features of that version (CUDA C++ Programming Guide, "Binary compatibility").
 
     Raises:
         UnknownArchitecture: The compute capability has no row.

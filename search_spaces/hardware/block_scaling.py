@@ -1,4 +1,4 @@
-"""Block-scaled formats as data rows: narrow types of which a block of values along k shares a scale.
+"""Block-scaled formats as data rows: narrow types in which each block of values along k shares a scale.
 
 mxf8 and mxf4 are formats of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is a format of
 NVIDIA, whose scales have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
@@ -12,7 +12,7 @@ import numpy as np
 
 from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
 
-# values of e2m1 by code, without the sign bit, which is the highest
+# values of e2m1 by code; the highest bit of a code, the sign, is omitted
 FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 # products of an e2m1 value and a scale are multiplied by 2**FP4_EXPONENT, so that they are exact in f16
 FP4_EXPONENT = -14
@@ -46,7 +46,7 @@ BLOCK_FORMATS = {
     )
 }
 
-UNIT_SCALED_AS = "mxf8"  # format as which 8-bit floats without scales are multiplied; all scales are then 1
+UNIT_SCALED_AS = "mxf8"  # format for 8-bit floats without scales, which are multiplied with all scales 1
 
 # Storage types of the factors of a product, including block-scaled ones.
 FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

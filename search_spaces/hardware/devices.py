@@ -19,7 +19,7 @@ from search_spaces.hardware.architectures import FEATURES, Architecture, archite
 from search_spaces.hardware.products import ALIASES, PRODUCTS, GpuProduct, rates_of
 
 _MIB = 2**20
-# minimum SMs of a GPC of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
+# least number of SMs of a Hopper GPC; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 _SMS_OF_TPC, _SMS_OF_GPC = 2, 16
 
 
@@ -60,7 +60,7 @@ class Device:
     sm: int
     arch: str
     sm_count: int
-    shared_per_block: int  # maximum of a block, with opt-in
+    shared_per_block: int  # largest dynamic shared memory of a block, with opt-in
     shared_per_sm: int
     max_threads_per_sm: int
     max_blocks_per_sm: int
@@ -215,7 +215,7 @@ class Device:
         for name in (
             operand_dtype,
             operand_dtype.partition("_")[0],
-        ):  # a rate for the accumulator type takes precedence
+        ):  # a rate that names the accumulator type takes precedence
             if name in rates:
                 return rates[name]
         known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
@@ -291,7 +291,7 @@ def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
     )
 
 
-DEFAULT_DEVICE = "h200"  # default device if the user names none and no GPU responds
+DEFAULT_DEVICE = "h200"  # device that is assumed if the user names none and no GPU is available
 
 _LIST = "autosched devices lists all names"
 _BY_NAME = {product.name: product for product in PRODUCTS}
@@ -419,7 +419,7 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
-    per_warp = most(per_warp, 1)  # 0 registers do not limit the number of blocks
+    per_warp = most(per_warp, 1)  # a kernel with 0 registers has no limit of blocks due to registers
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit
@@ -471,6 +471,6 @@ def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
 
 
 def _registers_of_warp(device: Device, registers: int, warps: Any) -> Any:
-    """Return how many of ``registers`` each of several warps gets, in whole allocation units."""
+    """Return how many of ``registers`` each of several warps receives, in whole allocation units."""
     dealt = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     return registers // dealt // device.register_allocation_unit * device.register_allocation_unit

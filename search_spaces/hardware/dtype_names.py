@@ -35,7 +35,7 @@ _INTEGERS |= {f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)} | {"int": "i32
 ALIASES = {alias: name for name, aliases in _SPELLINGS.items() for alias in aliases} | _INTEGERS
 DTYPE_NAMES = {name: name for name in _SPELLINGS} | ALIASES
 
-# C++ names of types, by autosched's names that C++ does not have.
+# C++ names of types whose autosched name does not exist in C++, by autosched's name.
 _IN_SOURCES = {"f16": "half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool"}
 _IN_SOURCES |= {"i8": "signed char", "i16": "short", "i32": "int", "i64": "long long"}
 _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long"}
@@ -54,7 +54,7 @@ def canonical(name: object) -> str:
 def _name_of(type_: object) -> str:
     if (
         isinstance(type_, type) and type_.__module__ != "builtins"
-    ):  # excludes Python's float, which has 64 bits, while "float" in C has 32
+    ):  # not Python's float: it has 64 bits, but "float" in C has 32
         return type_.__name__
     return str(getattr(type_, "name", type_))
 

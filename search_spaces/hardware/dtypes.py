@@ -30,7 +30,7 @@ class DType:
     mantissa_bits: int
     storage: str  # numpy dtype in which arrays are stored
     c_name: str  # C++ element type of pointers in the .cuh files
-    values: int = 1  # numbers per stored element, which are adjacent along the last axis
+    values: int = 1  # how many numbers, adjacent along the last axis, a stored element contains
 
     @property
     def bytes(self) -> int:
@@ -250,6 +250,6 @@ def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
     # Values are rounded as if one more number followed the largest; those that round to it become infinity or NaN.
     limit = 1.5 * finite[-1] - 0.5 * finite[-2]
     past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
-    codes = np.where(past, len(finite), codes)  # the code of infinity, or of NaN for e4m3
+    codes = np.where(past, len(finite), codes)  # code of infinity; for e4m3, of NaN
     codes = np.where(np.isnan(x), 0x7F, codes)
     return (codes | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)

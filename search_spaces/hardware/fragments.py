@@ -22,8 +22,8 @@ class Fragment:
         register_order: Permutation from the instruction's order of a lane's values to the order of the NestedLayout
             (batch, outer, element). The instruction's value r is the layout's value ``register_order[r]``. () is the
             identity.
-        lane_loads: Elements that each lane reads from shared memory, for counting bank conflicts; None if ldmatrix
-            loads the fragment.
+        lane_loads: Elements that each lane reads from shared memory, from which bank conflicts are counted; None if
+            ldmatrix loads the fragment.
     """
 
     shape: tuple[int, int]
@@ -47,7 +47,7 @@ class Fragment:
                 f"fragment: the layout uses {self.layout.subgroups} warps, but the fragment has "
                 f"{self.lanes // WARP} warps"
             )
-        # Elements may be replicated, because in fma rows several lanes hold the same elements of A and B.
+        # Several lanes may hold the same element, as they do for A and B in the rows of fma.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
             last = self.layout.elements_per_thread - 1

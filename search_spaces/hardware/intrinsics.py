@@ -1,9 +1,9 @@
 """Tensor intrinsics as data rows, including rows of other packages.
 
 A new instruction needs a row in this module, and a ``.cuh`` file with the C++ type that the row names. A new kind of
-instruction also needs a row in ``units``. No other code depends on particular instructions. Another package adds its
-rows by an entry point of the group
-``autosched.intrinsics``: a TensorIntrinsic, a list of them, or a function without arguments that returns one of these.
+instruction also needs a row in ``units``. No other code depends on particular instructions. Another package adds rows
+by an entry point of the group ``autosched.intrinsics``. The entry point is a TensorIntrinsic, a list of
+TensorIntrinsics, or a function without arguments that returns either.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def _distribution(
 
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
-    """Return a row of fma: lanes_m x lanes_n lanes (n fastest), each with ``each`` x ``each`` adjacent results."""
+    """Return a row of fma: lanes_m x lanes_n lanes (n fastest) compute ``each`` x ``each`` adjacent results each."""
     m, n = lanes_m * each, lanes_n * each
     a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
     b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))

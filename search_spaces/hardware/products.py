@@ -37,7 +37,7 @@ class Rates(NamedTuple):
     f16_f16: float = 0.0
     mxf8: float = 0.0
     fp4: float = 0.0
-    bf16: bool = True  # True if bf16 is multiplied at the rate of f16, and tf32 at half of it
+    bf16: bool = True  # True if bf16 has the rate of f16, and tf32 half of this rate
     mma_sync: float = 1.0
     l2_bytes: float = 16.0
 
@@ -78,7 +78,7 @@ GEFORCE_RATES: dict[int, Rates] = {
     120: Rates(256, 512, 2048, 1024, 1024, mxf8=2048, fp4=4096),
 }
 _L20 = Rates(256, 512, 1024, 1024)  # 119.5 and 239 TFLOP/s (data sheet)
-_H20 = Rates(256, 1024, 2048, 2048, mma_sync=1.0, l2_bytes=63)  # 148 TFLOP/s, within reach of mma.sync
+_H20 = Rates(256, 1024, 2048, 2048, mma_sync=1.0, l2_bytes=63)  # 148 TFLOP/s, which mma.sync can reach
 
 
 def rates_of(sm: int, geforce: bool) -> Rates:
@@ -86,7 +86,7 @@ def rates_of(sm: int, geforce: bool) -> Rates:
     return GEFORCE_RATES.get(sm, RATES[sm]) if geforce else RATES[sm]
 
 
-# Parts of the names of products that have the rates of GeForce products, although their names lack "GeForce".
+# Parts of product names without "GeForce" whose products nevertheless have the rates of GeForce products.
 _GEFORCE_RATES = ("A10G", "CMP ")
 
 

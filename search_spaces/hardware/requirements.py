@@ -112,7 +112,7 @@ class LeadingDimension:
         # layout are enough to check all fragments and the alignment of their origins.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]
-        lines = first.T if layout.transposed else first  # axes: line of the fragment, position in the line
+        lines = first.T if layout.transposed else first  # axes: (line of the fragment, position in the line)
         leading = int(lines[1, 0]) if len(lines) > 1 else layout.line
         even = np.array_equal(lines, leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1]))
         if even:
@@ -191,7 +191,8 @@ def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
     lines, positions = fragment[::-1] if layout.transposed else fragment
     offsets = _lines(layout)
     apart = np.diff(offsets, axis=1) != 1
-    apart[:, positions - 1 :: positions] = False  # the distance from one fragment to the next is ignored
+    # Lines within a fragment only: the distance between fragments does not matter.
+    apart[:, positions - 1 :: positions] = False
     torn = np.argwhere(apart)
     if torn.size:
         line, position = (int(i) for i in torn[0])

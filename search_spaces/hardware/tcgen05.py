@@ -19,8 +19,8 @@ ROWS = 128  # rows of a, and of the sums, per block; each row of the sums is in 
 LANES = 4 * WARP  # lanes of tensor memory
 COLUMNS = 512  # columns of tensor memory, of 32 bits
 SCALE_LINES = 128  # lines of a block-scaled operand whose scales are copied together; each line has four scales
-SCALE_COLUMNS = 4  # columns of tensor memory for the scales of these lines
-SCALE_BYTES = 512  # bytes of shared memory for the scales of these lines
+SCALE_COLUMNS = 4  # columns of tensor memory for the scales of SCALE_LINES lines
+SCALE_BYTES = 512  # bytes of shared memory for the scales of SCALE_LINES lines
 ALLOCATION = 32  # smallest allocation in columns; an allocation must be a power of two
 KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", *BLOCK_FORMATS)
 

@@ -23,7 +23,8 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 Sums = npt.NDArray[Any]  # type of the sums: f32 or f16, or i32 for i8 operands
 
-STORED = {"tf32": "f32"}  # multiplied types that arrays cannot have, with the array type that is rounded to them
+# Multiplied types that arrays cannot have, each with the array type whose values are rounded to it.
+STORED = {"tf32": "f32"}
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class TensorIntrinsic:
         left = _multiplied(self.type_a, a)
         right = _multiplied(self.type_b, np.swapaxes(b, -1, -2)).swapaxes(
             -1, -2
-        )  # the numbers of a stored element are adjacent along k
+        )  # a stored element contains numbers that are adjacent along k
         whole = self.type_a == "i8"
         d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.f16_sums else np.float32)
         shapes = (self.m, self.numbers), (self.numbers, self.n), self.c.shape
@@ -231,7 +232,7 @@ class TensorIntrinsic:
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         if not self.f16_sums:
             return d
-        with np.errstate(over="ignore"):  # without a warning: sums above 65504 become infinite
+        with np.errstate(over="ignore"):  # no warning, as sums above 65504 become infinite
             return d.astype(np.float16)
 
 

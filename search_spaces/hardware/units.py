@@ -15,7 +15,7 @@ class Unit:
     """An arithmetic unit.
 
     Attributes:
-        doc: Words that complete the description "1 if ... the arithmetic".
+        doc: Subject and verb for the description of a cost-model feature, "1 if ... the arithmetic".
         tensor: True if the unit runs on tensor cores, False for CUDA cores. A unit on tensor cores has the clock of the
             tensor cores. The unit's rate is the fraction ``share(device)`` of their dense rate
             (``Device.tensor_rate``), for the type to which operands are converted (``as_type``).
@@ -49,7 +49,7 @@ class Unit:
 # A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
 # blackwell-tensorcore-kernels): the difference is due to loads and stores of fragments with opaque layouts. With this
 # rate, the estimate of a well tuned wmma kernel is about that fast.
-WMMA_FRACTION = 0.4  # fraction of the rate of mma.sync
+WMMA_FRACTION = 0.4  # rate of wmma, as a fraction of the rate of mma.sync
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:

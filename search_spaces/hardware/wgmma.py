@@ -22,10 +22,10 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swi
 
 ARCH = "sm_90a"
 WARPGROUP = 4 * WARP
-ROWS = 64  # rows of operand a per instruction
+ROWS = 64  # number of rows of operand a per instruction
 K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 elements of 2 bytes, or 32 elements of 1 byte
-TRANSPOSED_BYTES = 2  # element size in bytes for which lines may also be along m or n
-CORE_LINES = 8  # 16-byte lines of a core matrix, which hardware reads together
+TRANSPOSED_BYTES = 2  # size in bytes of elements whose lines may also be along m or n
+CORE_LINES = 8  # number of 16-byte lines of a core matrix, which hardware reads at a time
 NO_SWIZZLE_BYTES = 16  # bytes per line of a core matrix
 
 Swizzle = Literal[0, 32, 64, 128]

@@ -26,10 +26,10 @@ from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-if TYPE_CHECKING:  # not imported at run time, because only products need the table of intrinsics
+if TYPE_CHECKING:  # only for type hints, because only products need the table of intrinsics
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
-_CHUNK = 2**15  # number of phases to count at a time, such that the arrays stay in the CPU cache
+_CHUNK = 2**15  # number of phases to count at a time, so that arrays fit in the CPU cache
 
 
 def wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
@@ -81,13 +81,13 @@ def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
 
 
 def _total(phases: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IntArray:
-    """Return the sum over the phases of each warp access."""
+    """Return, for each warp access, the sum over its phases."""
     total: IntArray = np.asarray(phases.sum(axis=-1, dtype=np.int64))
     return total
 
 
 def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """Return the index of the unit that each lane accesses, or -1, as (..., phases, lanes of a phase)."""
+    """Return the index of the unit that each lane accesses, or -1 for none; shape (..., phases, lanes of a phase)."""
     if access_bytes not in (1, 2, 4, 8, 16):
         raise ValueError(f"a lane accesses 1, 2, 4, 8 or 16 bytes, not {access_bytes!r}")
     lanes = np.asarray(addresses, dtype=np.int64)
@@ -128,7 +128,8 @@ def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
     return layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES % BANKS
 
 
-# Accesses of a whole tile ---------------------------------------------------------------------------------------------
+# Accesses of all threads to a whole tile
+# ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
 
 
-# Layouts repeat after a few lines. Accesses to these lines are counted once (and cached) for tiles of all sizes.
+# Layouts repeat after a few lines. The accesses to these few lines are counted once, cached, and used for tiles of all
+# sizes.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
     """Return a layout of fewer lines, and a factor n: accesses to ``layout`` cost n times as much.
 
@@ -281,7 +283,7 @@ def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int,
 
 @lru_cache(maxsize=2**6)
 def _held(lanes: NestedLayout) -> IntArray:
-    """Return the row and column of each lane's fragment elements, shape (lanes, elements, 2)."""
+    """Return the row and column of each fragment element that a lane holds, shape (lanes, elements, 2)."""
     held: IntArray = lanes.coordinates(1, WARP, replicate_threads=True)[0]
     return held
 

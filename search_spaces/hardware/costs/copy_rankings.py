@@ -1,4 +1,4 @@
-"""Rank copies of a region, and layouts that suit both a copy and an intrinsic (TVM memory planning, problem 1)."""
+"""Rank copies of a region, and layouts that support both a copy and an intrinsic (TVM memory planning, problem 1)."""
 
 from __future__ import annotations
 

@@ -19,25 +19,26 @@ class CostCounts:
     blocks: int
     threads: int  # threads per block
     shared_bytes: int  # dynamic shared memory per block
-    registers: int  # per thread, estimated before compiling
+    registers: int  # registers per thread, estimated before compilation
     unit: str  # arithmetic unit, a name in ``units.UNITS``
     operand_dtype: (
-        # type that the unit multiplies, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16" if f16 is accumulated in f16
+        # type of operands that the unit multiplies, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16" if f16 is
+        # accumulated in f16
         str
     )
-    flops: float  # per block
+    flops: float  # floating-point operations per block
     instructions: float  # warp instructions issued per block (math, loads, address arithmetic), approximate
-    shared_wavefronts: float  # per block
-    load_bytes: float  # per block
-    store_bytes: float  # per block
-    dram_bytes: float  # per launch
+    shared_wavefronts: float  # cycles of L1 and shared memory per block
+    load_bytes: float  # bytes that a block loads from L2
+    store_bytes: float  # bytes that a block stores to L2
+    dram_bytes: float  # DRAM traffic per launch
     iterations: int  # iterations of the main loop, per block
     stages: int  # pipeline stages; 1 means that loads and arithmetic do not overlap
     barriers_per_iteration: float
     cluster: int = 1  # blocks per cluster; they start together, on SMs of one GPC
     refills: bool = True  # True if arithmetic after a barrier has to wait for operands from shared memory
     chained: bool = False  # True if an iteration multiplies results of another product of the same iteration
-    # fraction of a chained iteration's arithmetic during which the warps only wait for it
+    # fraction of a chained iteration's arithmetic during which warps do nothing but wait
     exposed_products: float = 1.0
     ping_pong: bool = False  # True if two warpgroups alternate: one multiplies while the other does all other work
     loads_last: bool = False  # True if a load is issued only after the arithmetic whose operands it overwrites
@@ -50,12 +51,12 @@ class CostCounts:
     # bytes per block that arrive by multicast, in addition to load_bytes; L2 reads them for another block
     multicast_bytes: float = 0.0
     drains: int = 0  # number of result tiles for which a block's arithmetic stops until the tile has left the registers
-    drain_instructions: float = 0.0  # warp instructions per block during these stops
+    drain_instructions: float = 0.0  # warp instructions per block while the arithmetic stops (``drains``)
     boxed: int = 0  # number of a block's result tiles that are stored by TMA, through shared memory
-    boxes: int = 1  # TMA boxes per such result tile and warpgroup, stored one after another
-    box_buffers: int = 1  # shared-memory buffers for these boxes, so that one is written while others are stored
+    boxes: int = 1  # TMA boxes per result tile and warpgroup, stored one after another
+    box_buffers: int = 1  # shared-memory buffers for boxes, so that one box is written while others are stored
     restarts: int = 0  # number of times that a block restarts its loads and waits for them
     round_trips: float = 0.0  # sequential round trips of a block to L2 during which it is idle
     longest: float = 1.0  # work of the block with the most work, divided by the average
-    run_bytes: float = 128.0  # contiguous DRAM bytes that neighbouring threads read, or write; the smaller of both
+    run_bytes: float = 128.0  # contiguous DRAM bytes that neighbouring threads access: the minimum of reads and writes
     then: tuple[CostCounts, ...] = ()  # counts of the further launches of a pipeline, in order

@@ -24,10 +24,10 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
 ASYNC_BYTES = (4, 8, 16)  # bytes that cp.async can copy (PTX ISA, "cp.async": cp-size)
-SAMPLED_WARPS = 8  # number of warps per tile whose conflicts are counted; layouts repeat, so a few accesses suffice
+SAMPLED_WARPS = 8  # number of warps per tile whose conflicts are counted; a few suffice, as layouts repeat
 MOST_SECTORS = 1.25  # maximum ratio of a thread mapping's sectors to those of the best mapping for the same tile
 MOST_CONFLICTS = 2.0  # maximum ratio of a shared-memory access's cycles to the cycles without conflicts
-MOST_LINE = 512  # maximum elements of a line for which all mappings are counted at once
+MOST_LINE = 512  # all mappings are counted at once for lines of up to this number of elements
 MOST_VECTORS = 4  # maximum number of accesses that may replace one access of the widest legal size
 
 Method = Literal["cp.async", "ld.global"]
@@ -211,7 +211,8 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
     return segments * ((segment - step) / SECTOR_BYTES + 1)
 
 
-# Pruning: thread mappings that are far from the best for their tile ---------------------------------------------------
+# Pruning of thread mappings that are much worse than the best mapping for the tile
+# ---------------------------------------------------
 
 
 @lru_cache(maxsize=2**14)
@@ -224,7 +225,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
         columns: Number of adjacent threads along a line.
 
     Returns:
-        Whether there are few sectors; also True for mappings that do not fit the lines, which other rules reject.
+        True if there are few sectors, or if the mapping does not fit the lines, so that other rules reject it.
     """
     sectors = _sectors(region, vector, columns)
     return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
@@ -271,7 +272,7 @@ def conflict_percent(
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if percent is None:  # the cached counts only have arguments that fit the lines
+    if percent is None:  # cached counts exist only for arguments that fit the lines
         percent = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return percent
 
@@ -379,7 +380,7 @@ def _warps(
         warps = min(SAMPLED_WARPS, max(1, lines // step))
         stride = 1 if block > 1 else piece
         pieces = vector // stride
-        if line % (vector * columns) == 0:  # all lanes are within the tile
+        if line % (vector * columns) == 0:  # accesses in which all lanes are inside the tile
             warps = _one_period(warps, step, periods[0])
             pieces = _one_period(pieces, stride, periods[1])
         accesses.append(_accesses((vector, columns, block), warps, pieces, stride))
@@ -402,6 +403,6 @@ def _accesses(
 
 
 def _one_period(count: int, step: int, period: int) -> int:
-    """Return how many of ``count`` items differ if they are ``step`` apart and repeat after ``period``."""
+    """Return how many of ``count`` positions, ``step`` apart, form one period; all if they are not whole periods."""
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct

@@ -1,6 +1,6 @@
 """Counts of a launch's instructions and memory traffic, from which its time is estimated.
 
-The emulator counts them in a sample of the launch's blocks, for CUDA, for PTX of any compiler, and for Triton.
+The emulator counts in a sample of the launch's blocks. This works for CUDA, for PTX of any compiler, and for Triton.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ class LaunchCounts:
         blocks: Number of blocks of the whole grid.
         threads: Threads of a block.
         sampled: Number of sampled blocks, which the emulator ran.
-        code: Number of distinct instructions that the sampled blocks executed, without those that have no machine code.
+        code: Number of distinct instructions that the sampled blocks executed; instructions without machine code do not
+            count.
         executed: Number of executions of each PTX operation ("fma.rn.f32") by warps. Divergent groups of lanes are
             counted separately.
-        chain_cycles: Cycles of a warp's longest chain of dependent instructions. It is assumed that the compiler orders
-            each basic block ideally, and that data that the block has loaded before are in L1.
+        chain_cycles: Cycles of a warp's longest chain of dependent instructions. Assumptions: the compiler orders each
+            basic block ideally, and L1 contains all data that the block has loaded before.
         shared_wavefronts: Wavefronts of shared memory, bank conflicts included.
         requests: Requests to global memory.
         wavefronts: Number of 128-byte lines in L1 that the requests to global memory touch.

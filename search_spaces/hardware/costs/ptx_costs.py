@@ -1,4 +1,4 @@
-"""Cost of PTX operations in machine code: number of instructions, by the pipe of an SM that executes them.
+"""Cost of PTX operations: the number of machine instructions, by the pipe of an SM that executes these instructions.
 
 Counts of PTX and of SASS instructions differ: moves, address conversions and parameter reads have no machine code, and
 a division has a dozen instructions. The numbers are rounded instruction counts of ptxas 13 for single operations. Rates
@@ -28,8 +28,9 @@ _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex
 _CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
 _TCGEN05: dict[str, Pipe] = {"mma": "tensor", "ld": "memory", "st": "memory", "cp": "memory"}
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
-_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # f64 rate by compute capability; all others have 2
-# Names of tensor rates in device rows, by kind (for instructions with scales) or by type.
+# F64 results per cycle and SM, by compute capability; 2 for all others.
+_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}
+# Names of tensor rates in device rows: by kind for instructions with scales, otherwise by type.
 _KIND_RATES = {"mxf8f6f4": "mxf8", "mxf4": "mxf4", "mxf4nvf4": "nvf4"}
 _RATES = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4", "e2m3": "e4m3", "e3m2": "e4m3", "e2m1": "e4m3"}
 
@@ -81,13 +82,13 @@ def costs(operation: str) -> Costs:
     if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):
         return (("fma", 1.0),)
     if kind == "pred":
-        return (("alu", 0.5),)  # other logic on predicates is merged into comparisons
+        return (("alu", 0.5),)  # 0.5, as ptxas merges some of the logic on predicates into comparisons
     return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
 
 
 @lru_cache(maxsize=4096)
 def reaches_shared(operation: str) -> bool:
-    """Return True if the lanes of a warp access shared memory. Copy engines access it without lanes."""
+    """Return True if an operation makes the lanes of a warp access shared memory; False for copy engines."""
     opcode, *qualifiers = operation.split(".")
     shared = opcode in ("ldmatrix", "stmatrix") or any(q.startswith("shared") for q in qualifiers)
     return shared and opcode not in ("cp", "tcgen05") and costs(operation) == (("memory", 1.0),)
@@ -114,7 +115,8 @@ def tensor_flops(operation: str) -> tuple[float, str]:
         return 0.0, ""
     m, n, k = map(int, match.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    # Qualifiers are the types of d, a, b and possibly c; wmma of f16 only has those of d and c, tcgen05 only that of a.
+    # Qualifiers are the types of d, a, b and possibly c. wmma of f16 has only the types of d and c; tcgen05 has only
+    # the type of a.
     multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1
     kind = next((q.removeprefix("kind::") for q in qualifiers if q.startswith("kind::")), "")

@@ -33,11 +33,11 @@ class Attention(TileProblem):
     and both ``queries`` and ``keys`` equal total.
 
     The options apply in this order: ``soft_cap`` c replaces a score by ``c tanh(score / c)``. slopes (heads,) of f32
-    (``alibi=1``) add ``slope (key - query)``. ``causal=1`` masks the keys after a query. ``window`` w keeps the last w
-    keys up to and including the query's own position. The last query has the position of the last key. sinks (heads,)
-    of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second output lse of
-    f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys gives zeros,
-    and an lse of -infinity unless it has a sink.
+    (``alibi=1``) add ``slope (key - query)`` to scores. ``causal=1`` masks the keys after a query. ``window`` w keeps
+    the last w keys up to and including the query's own position. The last query has the same position as the last key.
+    sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second
+    output lse of f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys
+    gives zeros, and an lse of -infinity unless it has a sink.
 
     Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so these must be
     finite.
@@ -216,7 +216,7 @@ class Attention(TileProblem):
             arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
         query = p.load(query_window)
         scale = o.scale or d**-0.5
-        plain = not (o.soft_cap or o.alibi)  # then scores are not scaled: ``factor`` includes the scale
+        plain = not (o.soft_cap or o.alibi)  # scores are not scaled here, as ``factor`` includes the scale
         factor = scale * LOG2_E if plain else LOG2_E
 
         def of_head(name: str) -> Any:
@@ -279,7 +279,7 @@ class Attention(TileProblem):
             p.store(sums, p.window(of_sequence, (i, head), (bm, 1), turned=True), **below)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return out and the optional lse of each head and sequence in float64."""
+        """Return ``out`` and the optional ``lse`` in float64, computed by head and sequence."""
         x = self.loaded(inputs)
         results = {
             o.name: np.full(o.shape, -np.inf if o.name == "lse" else 0.0) for o in self.operands() if o.role == "output"
@@ -377,11 +377,11 @@ class AttendedPositions(Protocol):
 
 @dataclass(frozen=True)
 class PositionCut:
-    """Reduces the numbers of queries and keys to a few tiles, such that each mask still masks some keys.
+    """Reduction of the numbers of queries and keys to a few tiles, in which each mask still masks some keys.
 
     Attributes:
         tiles: Tile sizes along queries and keys.
-        least: Smallest numbers of queries and keys, in whole tiles, that exercise all loops.
+        least: Smallest numbers of queries and keys, in whole tiles, with which all loops run fully.
         tied: True if results depend on positions of queries relative to keys: equal numbers must then stay equal.
         sequences: Number of packed sequences that divide the positions; one of them must be long enough.
     """
@@ -392,7 +392,7 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes. Remainders, and which of queries and keys are more, stay the same."""
+        """Return the reduced sizes, with equal remainders. The larger of queries and keys stays the larger."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
         if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))

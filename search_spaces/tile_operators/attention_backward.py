@@ -28,8 +28,8 @@ class AttentionBackward(TilePipeline):
 
     Arrays: q, o, do and dq (batch, heads, queries, head_size), k, v, dk and dv (batch, kv_heads, keys, head_size), all
     of ``dtype``; lse (batch, heads, queries) of f32. ``o`` and ``lse`` are the outputs of ``attention`` with
-    ``log_sum_exp``, and ``do`` is the gradient of ``o``. The other arrays and options are those of ``attention``;
-    packed arrays have its packed shapes. ``lse`` already includes the sinks.
+    ``log_sum_exp``, and ``do`` is the gradient of ``o``. The other arrays, options and packed shapes are those of
+    ``attention``. ``lse`` already includes the sinks.
 
     With p = exp(scores - lse) and ds = p (do v^T - rowsum(do o)), the gradients are dv = p^T do, dq = scale ds k and
     dk = scale ds^T q. The gradients of keys and values are summed over the query heads that share them. A soft cap
@@ -55,7 +55,7 @@ class AttentionBackward(TilePipeline):
     queries: int = option("queries per sequence; with packed, in all sequences together")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head", 128)
-    dtype: str = option("type of all arrays but lse", "bf16", choices=TYPES)
+    dtype: str = option("type of all arrays except lse", "bf16", choices=TYPES)
     packed: int = option("1 for concatenated sequences of any lengths", 0)
     causal: int = option("1 to mask the keys after a query", 0)
     window: int = option("largest number of keys that a query attends to; 0 for all", 0)
@@ -94,7 +94,7 @@ class AttentionBackward(TilePipeline):
 
     @property
     def forward(self) -> Attention:
-        """The attention problem whose gradients these are."""
+        """The forward problem: attention, whose gradients this problem computes."""
         return Attention(
             batch=self.batch, heads=self.heads, kv_heads=self.kv_heads, queries=self.queries, keys=self.keys,
             head_size=self.head_size, dtype=self.dtype, packed=self.packed, causal=self.causal, window=self.window,
@@ -231,7 +231,7 @@ class AttentionBackward(TilePipeline):
         """Return the inputs with ``o`` and ``lse`` recomputed from q, k and v."""
         forward = self.forward.reference(inputs)
         results = {"o": forward["out"], "lse": forward["lse"]}
-        with np.errstate(all="ignore"):  # edge cases may overflow their type
+        with np.errstate(all="ignore"):  # edge cases may overflow the arrays' type
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
@@ -264,7 +264,7 @@ class _Sequence:
     Attributes:
         begin: Row of the sequence's first query and key.
         at: Row of the block's first query or key.
-        last: Row after the sequence's last key.
+        last: Row that follows the sequence's last key.
         offset: Number of keys before the position of the first query.
         packed: True if lengths are known only on the device.
     """

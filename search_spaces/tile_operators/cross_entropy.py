@@ -20,7 +20,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 STEEP, STEEPEST = (
     16.0,
     2.0**15,
-)  # slope per column and limit of test logits: e^89 overflows f32, 65504 is the largest f16
+)  # slope per column, and limit, of test logits: e^89 overflows f32, 65504 is the largest f16
 
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
@@ -60,7 +60,7 @@ def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
 
 @dataclass(frozen=True)
 class _OfLogits(TileProblem):
-    """Fields that the loss and the gradient have in common; logits are (rows, columns)."""
+    """Fields that the problems of loss and gradient share; logits are (rows, columns)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
@@ -160,7 +160,7 @@ class CrossEntropy(_OfLogits):
         rows, steep = np.arange(self.rows)[:, None], min(STEEP, STEEPEST / self.columns)
         peaks = np.random.default_rng(1).integers(0, self.columns, (self.rows, 1))
         kinds = ("-infinity first", "falling", "rising", "peaks")
-        for first in (0, 2):  # even two rows get all cases
+        for first in (0, 2):  # so that even two rows have all cases
             kind = (rows + first) % len(kinds)
             values = np.choose(kind, (last, -200.0 - steep * at, steep * at, -steep * np.abs(at - peaks)))
             label = edge_labels(self.rows, self.columns, first)
@@ -230,7 +230,7 @@ class CrossEntropyBackward(_OfLogits):
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield labels inside and outside of the columns, at both ends; dloss is infinite for labels outside."""
-        for first in (0, 2, 4):  # even two rows get all cases
+        for first in (0, 2, 4):  # so that even two rows have all cases
             label = edge_labels(self.rows, self.columns, first)
             column = label.astype(np.int64)
             dloss = np.where((column >= 0) & (column < self.columns), inputs["dloss"], np.inf).astype(np.float32)

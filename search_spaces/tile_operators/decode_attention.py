@@ -19,11 +19,11 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 TYPES = ("f16", "bf16")
 CACHES = ("", "e4m3")
 SCALES = ("k_scale", "v_scale")
-ORDERS = ("positions", "heads")  # the outer dimension of a page
+ORDERS = ("positions", "heads")  # values of ``order``: the outer dimension of a page
 MOST_QUERIES = 8
 LEAST_COLUMNS = 8  # number of columns (n) of mma.sync
 MOST_COLUMNS = 64  # largest number of query heads of one tile
-WHOLE_PAGES = 32  # page size from which on a tile of keys is inside one page; smaller pages are gathered
+WHOLE_PAGES = 32  # smallest page size for which a tile of keys lies inside one page; smaller pages are gathered
 MOST_TILE = 128  # largest number of keys of one tile
 
 
@@ -168,7 +168,7 @@ class DecodeAttention(TileProblem):
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, table: Any, lengths: Any, out: Any, **scales: Any) -> None:
         """Write the tile program. As there are few queries, tiles are transposed: scores have one row per key."""
         (_, g, r, d), (batch, entries), page = out.shape, table.shape, o.page
-        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # columns of scores per query
+        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # number of columns of scores per query
         columns = part * p.cover(o.queries) if o.queries > 1 else min(part, MOST_COLUMNS)
         parts = p.choose(parts=(1, 2, 4, 8, 16, 32))
         whole = page >= WHOLE_PAGES
@@ -278,7 +278,7 @@ class DecodeAttention(TileProblem):
         rise = np.linspace(-2.0, -1.0, self.pages).reshape(-1, 1, 1, 1) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise / self.head_size
         table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
-        if self.page >= WHOLE_PAGES:  # not for gathered pages, which read zeros there: scores of 0 are not low
+        if self.page >= WHOLE_PAGES:  # gathered pages read zeros out of range, and scores of 0 are not low
             table[:, -1] = self.pages
         case = {
             "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),

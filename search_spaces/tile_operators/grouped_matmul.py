@@ -19,12 +19,12 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 from search_spaces.tile_operators.weight_formats import LAYOUTS, WEIGHTS, StoredMatrix, WeightFormat
 
 TYPES = ("f16", "bf16", "e4m3")
-BLOCK = 128  # for e4m3: columns of x, and rows and columns of w, that share a scale
+BLOCK = 128  # number of columns of x, and of rows and columns of w, that share a scale of e4m3
 ROWS = ("contiguous", "masked")
 ACTIVATIONS = ("none", "silu_up")
 ORDERS = ("row", "col")
-PLAIN = "none"  # weights that are not quantised
-LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}  # fields that older databases lack
+PLAIN = "none"  # value of ``weights`` for weights that are not quantised
+LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}  # not in older databases
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def quantised(self) -> bool:
-        """True if w is in a format of quantised weights, which x never is."""
+        """True if w is in a format of quantised weights."""
         return self.weights != PLAIN
 
     @property
@@ -135,7 +135,7 @@ class GroupedMatmul(TileProblem):
 
     @property
     def scaled(self) -> bool:
-        """True if x and w have scales."""
+        """True if x and w have scales, as e4m3 does."""
         return self.dtype == "e4m3"
 
     @property
@@ -211,7 +211,7 @@ class GroupedMatmul(TileProblem):
         scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
         scales["w_scale"] = "groups width_blocks k_blocks"
         more, w = scales if self.scaled else {}, "groups k width" if self.w_order == "row" else "groups width k"
-        if self.quantised:  # packed matrices of all groups form one
+        if self.quantised:  # packed matrices of all groups form one matrix
             w = "stored_rows words" if self.format.in_words else "stored_rows k"
             names = [o.name for o in self.format.operands(self.width, self.k, self.groups, "w_scale")]
             more = {name: "groups" if name == "global_scale" else "groups scales width" for name in names[1:]}
@@ -241,14 +241,14 @@ class GroupedMatmul(TileProblem):
         if quantised:
             of = WeightFormat(o.weights, o.scale_group, o.zero_points, o.dtype, o.layout)
             bm, bn, bk = p.choose(bm=(16, 32, 64, 128), bn=(64, 128), bk=of.spans(k))
-        elif scales:  # an iteration multiplies by one scale of w, and by one per row of x
+        elif scales:  # an iteration needs one scale of w, and one scale per row of x
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128), bk=(BLOCK,))
         else:
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128, 256), bk=(32, 64, 128))
         group, row, end, used, j, x, out = _tile_of_block(p, o.rows == "masked", ends, x, out, bm, bn)
         chosen = row if token is None else p.load(p.window(token, (row, 0), (bm, 1), column=True), padding=-1)
         halves = (0, out.shape[-1]) if o.activation == "silu_up" else (0,)
-        tile = (bn, bm) if quantised else (bm, bn)  # transposed if quantised, as x may have few rows
+        tile = (bn, bm) if quantised else (bm, bn)  # tiles are transposed if w is quantised, as x may have few rows
         sums = [p.state(p.zeros(tile)) for _ in halves]
         if quantised:
             first_row = group * of.rows(scales["w_scale"].shape[-1])

@@ -1,4 +1,4 @@
-"""A cache for results of a slow function, limited by the memory of the results."""
+"""A cache for results of a slow function, with a limit on the bytes of all results."""
 
 from __future__ import annotations
 

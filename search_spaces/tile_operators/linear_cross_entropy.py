@@ -2,8 +2,8 @@
 
 ``LinearCrossEntropy`` multiplies tiles of x and w. For each row of a tile of logits it stores three numbers: the
 maximum, the sum of exponentials, and the logit of the label. A second launch combines them.
-``LinearCrossEntropyDlogits`` recomputes the logits and returns their gradient, from which two products give those of x
-and w. A caller passes some rows at a time to keep this array small.
+``LinearCrossEntropyDlogits`` recomputes the logits and returns their gradient, from which two products compute the
+gradients of x and w. A caller passes some rows at a time to keep the array of gradients small.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PART = 128  # columns of logits per tile, for which three numbers per row are st
 
 @dataclass(frozen=True)
 class _OfLinearLayer(TileOperator):
-    """Fields that both problems have: logits are ``x @ w.T`` for x (rows, k) and w (columns, k)."""
+    """Fields that both problems share: logits are ``x @ w.T`` for x (rows, k) and w (columns, k)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns", "k")
 

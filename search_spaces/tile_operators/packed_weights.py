@@ -13,7 +13,7 @@ from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
 SPAN = 64  # numbers of a row that are packed together in eight words (a span)
 _WORDS, _STEPS = 8, 4
-_AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # AWQ: index of columns 0 to 7 among the eight numbers of a word
+_AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # AWQ: positions of columns 0 to 7 among the eight numbers of a word
 
 
 def pack_int4(weights: Array) -> IntArray:

@@ -19,7 +19,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 WEIGHTS = ("q_weight", "k_weight")
 PAGING = ("block_table", "sequence")
-NOT_STORED = 8  # in random inputs, one in so many tokens has no slot
+NOT_STORED = 8  # in random inputs, one in this number of tokens has no slot
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class QkNormRopeAppend(TileProblem):
         if not self.sequences:
             pages = rng.permutation(self.pages)
             drawn = (pages[:, None] * self.page + np.arange(self.page)).reshape(-1)
-            drawn = np.roll(drawn, min(self.tokens // 2, self.page) - self.page)  # tokens that cross a page's end
+            drawn = np.roll(drawn, min(self.tokens // 2, self.page) - self.page)  # slots before and after a page's end
             slots = np.resize(drawn, self.tokens)
             dropped |= np.arange(self.tokens) >= self.positions
             inputs["slots"] = np.where(dropped, -1, slots).astype(np.int32)
@@ -278,7 +278,7 @@ class QkNormRopeAppend(TileProblem):
         count = self.sequences * self.entries
         pages = rng.permutation(max(self.pages, count))[:count]
         inputs["block_table"] = pages.astype(np.int32).reshape(shape)
-        drawn = rng.permutation(self.sequences * whole)  # no position twice; some sequences have no tokens
+        drawn = rng.permutation(self.sequences * whole)  # no position occurs twice, and some sequences have no tokens
         drawn = np.sort(np.resize(drawn, self.tokens))
         dropped |= np.concatenate(([False], drawn[1:] == drawn[:-1]))
         inputs["sequence"] = np.where(dropped, -1, drawn // whole).astype(np.int32)

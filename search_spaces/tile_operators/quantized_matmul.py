@@ -175,9 +175,9 @@ class QuantizedMatmul(TileProblem):
     def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few tiles of out, and enough groups along k for each block of a split loop."""
         needed = max((loops.count + 1) * loops.chosen["bk"], 2 * self.group)
-        widest = 2 * SPAN  # k % widest must not change, as the choices of bk depend on it
+        widest = 2 * SPAN  # k % widest must not change, as the choices of bk depend on this remainder
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
-        bm = loops.chosen["bm"]  # the choices of bm depend on m
+        bm = loops.chosen["bm"]  # keep m, as the choices of bm depend on m
         m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))
         return replace(self, m=m, n=cut(self.n, loops.chosen["bn"]), k=k)
 

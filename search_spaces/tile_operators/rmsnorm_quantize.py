@@ -18,7 +18,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 LARGEST = 448.0  # largest number of e4m3
 LEAST_SCALE = 2.0**-40  # scale of a row of zeros, so that quotients are not NaN
-MOST_COLUMNS = 16384  # limit of row length, as a block holds a whole row in registers
+MOST_COLUMNS = 16384  # limit of columns, as a block holds a whole row in registers
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class RmsNormQuantize(TileProblem):
         dtype, columns = self.operand("x").dtype, np.arange(self.columns)
         x, residual, weight = (self.loaded(inputs)[name] for name in ("x", "residual", "weight"))
         kinds = ("zero rows", "largest last", "tiny rows", "largest first")
-        for first in (0, 2):  # even two rows get all cases
+        for first in (0, 2):  # so that even two rows have all cases
             kind = (np.arange(self.rows)[:, None] + first) % len(kinds)
             factor = np.choose(kind, (0.0, 1.0, 2.0**-12, 1.0))
             factor = np.where((kind == 1) & (columns == self.columns - 1) | (kind == 3) & (columns == 0), 64.0, factor)

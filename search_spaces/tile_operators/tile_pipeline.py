@@ -59,7 +59,7 @@ class TilePipeline(TileOperator):
     def interpreted(
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Interpret all steps; return results and error bounds, which include errors of earlier steps."""
+        """Interpret all steps. Return results with error bounds, which include errors of earlier steps."""
         from search_spaces.programs.language.bounded import cast
         from search_spaces.programs.language.interpret import interpret
 

@@ -24,7 +24,7 @@ from search_spaces.operators.part import Indices
 from search_spaces.operators.problem import Problem, ProblemPart
 from search_spaces.tile_operators.known_results import KnownResults, contents
 
-if TYPE_CHECKING:  # the compiler of tile programs is imported only when it is needed
+if TYPE_CHECKING:  # only for type hints: the compiler of tile programs is imported when it is needed
     from search_spaces.programs.builder import Program
     from search_spaces.programs.problem import ProgramProblem
 
@@ -46,7 +46,7 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
-        of_few_parts: The number if at most two blocks shared a loop; 0 if it equals ``count``.
+        of_few_parts: The same number if at most two blocks share a loop; 0 if it equals ``count``.
         streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
             waves of tiles.
     """
@@ -342,7 +342,7 @@ _SHARED = re.compile(r"^from (search_spaces\.tile_operators\.\w+) import", re.MU
 def program_text(compute: Callable[..., Any]) -> str:
     """Return the text of a program's file and of all modules of this package that it imports, even indirectly."""
     files = [Path(compute.__code__.co_filename)]
-    for file in files:  # the loop appends to this list
+    for file in files:  # the loop appends to the list that it iterates over
         names = (name for name in _SHARED.findall(file.read_text("utf-8")) if name != __name__)
         imported = (Path(str(sys.modules[name].__file__)) for name in names)
         files += [other for other in dict.fromkeys(imported) if other not in files]

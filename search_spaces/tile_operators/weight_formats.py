@@ -21,8 +21,8 @@ GROUPS = (0, 16, 32, 64, 128)
 TYPES = ("f16", "bf16")
 LAYOUTS = ("rows", "fragments")
 FP4_GROUP = 16
-DEPTH = 16  # depth of mma.sync, and numbers of a span at one bit position of the words' halves
-TIMES = 16  # f16: factor of four-bit numbers that are converted without a shift; scales are divided by it
+DEPTH = 16  # depth of mma.sync; also the number of a span's four-bit numbers at one bit position of half words
+TIMES = 16  # f16: factor of four-bit numbers that are converted without a shift; scales are divided by this factor
 MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
 
@@ -106,7 +106,7 @@ class WeightFormat:
 
     @property
     def sum_group(self) -> int:
-        """Columns whose products are summed before scaling; 0 for all. nvf4 weights are scaled first."""
+        """Number of columns whose products are summed before scaling; 0 for all. nvf4 weights are scaled first."""
         return 0 if self.weights == "nvf4" else self.group
 
     def scales(self, k: int) -> int:

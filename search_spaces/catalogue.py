@@ -67,7 +67,7 @@ TILE_OPERATORS = (
 class BuiltInTemplate(NamedTuple):
     """A built-in template. It is imported on first use, so that a command imports only the templates that it needs."""
 
-    name: str  # name of the template; in capitals also the name of the constant in the module
+    name: str  # name of the template; the module's constant has this name in capitals
     operators: tuple[str, ...]
     module: str  # name of the module, relative to search_spaces.templates
 
@@ -161,7 +161,8 @@ class _Catalogue:
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
         """Add all entries, or none on an error. ``replace`` may replace entries that were added with ``replace``."""
-        from search_spaces.operators.operator import Operator  # imported here, because these imports take 100 ms
+        # Imported on first use, because these imports take 100 ms.
+        from search_spaces.operators.operator import Operator
         from search_spaces.templates.template import KernelTemplate
 
         for entry in entries:
@@ -189,7 +190,8 @@ class _Catalogue:
     def _load_entry_points(self) -> None:
         if self._complete:
             return
-        self._complete = True  # set before loading, because loading an entry point may look up or register entries
+        # Set this before loading, because an entry point may look up or register entries while it is loaded.
+        self._complete = True
         load_offers(ENTRY_POINTS, "templates", self._add_offered)
 
     def _add_offered(self, offered: Operator | KernelTemplate | Iterable[Operator | KernelTemplate]) -> None:

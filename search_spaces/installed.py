@@ -1,7 +1,7 @@
 """Search for installed packages by the names of their metadata folders.
 
-This avoids importing importlib.metadata, which takes a tenth of a small verification's time because it imports a mail
-parser. The names of the folders are sufficient for most commands.
+This avoids importing importlib.metadata, which imports a mail parser: a tenth of the time of a small verification. The
+names of the folders are sufficient for most commands.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _may_offer(group: str) -> bool:
     """Return False if the metadata folders show that no package has entry points of the group; else True."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
-    if any(os.path.isfile(entry) for entry in sys.path):  # may be a zip file
+    if any(os.path.isfile(entry) for entry in sys.path):  # the location may be a zip file
         return True
     for name, folder in metadata_folders():
         with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:

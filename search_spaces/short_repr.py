@@ -41,7 +41,8 @@ def short_repr(self: Any) -> str:
     for field in dataclasses.fields(self):
         value = getattr(self, field.name)
         if field.repr and not _is_default(field, value):
-            whole = isinstance(value, str) and len(value) <= _MOST_OF_TEXT  # messages are not shortened
+            # Texts up to this length, such as messages, stay whole.
+            whole = isinstance(value, str) and len(value) <= _MOST_OF_TEXT
             shown.append(f"{field.name}={repr(value) if whole else _FIELDS.repr(value)}")
     return cut(f"{type(self).__qualname__}({', '.join(shown)})")
 

@@ -86,5 +86,5 @@ def without_control_file(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def for_ptx(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options without those of ptxas, for compilations to PTX, in which ptxas does not run."""
+    """Return the options without options of ptxas, for compilations to PTX, which do not run ptxas."""
     return tuple(option for option in options if not option.startswith((CONTROL_FILE, PTXAS)))

@@ -21,7 +21,7 @@ _INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 class CompileLimits:
     """Limits on compiling a user's kernel: CPU seconds, and bytes of memory in addition to an idle compiler's.
 
-    The kernel file can raise them.
+    The kernel file can raise the limits.
     """
 
     seconds: float = math.inf
@@ -31,7 +31,7 @@ class CompileLimits:
         return min(self.seconds, self.memory) < math.inf
 
     def why(self, exceeded: str, times: float = 1.0) -> str:
-        """Return the message for a compiler that exceeded its "memory" limit, or ``times`` its "time" limit."""
+        """Return the message for a compiler that exceeded the "memory" limit, or ``times`` the "time" limit."""
         if exceeded == "time":
             took, more = (
                 f"{times * self.seconds:g} CPU seconds",
@@ -100,7 +100,7 @@ class GeneratedKernel(Launch):
 
     @cached_property
     def code_digest(self) -> str:
-        """SHA-256 of everything except the architecture that affects machine code and resources.
+        """SHA-256 of everything that affects machine code and resources, except the architecture.
 
         Kernels that differ only in grid, block, arguments or tensor maps have equal code digests.
         """

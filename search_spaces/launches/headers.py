@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-# For speed, the pattern starts with a rare character; afterwards it is checked that the match starts its line.
+# For speed, the pattern starts with a rare character. A later check ensures that the match is at the start of a line.
 _INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
-OUR_PACKAGE = "autosched"  # name of the package whose headers every kernel may include
+OUR_PACKAGE = "autosched"  # package whose headers every kernel may include
 
 
 def package_folder(name: str) -> Path:
@@ -35,7 +35,7 @@ def include_dir(package: str = OUR_PACKAGE) -> str:
     return str(package_folder(package) / "include")
 
 
-@lru_cache(maxsize=1024)  # cached, because most kernels have the same headers
+@lru_cache(maxsize=1024)  # cached, because most kernels include the same headers
 def included(text: str) -> tuple[str, ...]:
     """Return the names in the ``#include`` lines of CUDA C++."""
     return tuple(match[1] for match in _INCLUDE.finditer(text) if _begins_line(text, match.start()))
@@ -61,7 +61,7 @@ def has_identifier(text: str, name: str) -> bool:
         return name in identifiers(text)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(name) : start + len(name) + 1]
-        if before.isdigit():  # the match is part of a number or of a longer name
+        if before.isdigit():  # skip a match inside a number or a longer name
             return name in identifiers(text)
         if not (before.isalpha() or before == "_" or after.isalnum() or after == "_"):
             line = text.rfind("\n", 0, start) + 1

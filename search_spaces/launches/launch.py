@@ -20,7 +20,7 @@ from search_spaces.short_repr import short_repr
 
 Size3 = tuple[int, int, int]
 
-_MAX_CLUSTER = 16  # maximum blocks of a cluster; every GPU with clusters supports at least 8
+_MAX_CLUSTER = 16  # largest number of blocks of a cluster; every GPU with clusters supports at least 8
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ Argument = Operand | ScalarArgument | BytesArgument | TensorMap | LinearTexture
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """The launch of a function: its ``arguments``, in the order of the function's parameters, and its grid.
+    """The launch of a function: ``arguments`` in the order of the function's parameters, and the grid of blocks.
 
     Attributes:
         entry: Name of the function.
-        cluster: The ``__cluster_dims__`` of the source.
+        cluster: Cluster size, as in ``__cluster_dims__`` of the source.
         launches: Number of consecutive launches on one stream with the same arguments; each launch sees the writes of
             the previous one.
         cooperative: True if all blocks must run at the same time.
@@ -133,7 +133,7 @@ class Launch:
             raise ValueError(
                 f"grid_may_shrink needs a grid of one dimension, not {self.grid} in clusters of {self.cluster}"
             )
-        different = dict.fromkeys(self.arguments)  # an array may be passed twice, so equal operands are counted once
+        different = dict.fromkeys(self.arguments)  # count equal operands once, as an array may be passed twice
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"the names of arguments must be distinct, not {[a.name for a in self.arguments]}")
         if self.cooperative and self.dependent:
@@ -250,7 +250,7 @@ def operand_from_json(data: Mapping[str, Any]) -> Operand:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return an argument as JSON, which ``argument_from_json`` reads. The field "kind" is the type of argument."""
+    """Return an argument as JSON, which ``argument_from_json`` reads. The field "kind" names the argument's class."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}

@@ -19,12 +19,12 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 _ELEMENT_OF = {
     "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "i32": "INT32", "u64": "UINT64", "i64": "INT64",
-    # Types that the driver does not know are copied as bytes.
+    # Elements of types that the driver does not know are copied as bytes.
     "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1x2": "UINT8",
     "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
 }  # fmt: skip
-INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # bytes per slice of channels, in an interleaved layout
-# maximum bytes of the box along dimension 0; 0 for no limit
+INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # bytes of one slice of channels in each interleaved layout
+# largest number of bytes of a box along dimension 0, by swizzle; 0 for no limit
 SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}
 _BOX_BYTES = 232_448  # maximum bytes of a box: the largest shared memory of a block on sm_90
 MOST_BOX = 256  # maximum elements of a box along one dimension
@@ -55,8 +55,9 @@ class TensorMap:
             column.
         element_strides: Traversal stride in elements in each dimension.
         interleave: "16B" or "32B" for the layouts NC/8HWC8 and NC/16HWC16, in which channels form slices of 16 or 32
-            bytes. ``sizes`` and ``box`` of dimension 0 count adjacent slices. The second last dimension has slices with
-            other channels. A copy reads only one of these, whatever the box (undocumented behaviour of an H100).
+            bytes. ``sizes`` and ``box`` of dimension 0 count adjacent slices. The second last dimension selects slices
+            with other channels. A copy reads only one of these slices, whatever the box (undocumented behaviour of an
+            H100).
         fill: Value of reads outside of the tensor: zeros for "NONE".
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Literal
 from search_spaces.launches.operand import Operand
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
-MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # in the order of cudaTextureAddressMode
+MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # address modes, in the order of cudaTextureAddressMode
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LinearTexture:
     operand: Operand
     filter: Literal["point", "linear"] = "point"
     mode: Mode = "clamp"
-    normalized: bool = False  # True if coordinates are from 0 to 1
+    normalized: bool = False  # True if coordinates range from 0 to 1
     normalized_read: bool = False
     channels: int = 1
 

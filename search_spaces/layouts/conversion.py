@@ -25,7 +25,7 @@ SharedFunction = Callable[..., Any]
 class Exchange(Enum):
     """The widest scope in which a conversion moves elements, from the smallest scope to the largest."""
 
-    NONE = "none"  # every register keeps its element
+    NONE = "none"  # no element moves: every register keeps its element
     REGISTERS = "registers"  # elements move between registers of a thread
     SUBGROUP = "subgroup"  # elements move between the threads of a subgroup, possibly by shuffles
     WORKGROUP = "workgroup"  # elements move between subgroups, through shared memory
@@ -80,7 +80,7 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """Return the scope in which a conversion must move elements. Unlike IREE's conservative rule, it is exact.
+    """Return the scope in which a conversion must move elements. The scope is exact, unlike that of IREE's rule.
 
     A thread that already holds a copy of an element does not need it from another thread.
 

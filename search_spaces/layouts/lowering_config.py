@@ -2,9 +2,9 @@
 
 The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field of a LoweringConfig
 has one entry per dimension. A *parallel* dimension is tiled by ``workgroup``. A loop iterates over a *reduction*
-dimension in steps of ``partial_reduction``. The elements of a step accumulate separately until the loop ends.
-``expand`` splits a reduction dimension k into (k / t, t). The t elements of a thread's vector are then added inside the
-loop, which needs t times fewer accumulators.
+dimension in steps of ``partial_reduction``. Each element of a step has its own accumulator until the loop ends.
+``expand`` splits a reduction dimension k into (k / t, t). Then the t elements of a thread's vector are added inside the
+loop, so that the loop needs t times fewer accumulators.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LoweringConfig:
     The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the issue. Raises
     ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both ``workgroup``
     and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread. Appended
-    dimensions are last, are within one thread, and are not tiled.
+    dimensions come last, belong to one thread as a whole, and are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()
@@ -225,8 +225,8 @@ class LoweringConfig:
     def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return the shape of a workgroup's accumulators in the loop.
 
-        This is the workgroup's tile without the dimensions that ``expand`` appended, over which accumulators sum. For
-        example, 2x1x512 becomes 2x1x64. ``shape`` is as for ``tile``.
+        The shape is that of the workgroup's tile without the dimensions that ``expand`` appended, which are summed
+        inside the loop. For example, 2x1x512 becomes 2x1x64. ``shape`` is as for ``tile``.
         """
         return self.tile(shape)[: self.rank - sum(map(bool, self.expand_dims))]
 

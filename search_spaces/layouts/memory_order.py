@@ -1,6 +1,6 @@
 """Storage orders for weights.
 
-Weights are packed once, so that a thread of a matmul loads its elements in one access.
+Weights are packed once, before they are used. Each thread of a matmul can then load its elements in one access.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemoryOrder:
         return rows // self.rows, columns * self.rows
 
     def position(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """Return the strips of elements and their offsets in these strips, for indices that are numbers or arrays."""
+        """Return the strip of each element and the offset in this strip. The indices are numbers or arrays."""
         inner = sum(((row, column)[d] >> bit & 1) << at for at, (d, bit) in enumerate(self.bits))
         return row // self.rows, column // self.columns * (self.rows * self.columns) + inner
 
@@ -71,7 +71,7 @@ class MemoryOrder:
 # contiguous. The elements are 32-bit words of eight 4-bit numbers each, which cover four fragments: a lane has words t
 # and t + 4 of both rows.
 FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))
-# The same for elements of one byte, which cover two fragments.
+# The same order for elements of one byte; 16 bytes then cover two fragments.
 FRAGMENT_BYTES = MemoryOrder(
     16, 32, ((1, 0), (0, 3), (1, 3), (1, 4), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2))
 )  # fmt: skip

@@ -31,7 +31,7 @@ from search_spaces.layouts.text import TextReader, format_fields, integer_tuple,
 
 AnyArray = npt.NDArray[Any]
 
-_MOST_IDS = 2**16  # maximum ids of a level that are checked one by one; a workgroup has at most 2^10 threads
+_MOST_IDS = 2**16  # largest number of ids of a level that are checked one by one; a workgroup has at most 2^10 threads
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class NestedLayout:
             self.rounds(subgroups)
 
     def rounds(self, subgroups: int) -> int:
-        """Return the number of subgroup ids whose work each of ``subgroups`` subgroups does.
+        """Return how many of the layout's subgroup ids each of ``subgroups`` subgroups works for.
 
         The result is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its own
         id modulo ``subgroups``.
@@ -214,8 +214,8 @@ class NestedLayout:
 
         If there are fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo their number, and ValueError
         is raised as by ``rounds``. In the example of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups
-        are 0, 0, 1, 1, 2, 2, 3, 3. The documentation also computes the sum modulo the product of the tiles. That is
-        omitted here: it has no effect without gaps in the ids, and would be wrong with gaps.
+        become 0, 0, 1, 1, 2, 2, 3, 3. The documentation also computes the sum modulo the product of the tiles. This
+        function omits that step, which has no effect without gaps in the ids, and would be wrong with gaps.
         """
         ids = _inverse("virtual subgroup id", virtual, self.subgroup_tile, self.subgroup_strides)
         return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
@@ -275,7 +275,7 @@ class NestedLayout:
         round_ = (subgroup // count if rounds > 1 else 0 * subgroup)[:, None]
         tile = self._unpack(by_round[subgroup[:, None] % count, thread[None, :], round_])
         again = self.distribute(tile, count, threads, replicate_threads)
-        differs = (again != array) & ((again == again) | (array == array))  # a NaN is equal to its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN counts as equal to its copy
         if differs.any():
             at = np.argwhere(differs)[0]
             raise ValueError(
@@ -341,7 +341,7 @@ class NestedLayout:
 
         A conversion between such layouts only renames registers.
         """
-        # Both layouts repeat after these numbers of subgroups and threads.
+        # After these numbers of subgroups and threads, both layouts repeat.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
         mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
         return self.shape == other.shape and np.array_equal(mine, theirs)
@@ -424,7 +424,7 @@ class NestedLayout:
             period = hardware_subgroups // math.gcd(hardware_subgroups, stride)
             if tile == 1 or hardware_subgroups % (stride * tile) == 0:
                 folded.append(levels[i])
-            elif stride % hardware_subgroups == 0:  # all virtual ids along this dimension wrap to the same subgroup
+            elif stride % hardware_subgroups == 0:  # one subgroup holds all virtual ids along this dimension
                 folded.append([1, tile * batch, *within, 0, thread_stride])
             elif hardware_subgroups % stride == 0 and tile % period == 0:
                 folded.append([1, tile // period, 1, 1, 1, 0, 0])
@@ -490,7 +490,8 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
             "not distributed, so the tile must be 1"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
-        return  # each stride is a multiple of the next smaller stride times its tile, so virtual ids are digits
+        # Virtual ids are digits if each stride is a multiple of the next smaller stride times the tile of that stride.
+        return
     if math.prod(tile) > _MOST_IDS:
         raise ValueError(
             f"{level}_tile {list(tile)} has over {_MOST_IDS} ids: make each stride a multiple of stride * "

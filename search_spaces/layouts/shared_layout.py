@@ -4,8 +4,8 @@ These layouts generalise those of TVM's auto memory planning (identity, transpos
 tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left to
 right. A *line* is a row of the tile, or a column if transposed.
 
-All properties of a layout are computed by evaluating its function. ``facts`` only evaluates one period: for every
-layout, there are a number of lines q and an increment d with f(line + q, position) = f(line, position) + d.
+All properties of a layout are computed by evaluating its function. Every layout is periodic: there are a number of
+lines q and an increment d with f(line + q, position) = f(line, position) + d. So ``facts`` evaluates only one period.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from search_spaces.layouts.text import TextReader
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
-# limit with which offsets and their sums fit into int32; shared memory has at most about 2^17 elements
+# limit of elements, with which offsets and sums of offsets fit into int32; shared memory has about 2^17 elements
 _MOST_ELEMENTS = 2**26
 
 
@@ -47,7 +47,7 @@ class Pad:
 
     @property
     def text(self) -> str:
-        """Text of the step, which the parser reads."""
+        """Text of the step, in the syntax that ``SharedLayout.parse`` reads."""
         return f"pad({self.elements},{self.lines})"
 
     @property
@@ -56,7 +56,7 @@ class Pad:
         return f"autosched::Pad<{self.elements}, {self.lines}>"
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
-        """Return offsets after the step, for lines of ``line`` elements."""
+        """Return the offsets to which the step moves ``x``, for lines of ``line`` elements."""
         return offset + offset // np.int32(line * self.lines) * np.int32(self.elements)
 
 
@@ -90,7 +90,7 @@ class Swizzle:
 
     @property
     def text(self) -> str:
-        """Text of the step, which the parser reads."""
+        """Text of the step, in the syntax that ``SharedLayout.parse`` reads."""
         return f"swizzle({self.bits},{self.base},{self.shift})"
 
     @property
@@ -355,7 +355,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         across = _contiguity(offsets if layout.transposed else offsets.T)
     injective = head.injective
     if repeats and head.largest - head.smallest >= increment:
-        # the offsets of different periods overlap, so all periods are checked
+        # offsets of different periods overlap, so all periods are checked for equal offsets
         injective = _is_injective(layout.offsets())
     return LayoutFacts(
         size=largest + 1,
@@ -413,7 +413,7 @@ def _period(layout: SharedLayout) -> tuple[int, int]:
 
 
 def _contiguity(offsets: OffsetArray) -> int:
-    """Return the contiguity along the last axis. The width is doubled while adjacent groups are contiguous."""
+    """Return the contiguity along the last axis: the vector width is doubled while adjacent groups are contiguous."""
     width, starts = 1, offsets
     while starts.shape[-1] % 2 == 0:
         left, right = starts[..., 0::2], starts[..., 1::2]
@@ -501,8 +501,8 @@ def _log2_bytes(element_bytes: int) -> int:
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
     """Return the texts of the layouts from which a search samples: first untransposed, then transposed layouts.
 
-    Pads have 4 bytes (one bank; at least one element), 8, 16 and 32 bytes. Most swizzles move 16-byte chunks, the unit
-    of ldmatrix and cp.async. A few swizzles move single elements, which only loads for CUDA cores can use. Raises
+    Pads have 4 bytes (one bank, but at least one element), 8, 16 and 32 bytes. Most swizzles move 16-byte chunks, the
+    unit of ldmatrix and cp.async. A few swizzles move single elements, which only loads for CUDA cores can use. Raises
     ValueError unless elements have 1, 2, 4, 8 or 16 bytes.
     """
     chunk = 16 // (1 << _log2_bytes(element_bytes))

@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LayoutSyntaxError(ValueError):
-    """A text is not a layout. At the character ``position`` (from 0), ``expected`` was expected."""
+    """Error in the text of a layout: the character at ``position`` (from 0) is not the start of ``expected``."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         following = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
@@ -33,13 +33,13 @@ class LayoutSyntaxError(ValueError):
 class TextReader:
     """Reader of a text, from left to right.
 
-    Every method first skips whitespace and comments. If the expected text is missing, it raises LayoutSyntaxError with
-    the position.
+    Every method first skips whitespace and comments. A method raises LayoutSyntaxError with the position if the text
+    that it expects is missing.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.aliases: dict[str, Any] = {}  # attributes read so far, by name
+        self.aliases: dict[str, Any] = {}  # attributes that aliases define, by name
         self._position = 0
 
     @property

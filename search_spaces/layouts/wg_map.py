@@ -102,14 +102,14 @@ class WgMap:
         return shape[0] // self.sg_data[0], shape[1] // self.sg_data[1]
 
     def rounds(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Return the number of sub-tiles along each dimension that a subgroup owns. In total it owns the product."""
+        """Return the number of sub-tiles that a subgroup owns along each dimension. The product is the total number."""
         n = self.sub_tiles(shape)
         return max(1, n[0] // self.sg_layout[0]), max(1, n[1] // self.sg_layout[1])
 
     def sharers(self, shape: Sequence[int]) -> tuple[int, int]:
         """Return the number of subgroups along each dimension that own the same sub-tile.
 
-        In total, the product owns it.
+        The product is the total number of owners.
         """
         n = self.sub_tiles(shape)
         return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
@@ -164,7 +164,7 @@ class WgMap:
         cut = np.empty((*n, *self.sg_data), dtype=array.dtype)
         cut[origins[..., 0], origins[..., 1]] = array
         again = cut[origins[..., 0], origins[..., 1]]
-        differs = (again != array) & ((again == again) | (array == array))  # a NaN is equal to its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN counts as equal to its copy
         if differs.any():
             raise ValueError(
                 f"subgroup {np.argwhere(differs)[0][0]} holds a copy that differs from another's: "
@@ -181,7 +181,7 @@ class WgMap:
         pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
         return np.stack(pairs, axis=-1).reshape(len(subgroup_ids), -1, 2).astype(np.int64)
 
-    # Maps of operands. This map is the map of the result, from which they are derived.
+    # Maps of operands, derived from this map, which is the map of the result.
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
         """Return the maps of A [m, k] and B [k, n] if this is the map of C or D [m, n].
@@ -223,9 +223,9 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def transpose_input(self) -> Self:
-        """Return the map of the input of a transpose if this is the map of the result: the dimensions are swapped.
+        """Return the map of the input of a transpose if this is the map of the result: with swapped dimensions.
 
-        Subgroup ids are row-major in both maps. So data move to other subgroups, unless the grid is a single row or
+        Subgroup ids are row-major in both maps. So elements move to other subgroups, unless the grid is a single row or
         column. The RFC avoids this with another map (appendix 2.3); see ``check_transpose``.
         """
         return self._derived(self.sg_layout[::-1], self.sg_data[::-1])

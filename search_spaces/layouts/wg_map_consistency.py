@@ -60,7 +60,7 @@ def check_reduction(
     """Return the reasons why the maps of a reduction disagree.
 
     Args:
-        source: Map of the vector that is reduced. It must be the map that follows from ``result``.
+        source: Map of the vector that is reduced. This map must be the one that follows from ``result``.
         result: Map of the result.
         shape: Shape of the vector.
         dim: Reduced dimension, 0 or 1.
@@ -82,7 +82,7 @@ def check_broadcast(
     """Return the reasons why the maps of a broadcast disagree.
 
     Args:
-        source: Map of the vector that is broadcast. It must be the map that follows from ``result``.
+        source: Map of the vector that is broadcast. This map must be the one that follows from ``result``.
         result: Map of the result.
         shape: Shape of the result.
         dim: Broadcast dimension, 0 or 1.

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 SCALE_ORDERS = ("row", "tiled")
-TILE_LINES, TILE_BLOCKS = 128, 4  # size of a tile, which has 512 bytes (cuBLAS, "1D block scaling factors layout")
-_LANES = 32  # lines per group: lines of a group are 16 bytes apart, and line i is 4 bytes from line i + 32
+# (lines, blocks) of a tile, which has 512 bytes (cuBLAS, "1D block scaling factors layout").
+TILE_LINES, TILE_BLOCKS = 128, 4
+_LANES = 32  # lines per group: adjacent lines of a group are 16 bytes apart, and line i + 32 is 4 bytes after line i
 
 Indices = npt.NDArray[np.int64]
 

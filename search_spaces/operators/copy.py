@@ -1,4 +1,4 @@
-"""The operator ``out = x``, for measuring memory bandwidth and for conversions that keep all addresses."""
+"""The operator ``out = x``, for measuring bandwidth, and for conversions in which elements keep their positions."""
 
 from __future__ import annotations
 

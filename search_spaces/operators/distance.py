@@ -1,12 +1,12 @@
-"""Distances between requested and recorded problems, and between devices; infinite unless interchangeable.
+"""Distances between requested and recorded problems, and between devices. An infinite distance: not interchangeable.
 
 Two problems are interchangeable if they have the same operator and differ only in integer sizes: types, storage orders,
 epilogues, kinds and all other texts must be equal. The distance of two such problems is the sum over the sizes of
 |log2(requested / recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so dynamic sizes add
-almost no distance: this distance only ranks trials that are otherwise equal, first by divisor (16, 8, or none), then by
-doublings. Devices are interchangeable if code for them is compiled for the same architecture ("sm_90a"). The distance
-of different devices is the sum of |log2| of the ratios of their SM counts and their DRAM bandwidths, and at least
-OTHER_DEVICE.
+almost no distance. The small distance only ranks trials that are otherwise equal, first by divisor (16, 8, or none),
+then by doublings. Devices are interchangeable if code for them is compiled for the same architecture ("sm_90a"). The
+distance of different devices is the sum of |log2| of the ratios of their SM counts and their DRAM bandwidths, and at
+least OTHER_DEVICE.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, divisor_of
 
-MAX_DOUBLINGS = 4.0  # distance in doublings above which a recorded schedule is not useful
+MAX_DOUBLINGS = 4.0  # largest distance, in doublings, at which a recorded schedule is useful
 OTHER_DEVICE = 0.25
-# distance per doubling of a dynamic size, such that 31 doublings are less than a different divisor
+# distance per doubling of a dynamic size; even 31 doublings count less than a different divisor
 DYNAMIC_DOUBLING = 2.0**-7
 OTHER_DIVISOR = 0.25
-UNKNOWN_DEVICE = 1.0  # distance of a device without a row
+UNKNOWN_DEVICE = 1.0  # distance if a device has no row
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDi
         if is_size:
             total += abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
         elif not isinstance(ours, float) or not isinstance(theirs, (int, float)):
-            total = math.inf  # floats such as eps are ignored, because they do not affect the schedule
+            total = math.inf  # ignore floats such as eps, which do not affect the schedule
     return ProblemDistance(total, tuple(differences))
 
 

@@ -17,17 +17,17 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import SMALLEST, DType
 
-# a type in quotes, because importing numpy.random is slow
+# the type is in quotes to avoid the slow import of numpy.random
 Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]
 
-# case in which both factors of a product are largest, so that sums are as large as possible
+# name of the case in which both factors of a product are largest, so that sums are as large as possible
 ALL_LARGEST = "all largest"
-PATTERNS = "every bit pattern"  # case with every bit pattern of an 8-bit type
+PATTERNS = "every bit pattern"  # name of the case with every bit pattern of an 8-bit type
 EXACT = 2.0**24  # f32 represents all integers up to this value, so smaller sums of integers are exact in any order
-# edges of vectors, lanes, warps and tiles
+# positions at edges of vectors, lanes, warps and tiles
 _EDGES = (0, 1, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 1023, 1024)
 _LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"), "i8": 128.0}
-# large values whose sum of squares still fits f32
+# large values, by type; sums of their squares still fit in f32
 _HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2": 57344.0, "e2m1x2": 6.0}
 
 
@@ -35,7 +35,7 @@ class InputCase(NamedTuple):
     """Inputs that expose a certain kind of error.
 
     ``lines(rng, count, length, dtype)`` returns ``count`` lines of real values, which are then rounded to ``dtype``.
-    ``reason`` describes the error. If ``everywhere``, all lines of a set are of this case, because one line affects
+    ``reason`` describes the error. If ``everywhere``, a set of lines contains only this case, because one line affects
     other lines.
     """
 

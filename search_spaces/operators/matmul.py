@@ -1,4 +1,4 @@
-"""Definition of the batched product ``C = epilogue(A @ B)``, and the required accuracy of kernels."""
+"""Definition of the batched product ``C = epilogue(A @ B)``, and the accuracy that kernels must have."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 # Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
 # 2412.19437, section 3.3.2), and on Ada (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
-FP8_PRODUCTS = 32  # number of products along k of one instruction
-MOST_I8_K = 2**17  # limit of k, because this number of products (-128)^2 overflows 32 signed bits
+FP8_PRODUCTS = 32  # number of products along k that one instruction adds
+MOST_I8_K = 2**17  # limit of k: a sum of this number of products (-128)^2 overflows i32
 # accumulator types by the type of a; all other types only have f32
 ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity
-_PART_ELEMENTS = 2**20  # maximum elements of an operand of one part of the reduction
+_PART_ELEMENTS = 2**20  # largest number of operand elements in one of the partial problems that compute a reduction
 # number of products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); later ones add
 # more
 F16_PRODUCTS = 8
@@ -350,9 +350,9 @@ class Matmul(Problem):
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
-        if self.input_dtype.values > 1:  # no cases with infinities or NaN, which 4-bit types do not have
+        if self.input_dtype.values > 1:  # omit cases with infinities or NaN, which 4-bit types do not have
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.HUGE, cases.SUBNORMAL
-        if self.input_dtype.name == "e4m3":  # no cases with infinities, because e4m3 has none
+        if self.input_dtype.name == "e4m3":  # omit cases with infinities, which e4m3 does not have
             return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # rounded to multiples of 2^-136
@@ -370,7 +370,7 @@ class Matmul(Problem):
             # NaN after the end of k exposes an out-of-bounds read that contributes to a result
             if at.shape[1] > 1 and dtype.holds_nan:
                 at[:, 0, 0] = np.nan
-            a, b = (counts, lines) if columns else (lines, counts)  # both factors with k as the last axis
+            a, b = (counts, lines) if columns else (lines, counts)  # store both factors with k as the last axis
             stored = {
                 "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),
                 "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
@@ -435,7 +435,7 @@ class Matmul(Problem):
             chosen = np.resize(special, self.batch * extent)
             at = cases.positions(rng, self.batch * extent, self.k)
             flat = lines.reshape(-1, self.k)
-            # only in every second line, to test that the lines in between stay finite
+            # every second line only, to test that the lines in between stay finite
             every = slice(0, None, 2) if extent > 1 else slice(None)
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
         stored = lines.view(dtype.storage)
@@ -545,7 +545,7 @@ class Matmul(Problem):
             return self._results(product, bias, scale), self._tolerance(a, b, bias, scale, product)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the outputs in float64: the product after scales, bias and activation, and its reduction."""
+        """Return the outputs in float64: the product after scales, bias and activation, and the optional reduction."""
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):  # no warning: the sum of infinities of opposite signs is NaN
             return self._results(a @ b, bias, scale)

@@ -1,4 +1,4 @@
-"""Compute indices of elements in memory: of grids, and of rectangles of a matrix."""
+"""Compute memory indices of elements: elements on a grid, and elements in rectangles of a matrix."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import RANDOM, InputCase, StressInputs
 from search_spaces.operators.part import Indices
 
-DRAWN = 4_194_301  # number of different random values: the largest prime below 2^22
+DRAWN = 4_194_301  # number of random values that are generated before they repeat: the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
@@ -78,7 +78,7 @@ DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; the first two allow wider me
 
 
 def divisor_of(size: int) -> int:
-    """Return the first of DIVISORS that divides a dynamic size. The divisor selects the kernel."""
+    """Return the largest of DIVISORS that divides a dynamic size. Each divisor has its own kernel."""
     return next(n for n in DIVISORS if size % n == 0)
 
 
@@ -110,7 +110,7 @@ class Problem(ABC):
 
     @property
     def described(self) -> str:
-        """Readable name if a user's kernel file has more information than the JSON; otherwise ""."""
+        """Name for users, if a user's kernel file has more information than the JSON; otherwise ""."""
         return ""
 
     @property
@@ -259,7 +259,7 @@ class Problem(ABC):
         return False
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return the remedy for a kernel that reads the unwritten array ``name``; "" for autosched's kernels."""
+        """Return advice for a user's kernel that reads array ``name`` before writing it; "" for autosched's kernels."""
         return ""
 
     def under(self, values: Mapping[str, int | str]) -> Problem:
@@ -279,7 +279,7 @@ class Problem(ABC):
         return ()
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield inputs that together cover all ``input_cases``. Each combines several cases."""
+        """Yield inputs that together cover all ``input_cases``. Most inputs combine several cases."""
         return iter(())
 
     def drawn_inputs(self, seed: int) -> Iterator[StressInputs]:
@@ -346,6 +346,6 @@ def sum_growth(count: int) -> float:
     """Return the error of a sum of ``count`` terms, as a multiple of the rounding error 2^-24.
 
     There is at most one rounding error per addition. Because their signs are random, the total rarely exceeds 6
-    sqrt(count) (Higham and Mary 2019). 16 are added for the last steps of the reduction tree.
+    sqrt(count) (Higham and Mary 2019). A further 16 errors are added for the last steps of the reduction tree.
     """
     return min(count, 6.0 * math.sqrt(count)) + 16.0

@@ -1,4 +1,4 @@
-"""Definitions of row reductions and normalisations, and the required accuracy of kernels.
+"""Definitions of row reductions and normalisations, and the accuracy that kernels must have.
 
 Every problem has a row-major input ``x`` of rows x columns. A kernel treats x as outer x length x inner, where
 ``length`` elements are reduced to one, or normalised together.
@@ -25,10 +25,10 @@ KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
 PASSES = ("one", "two")
 
-_LEAST_EPS = 2.0**-126  # minimum of eps: the smallest normal f32, because kernels add eps in f32
+_LEAST_EPS = 2.0**-126  # smallest eps: the smallest normal f32, because kernels add eps in f32
 _PART_ELEMENTS = 2**16
 _UNIT = 2.0**-24  # unit roundoff of f32, the type of all arithmetic
-_LARGEST_F16_SUM = 2.0**14  # if f16 could overflow, random inputs are scaled such that a sum of squares has this value
+_LARGEST_F16_SUM = 2.0**14  # value to which sums of squares of random inputs are scaled if f16 could overflow
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RowProblem(Problem):
     def _check_out(self) -> None:
         dtype(self.out)
 
-    # How a kernel treats x
+    # How a kernel views x
 
     normalizes: ClassVar[bool] = True  # True if the kernel writes every element, False if it writes one element per row
     has_weight: ClassVar[bool] = False
@@ -410,7 +410,7 @@ class Softmax(RowProblem):
     @property
     def flops_per_element(self) -> float:
         """Number of operations for maximum, difference, exponential, sum and quotient."""
-        return 5.0  # 1 for the maximum, 3 for difference, exponential and sum, 1 for the quotient
+        return 5.0  # maximum 1; difference, exponential and sum 3; quotient 1
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the softmax of each row in float64."""
@@ -456,7 +456,7 @@ class _Norm(RowProblem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         first = (cases.FAR, cases.NAN, cases.HUGE, cases.INTEGERS, cases.INFINITY)
-        if self.eps == 0.0:  # without eps, a constant line would be divided by 0
+        if self.eps == 0.0:  # omit constant lines without eps, as their deviation is 0
             return first
         return (cases.around_eps(self.eps), *first, cases.ZERO, cases.SUBNORMAL)
 

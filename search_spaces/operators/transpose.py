@@ -23,11 +23,11 @@ _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
 class ArrayMove(Problem):
     """Base class of operators that move ``batch`` dense, row-major matrices of ``rows`` x ``columns`` elements.
 
-    ``dtype`` only states the size of an element: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any type.
-    For example, f32 is moved as u32, and complex128 as u128. The operands store elements of 8 and 16 bytes as 2 and 4
-    adjacent u32 words along an additional last axis. Results are compared exactly, and float64 represents u32 words
-    exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more elements, or
-    ``dtype`` is unknown.
+    ``dtype`` determines only the size of an element: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any
+    type. For example, f32 is moved as u32, and complex128 as u128. The operands store elements of 8 and 16 bytes as 2
+    and 4 adjacent u32 words along an additional last axis. Results are compared exactly, and float64 represents u32
+    words exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more elements,
+    or ``dtype`` is unknown.
     """
 
     rows: int = option("rows of x")

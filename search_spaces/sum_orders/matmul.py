@@ -53,7 +53,7 @@ def _products(kind: str, problem: Matmul) -> OrderPart:
 
 
 def instruction(row: TensorIntrinsic) -> str:
-    """Return an instruction's name without m and n, which do not influence the order in which the instruction adds."""
+    """Return an instruction's name without m and n, which do not affect the order in which the instruction adds."""
     if row.unit == FMA:
         return FMA
     return row.name.replace(f"m{row.m}n{row.n}", "")
@@ -101,7 +101,7 @@ def _reduced(problem: Matmul) -> tuple[OrderPart, ...]:
 
 
 def matvec_parts(problem: Matvec | Matmul, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components of the order for matvec kernels, whose lanes and warps divide k among each other."""
+    """Return the components of the order for matvec kernels, in which lanes and warps share the k range."""
     own = as_matvec(problem)
     extent, widest = tiling(own).extents[2], widest_access(own)
 

@@ -63,7 +63,7 @@ def _depends_on_block(loop: ir.Loop) -> bool:
 
 
 def _tiles(choices: Choices) -> Callable[..., str]:
-    """Return a function that describes the tiles if their iterations differ between tiles, as in causal attention.
+    """Return a function that describes tiles if numbers of iterations differ between tiles, as in causal attention.
 
     A row is also affected by iterations that only other rows of the tile need: for example, rescaling with a factor
     near 1 rounds the row's sums. So rows have the same bits only in tiles of the same size.
@@ -83,7 +83,7 @@ def _tiles(choices: Choices) -> Callable[..., str]:
 
 
 def _rounds(kind: str, value: ir.Value) -> bool:
-    """Return True if additions of such values round, so that the result depends on the order."""
+    """Return True if adding values of this type rounds, so that the result depends on the order."""
     return value.dtype.is_float and not any(word in kind for word in _ANY_ORDER)
 
 
@@ -145,7 +145,8 @@ def _joined(
         return ""
     after = ""
     carried = [k for k, reduced in enumerate(inference.sums.values()) if reduced is operation]
-    # The sum starts at zero. So with a single iteration, joining threads in the loop or after it gives the same result.
+    # The sum starts at zero. So with a single iteration, combining threads in the loop gives the same result as
+    # combining them after it.
     repeated = _own_iterations(inference, inference.inside[operation.result.id][-1]) > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
@@ -183,7 +184,7 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
 
 
 def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
-    """Return sizes and strides. Adjacent levels are merged if one continues the other."""
+    """Return (count, stride) of each level, with adjacent levels merged if one continues the other."""
     found: list[tuple[int, int]] = []
     for digit, weight in digits:
         if found and found[-1][0] * found[-1][1] == weight:

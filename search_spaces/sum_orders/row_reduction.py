@@ -13,8 +13,9 @@ from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.spaces.sum_order import EXACT, OrderPart
 from search_spaces.templates.row_reduction.space import chunk_length, positions_before
 
-_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # reductions whose state is updated with a whole vector at a time
-_BY_LANE = "LayerNormOnePass"  # reductions whose merge is not symmetric, so that lanes have slightly different states
+_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # operators that update the state with a whole vector at a time
+# Operators whose merge of states is not symmetric, so that lanes end with slightly different states.
+_BY_LANE = "LayerNormOnePass"
 
 
 def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
@@ -31,7 +32,7 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
 
     def threads(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
         vector = vector_x if contiguous else 1
-        if lanes_k == subgroups_k == 1:  # a single thread adds the row in ascending order
+        if lanes_k == subgroups_k == 1:  # one thread adds the whole row in ascending order
             return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
         one_tree = subgroups_k <= lanes_k and (unroll == 1 or subgroups_k == 1)
         # First lanes, then warps are combined pairwise with their neighbours. Merging states other than sums is not

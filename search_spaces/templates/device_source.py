@@ -16,7 +16,7 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
 
-if TYPE_CHECKING:  # operators whose templates use tensor cores
+if TYPE_CHECKING:  # only for type hints, as templates without tensor cores do not need intrinsics
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 # Triples (feature, header, replacement): devices without the feature include the replacement instead of the header.

@@ -28,7 +28,7 @@ _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex
 _CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
 _TCGEN05: dict[str, Pipe] = {"mma": "tensor", "ld": "memory", "st": "memory", "cp": "memory"}
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
-# F64 results per cycle and SM, by compute capability; 2 for all others.
+# Results of f64 per cycle and SM, by compute capability; 2 for all others.
 _F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}
 # Names of tensor rates in device rows: by kind for instructions with scales, otherwise by type.
 _KIND_RATES = {"mxf8f6f4": "mxf8", "mxf4": "mxf4", "mxf4nvf4": "nvf4"}

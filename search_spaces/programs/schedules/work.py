@@ -58,7 +58,7 @@ OTHER_PREFIXES = (
 # Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Pairs are converted together.
 ROUNDED = 0.5  # f32 to f16 or bf16
 WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # 8-bit to 16-bit types via f32
-# E4m3 scales, by unpacked type, including 0.75 instructions to gather four scales in a word.
+# Scales of e4m3, by unpacked type, including 0.75 instructions to gather four scales in a word.
 SCALE = {"f16": 1.25, "bf16": 3.25}
 WMMA_WAVEFRONTS = 8  # shared-memory cycles to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions to store a 16 x 16 fragment, wait, and load it

@@ -188,7 +188,7 @@ class Constraints:
             key += self._hash(name)
         key.sort()
         edges = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1], [True])))
-        # Times[i]: number of combinations that the sample contains i times.
+        # Number of combinations that the sample contains i times, at index i.
         times = np.bincount(np.diff(edges), minlength=3)
         unseen = times[1] * (times[1] - 1) / (2 * (times[2] + 1))
         return float(min(most, len(edges) - 1 + unseen))

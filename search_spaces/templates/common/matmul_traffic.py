@@ -39,7 +39,7 @@ def dram_bytes(
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
     of_m, of_n = cluster
-    partials = 0.0  # partial sums are written and then read
+    partials = 0.0  # bytes of partial sums, which are written and then read
     if config.integer("split_k") > 1:
         partials = 2.0 * 4 * tile_m * tile_n * blocks
     compulsory = float(problem.min_bytes) + partials

@@ -36,7 +36,7 @@ def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Mat
 
     With stream-K, the problem has at least the tiles of ``small``, and some tiles that are not distributed.
     """
-    if not schedule.values.get("stream_k"):  # old schedules do not have this parameter
+    if not schedule.values.get("stream_k"):  # schedules of older versions do not have this parameter
         return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (

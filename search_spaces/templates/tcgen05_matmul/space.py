@@ -37,7 +37,7 @@ from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, 
 
 # Number of epilogue warps of a block, each of which can access a quarter of the lanes of tensor memory.
 FINISHING_WARPS = 4
-THREADS = (2 + FINISHING_WARPS) * WARP  # number of further warps: one copies, and one multiplies
+THREADS = (2 + FINISHING_WARPS) * WARP  # epilogue warps, one warp that copies, and one that multiplies
 BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
 ADDRESS_BYTES = (
     16  # bytes of shared memory: tensor-memory address of the sums, and flag that marks the last block of a split

@@ -313,7 +313,8 @@ def device(name: str) -> Device:
     """Return the device row with this name, ignoring case.
 
     Raises:
-        UnknownDevice: No row has this name. If it is the name of an architecture, the message lists the GPUs of it.
+        UnknownDevice: No row has this name. If ``name`` is an architecture, the message lists the GPUs of this
+            architecture.
     """
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")

@@ -50,7 +50,7 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
-        """True for floats, including those that numpy lacks and stores as integers."""
+        """True for floats, including types that numpy lacks, whose values are stored as integers."""
         return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1
 
     @property
@@ -247,7 +247,8 @@ def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
     # on a tie, the even code is the nearest even value
     up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))
     codes = high - 1 + up
-    # Values are rounded as if one more number followed the largest; those that round to it become infinity or NaN.
+    # Values are rounded as if one more number followed the largest number. Values that round to this extra number
+    # become infinity or NaN.
     limit = 1.5 * finite[-1] - 0.5 * finite[-2]
     past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
     codes = np.where(past, len(finite), codes)  # code of infinity; for e4m3, of NaN

@@ -58,7 +58,8 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
     """Return a row of mma.sync with f16 accumulators, of which a register of c holds two.
 
-    The two are adjacent in a row of c; the one with the lower column is in the lower half (PTX ISA, the same section).
+    The two accumulators are adjacent in a row of c. The lower half of the register has the lower column (PTX ISA, the
+    same section).
     """
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
@@ -103,7 +104,8 @@ def _mma_unit_scales(kind: str) -> TensorIntrinsic:
 # The NestedLayout has (g, 2t+8..) before (g+8, 2t..), so a register order is needed.
 _A_16_BIT = Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7))
 _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
-# Fragments of m16n8k8, which are half of those of m16n8k16: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
+# Fragments of m16n8k8, which are halves of the fragments of m16n8k16: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1:
+# (2t.., g).
 _A_16_BIT_K8 = Fragment((16, 8), 2, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
 _B_16_BIT_K8 = Fragment((8, 8), 1, _distribution((1, 1), (4, 8), (2, 1), (1, 4)))
 
@@ -204,7 +206,7 @@ def intrinsics_for(
 
     Args:
         a: Storage type of the left factor.
-        tf32: True if f32 may be rounded to tf32; it has no effect on other types.
+        tf32: True if f32 may be rounded to tf32; no effect on other types.
         b: Storage type of the right factor; "" for the type of ``a``.
         acc: "f16" for rows that accumulate in f16. Other values select rows that accumulate in f32 or i32.
         device: A superseded row is only included if this device lacks the wider instruction. None excludes all

@@ -108,7 +108,7 @@ class LeadingDimension:
     ) -> Access | Refusal:
         """Return the wmma.load access, or the reason why the layout has no leading dimension."""
         rows, cols = fragment
-        # The first row of fragments is checked first, because most unsuitable layouts fail there. Two periods of the
+        # Check the first row of fragments first, because most unsuitable layouts fail this check. Two periods of the
         # layout are enough to check all fragments and the alignment of their origins.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]

@@ -52,7 +52,7 @@ class SwizzledBoxes:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the access by descriptors, or the reason why the layout is not that of a box."""
+        """Return the access by descriptors, or the reason why the layout is not a box's layout."""
         along_k: Axis = "cols" if operand == "a" else "rows"
         subject = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
@@ -64,7 +64,7 @@ class SwizzledBoxes:
         line_bytes = layout.line * element_bytes
         swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
         if swizzle is None:
-            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but those of {subject} have {line_bytes}")
+            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but lines of {subject} have {line_bytes}")
         if layout.lines % CORE_LINES:
             return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {subject} has {layout.lines}")
         canonical = box_layout(layout.shape, layout.transposed, swizzle, element_bytes)
@@ -84,7 +84,7 @@ def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, eleme
     """Return the layout that TMA gives a box of ``shape``.
 
     Args:
-        shape: (rows, columns) in elements. The width of a line is that of the swizzle, or 16 bytes without a swizzle.
+        shape: (rows, columns) in elements. A line is as wide as the swizzle, or has 16 bytes without a swizzle.
         transposed: True if a line is a column of the box.
         swizzle: Width of the swizzle in bytes; 0 for no swizzle.
         element_bytes: Bytes per element.

@@ -48,10 +48,10 @@ class GeneratedKernel(Launch):
     """A launch, and the CUDA C++ of the launched kernel.
 
     Attributes:
-        source: CUDA C++. ``entry`` is the name of a ``__global__`` function in it, or a name expression such as
+        source: CUDA C++. ``entry`` is the name of a ``__global__`` function in the source, or a name expression such as
             "scale<float, 4>" for an instantiation of a template.
         headers: Headers by content.
-        compile_options: NVRTC options, one string each ("-DTILE=16"), added to those of every kernel.
+        compile_options: NVRTC options, one string each ("-DTILE=16"), in addition to the options that all kernels have.
         cooperating: (count, stride): Groups of ``count`` blocks, whose numbers are ``stride`` apart, compute results
             together. The block numbers b of a group differ only in b // stride % count.
         chained: True if a group may also share one result with the previous group and one result with the next group.

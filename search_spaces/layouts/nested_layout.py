@@ -38,7 +38,7 @@ _MOST_IDS = 2**16  # largest number of ids of a level that are checked one by on
 class NestedLayout:
     """Distribution of a tile over subgroups and threads. Every field has one integer per dimension of the tile.
 
-    A tile field counts the tiles of the next level; it is not a size in elements. Raises ValueError unless all of these
+    A tile field is a number of tiles of the next level, not a size in elements. Raises ValueError unless all of these
     conditions hold: All fields have the same length. Tiles are at least 1. A stride of 0 has a tile of 1. Different
     virtual ids have different ids sum(stride * virtual id). Ids may have gaps.
     """
@@ -397,8 +397,8 @@ class NestedLayout:
     def select(self, dimensions: Sequence[int]) -> Self:
         """Return the layout of an operand that is indexed by these dimensions of this layout, in this order.
 
-        If all dimensions are selected, the result is a transpose. Otherwise it is a projection, for a reduced or
-        broadcast operand: the layout repeats over the threads and subgroups of the other dimensions.
+        If all dimensions are selected, the result is a transpose. Otherwise, the result is a projection, for a reduced
+        or broadcast operand: the layout repeats over the threads and subgroups of the dimensions that are not selected.
         """
         chosen = integer_tuple("dimensions", dimensions, 0)
         if len(set(chosen)) != len(chosen) or any(d >= self.rank for d in chosen):

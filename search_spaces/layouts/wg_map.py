@@ -206,7 +206,8 @@ class WgMap:
         """Return the map of the input of a broadcast along ``dim``, if this is the map of the result.
 
         By default, sg_data of the input is 1 along ``dim``. With ``size`` (``broadcast_size``), each element is copied
-        ``size`` times, and sg_data along ``dim`` is divided by ``size``. Raises ValueError if it is not divisible.
+        ``size`` times, and sg_data along ``dim`` is divided by ``size``. Raises ValueError if ``size`` does not divide
+        this sg_data.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -217,7 +218,7 @@ class WgMap:
             if data[dim] % factor:
                 raise ValueError(
                     f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
-                    "it must divide, because otherwise a subgroup would need only some copies of an element"
+                    "broadcast_size must divide it, as otherwise a subgroup would need only some copies of an element"
                 )
             data[dim] //= factor
         return self._derived(self.sg_layout, (data[0], data[1]))

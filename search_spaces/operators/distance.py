@@ -40,7 +40,7 @@ class ProblemDistance:
 
     @property
     def usable(self) -> bool:
-        """True if the problems are similar enough to use a schedule of one for the other."""
+        """True if the problems are similar enough for a schedule of the recorded problem to be useful."""
         return self.doublings <= MAX_DOUBLINGS
 
 

@@ -170,7 +170,8 @@ def _subnormal(rng: np.random.Generator, count: int, length: int, dtype: DType) 
 
 
 def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    # A few elements are one unit in the last place above the others, so the mean is thousands of deviations from zero.
+    # A few elements are larger than all others by one unit in the last place, so the mean is thousands of deviations
+    # from zero.
     base = 2.0 ** (dtype.mantissa_bits + 1) if dtype.bits == 16 else 2.0**14
     above = rng.random((count, length)) < 0.03
     lines = np.asarray(base + 2.0 * above, dtype=np.float64)
@@ -237,6 +238,6 @@ def around_eps(eps: float) -> InputCase:
     """Return the case of lines whose mean square is about ``eps``."""
     return InputCase(
         "around eps",
-        "eps is half of the sum, so the result changes if it is missing or added elsewhere",
+        "eps is half of the sum, so the result changes if a kernel omits eps or adds eps elsewhere",
         lambda rng, count, length, dtype: np.sqrt(eps) * _normal(rng, count, length, dtype),
     )

@@ -359,7 +359,7 @@ class Matmul(Problem):
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield inputs in which one factor has the input cases, and the other has small integers."""
+        """Yield inputs in which one factor has the input cases, and the other factor has small integers."""
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
         extent, other = (self.n, self.m) if columns else (self.m, self.n)

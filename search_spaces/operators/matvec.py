@@ -23,7 +23,7 @@ MOST_ROWS = 16
 class Matvec(Problem):
     """``out = x @ w.T`` with row-major x (m x k), w (n x k) and out (m x n), where m is at most 16.
 
-    The field ``x`` is the type of x and of w, and the field ``out`` that of out. Sums are f32 (IREE issue 22153, "a
+    The field ``x`` is the type of x and w, and the field ``out`` is the type of out. Sums are f32 (IREE issue 22153, "a
     typical matvec"). The constructor accepts ``dtype`` as another name of ``x``. Raises ValueError if a size is below
     1, there are more than 16 rows, or a type is unknown.
     """

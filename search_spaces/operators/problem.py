@@ -185,7 +185,7 @@ class Problem(ABC):
         return ()
 
     def _take_defaults(self, **values: str) -> None:
-        """Set each of these fields to its default if it is empty."""
+        """Set those of these fields that are empty to their defaults."""
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
@@ -199,7 +199,7 @@ class Problem(ABC):
         """Set the field ``name`` to ``dtype`` if ``dtype`` is given.
 
         Raises:
-            ValueError: The field is also given, and the two differ.
+            ValueError: The field already has another value.
         """
         value, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
         if dtype and value not in (default, canonical(dtype)):

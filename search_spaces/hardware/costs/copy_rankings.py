@@ -80,7 +80,7 @@ def layout_choices(
         readers: Number of warps that each read the whole tile. The loads of all these warps are counted.
 
     Raises:
-        ValueError: The shape of a layout differs from that of the region.
+        ValueError: The shape of a layout differs from the region's shape.
     """
     choices = []
     for layout in layouts:

@@ -35,12 +35,13 @@ class CostCounts:
     iterations: int  # iterations of the main loop, per block
     stages: int  # pipeline stages; 1 means that loads and arithmetic do not overlap
     barriers_per_iteration: float
-    cluster: int = 1  # blocks per cluster; they start together, on SMs of one GPC
+    cluster: int = 1  # blocks per cluster; all blocks of a cluster start at the same time, on SMs of one GPC
     refills: bool = True  # True if arithmetic after a barrier has to wait for operands from shared memory
     chained: bool = False  # True if an iteration multiplies results of another product of the same iteration
     # fraction of a chained iteration's arithmetic during which warps do nothing but wait
     exposed_products: float = 1.0
-    ping_pong: bool = False  # True if two warpgroups alternate: one multiplies while the other does all other work
+    # True if two warpgroups alternate: one warpgroup multiplies while the other one does all other work.
+    ping_pong: bool = False
     loads_last: bool = False  # True if a load is issued only after the arithmetic whose operands it overwrites
     special: float = 0.0  # warp instructions of special functions (ex2, rcp, tanh) per block, approximate
     launches: int = 1  # number of consecutive launches of the kernel; the counts above include all of them
@@ -56,7 +57,7 @@ class CostCounts:
     boxes: int = 1  # TMA boxes per result tile and warpgroup, stored one after another
     box_buffers: int = 1  # shared-memory buffers for boxes, so that one box is written while others are stored
     restarts: int = 0  # number of times that a block restarts its loads and waits for them
-    round_trips: float = 0.0  # sequential round trips of a block to L2 during which it is idle
+    round_trips: float = 0.0  # sequential round trips to L2 during which a block is idle
     longest: float = 1.0  # work of the block with the most work, divided by the average
     run_bytes: float = 128.0  # contiguous DRAM bytes that neighbouring threads access: the minimum of reads and writes
     then: tuple[CostCounts, ...] = ()  # counts of the further launches of a pipeline, in order

@@ -25,8 +25,8 @@ from search_spaces.layouts.wg_map import WgMap
 
 ASYNC_BYTES = (4, 8, 16)  # bytes that cp.async can copy (PTX ISA, "cp.async": cp-size)
 SAMPLED_WARPS = 8  # number of warps per tile whose conflicts are counted; a few suffice, as layouts repeat
-MOST_SECTORS = 1.25  # maximum ratio of a thread mapping's sectors to those of the best mapping for the same tile
-MOST_CONFLICTS = 2.0  # maximum ratio of a shared-memory access's cycles to the cycles without conflicts
+MOST_SECTORS = 1.25  # limit of a thread mapping's sectors, relative to the sectors of the best mapping for the tile
+MOST_CONFLICTS = 2.0  # limit of the cycles of a shared-memory access, relative to the cycles without conflicts
 MOST_LINE = 512  # all mappings are counted at once for lines of up to this number of elements
 MOST_VECTORS = 4  # maximum number of accesses that may replace one access of the widest legal size
 

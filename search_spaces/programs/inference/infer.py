@@ -23,7 +23,7 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.window_positions import resolve
 
-MOST_PASSES = 6  # limit of inference passes: states whose distribution still changes then keep the last one
+MOST_PASSES = 6  # limit of inference passes: afterwards, states keep their latest distribution
 
 
 @lru_cache(maxsize=4096)
@@ -213,8 +213,8 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
     A group is the ``size`` elements that are reduced to one. A group may be split if ``size`` is not a power of two, if
-    the reduced dimension is not the one along which a blocked distribution has contiguous lines, or if a user's map
-    divides the group among subgroups.
+    a blocked distribution has contiguous lines along the other dimension, or if a user's map divides the group among
+    subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:

@@ -40,7 +40,7 @@ class Spread:
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
-        """Return the distribution with extent 1 along ``dimension``, such as that of a reduction's result."""
+        """Return the distribution with extent 1 along ``dimension``, which the result of a reduction has."""
         if self.shape[dimension] == 1:
             return self
         shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
@@ -124,7 +124,7 @@ def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread
 
 
 def of_index(window: ir.Window, spread: Spread) -> Spread:
-    """Return the distribution of ``window.index`` (the indices of a gather or scatter), given that of the elements."""
+    """Return the distribution of the indices ``window.index``, given the distribution of the window's elements."""
     if len(window.indexed) == 2:
         return spread
     along = line_dimension(window)
@@ -268,7 +268,7 @@ class Inference:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed: its own if heavy, all that are used if light."""
+        """Return the distributions in which a value is computed: one if it is heavy, all that are used if light."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []

@@ -110,7 +110,7 @@ class Distribution:
         return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
 
     def drop(self, dimension: int) -> Distribution:
-        """Return the distribution with extent 1 along ``dimension``, such as that of a reduction's result."""
+        """Return the distribution with extent 1 along ``dimension``, which the result of a reduction has."""
         digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 

@@ -333,7 +333,7 @@ class Pick:
 
     @property
     def code(self) -> str:
-        """CUDA C++ that assigns element {2} with index {3} to element {0} with index {1} if it is better."""
+        """CUDA C++ that assigns element {2} with index {3} to element {0} with index {1} if {2} is better."""
         return f"tile::pick<{self.sign}>({{0}}, {{1}}, {{2}}, {{3}});"
 
 

@@ -33,7 +33,7 @@ class IndexInput:
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return an array that repeats the indices (count, -1, count - 1, 0), beginning with the one at ``first``."""
+        """Return an array that repeats the indices (count, -1, count - 1, 0), beginning with index number ``first``."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 

@@ -212,7 +212,7 @@ class _Block:
         raise TypeError(f"{operation} has no result")
 
     def _moved(self, operation: ir.Computing, value: ir.Value, move: Callable[[FloatArray], FloatArray]) -> Bounded:
-        """Return a value rearranged by ``move``. If it is a cast, its unrounded argument is rearranged, too."""
+        """Return a value rearranged by ``move``. The unrounded argument of a cast is rearranged, too."""
         if value.id in self.unrounded:
             dtype, (numbers, errors) = self.unrounded[value.id]
             self.unrounded[operation.result.id] = dtype, (move(numbers), move(errors))

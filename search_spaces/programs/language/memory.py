@@ -53,7 +53,7 @@ def _window_of(operation: str, window: object) -> ir.Window:
 
 
 def shape_of(operation: str, shape: object) -> Shape:
-    """Return ``shape`` if it is two positive whole numbers. Raises ProgramError otherwise."""
+    """Return ``shape``. Raises ProgramError unless ``shape`` is two positive whole numbers."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         fail(operation, f"invalid shape {shape!r}: use a pair (rows, columns)")
     for size in shape:
@@ -125,7 +125,8 @@ class ArrayOperations(NamedFunctions, Recorder):
     ) -> WindowHandle:
         """Return a window, a tile-shaped part of an array (RFC, init_tile).
 
-        The window may extend beyond the array. Loads return their ``padding`` there, and stores have no effect there.
+        The window may extend beyond the array. Outside of the array, loads return their ``padding``, and stores have no
+        effect.
 
         Args:
             array: The array.

@@ -150,8 +150,8 @@ class Reshape:
 class PadTile:
     """Append zeros to ``value`` along ``dimension``.
 
-    ``wide``: An optional value of the result's shape whose first elements are those of ``value``. It is then used
-    instead of ``value``.
+    ``wide``: An optional value of the result's shape whose first elements are those of ``value``. If there is such a
+    value, it is used instead of ``value``.
     """
 
     result: Value
@@ -233,7 +233,7 @@ class ReduceTile:
     """Reduce groups of ``size`` consecutive elements along ``dimension`` (reduction, reduction_size).
 
     ``index``: For kinds such as "argmax", a whole number per element. The result is the ``index`` of the picked
-    element; of equal elements, the one with the smallest index is picked.
+    element, which has the smallest index among equal elements.
     """
 
     result: Value

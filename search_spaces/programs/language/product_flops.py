@@ -7,7 +7,7 @@ import math
 
 from search_spaces.programs.language import ir
 
-MOST_SAMPLED = 512  # limit of blocks whose iterations are counted; the rest is extrapolated
+MOST_SAMPLED = 512  # limit of blocks whose iterations are counted; larger grids are extrapolated
 
 
 def product_flops(trace: ir.Trace) -> float:

@@ -1,4 +1,4 @@
-"""Decide which multiplications become fused multiply-adds. All schedules of a program have the same ones.
+"""Decide which multiplications become fused multiply-adds. The decision is the same for all schedules of a program.
 
 If the compiler decided, it might contract multiplications and additions in some schedules only, and results would
 differ in spite of equal summation orders. The generated code therefore leaves no choice to the compiler: additions are

@@ -252,7 +252,7 @@ class EmitterBase:
 
     @property
     def barrier(self) -> str:
-        """The barrier of all threads except those of a producer warp, as CUDA C++."""
+        """The barrier of all threads except the threads of a producer warp, as CUDA C++."""
         if not has_copying_warp(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.distributions.warps * 32});"

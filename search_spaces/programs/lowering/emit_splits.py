@@ -39,7 +39,8 @@ class SharedLoops(ProductsAhead):
     def _take_other_part(self, operation: ir.FetchPart) -> None:
         """Emit the load of the other block's part, for two blocks.
 
-        Afterwards the states are those of part 0 and ``copies`` those of part 1, whichever block executes the code.
+        Afterwards, the program's states have the values of part 0, and ``copies`` have the values of part 1, whichever
+        block executes the code.
         """
         assert self.split is not None
         threads, before = self.distributions.warps * 32, 0
@@ -107,7 +108,7 @@ class SharedLoops(ProductsAhead):
         self._written = True
 
     def _join_two(self, split: Split, source: ir.Source) -> None:
-        """Emit the end of a loop that two blocks share: one stores its part and exits, and the other continues."""
+        """Emit the end of a loop of two blocks: the first block stores its part and exits, and the second continues."""
         threads = self.distributions.warps * 32
         counts = self._part_registers(split)
         self.finish()

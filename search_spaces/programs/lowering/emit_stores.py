@@ -103,7 +103,7 @@ class Stores(MemoryAccess):
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
         """Return a statement that atomically combines an element in memory with ``value``.
 
-        ``old`` is the left side of an assignment of the old element; "" if it is not needed.
+        ``old`` is the left side of an assignment of the old element; "" if the old element is not needed.
         """
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:

@@ -169,7 +169,8 @@ class TensorMemory(Stores):
         waits = any(
             is_computed(self.inference, w.operation) or waits_for_readers(self.inference, w.operation) for w in waiting
         )
-        # Each group has its own mbarrier. A barrier of the block separates two phases, so that no warp misses a phase.
+        # Every group of products has a separate mbarrier. A barrier of the block separates two phases of an mbarrier,
+        # so that no warp misses a phase.
         done, parity = self._new_done(), f"parity_{len(self._parities) + 1}"
         self._parities.append(parity)
         if waits:

@@ -25,7 +25,8 @@ EMPTY = 0.5  # assumed cost of a block that returns immediately, as a number of 
 class Uneven:
     """A loop whose number of iterations depends on a grid coordinate, and this number for each coordinate.
 
-    If there are more than MOST_SIMULATED coordinates, only so many are sampled, including the first and the last.
+    If there are more than MOST_SIMULATED coordinates, only MOST_SIMULATED of them are sampled, including the first and
+    the last.
 
     Attributes:
         axis: Grid axis that the number of iterations depends on.

@@ -81,7 +81,7 @@ class Choices:
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the chosen sizes that tiles depend on, not those that only set how many blocks share a loop."""
+        """Names of the chosen sizes that tiles depend on, without sizes that only set how many blocks share a loop."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}

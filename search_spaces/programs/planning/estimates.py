@@ -306,7 +306,7 @@ def _in_flight(inference: Inference, distributions: Distributions) -> int:
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:
-    """Return the outermost of the loops ``around``, the one whose ring is in use; None if there is no loop.
+    """Return the outermost of the loops ``around``, throughout which its ring is in use; None without a loop.
 
     The loop that combines the partial results of a split loop has no ring and is ignored.
     """

@@ -65,7 +65,7 @@ class ConvertedAccess:
 def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
 ) -> ConvertedAccess:
-    """Return the accesses that read a staged tile. ``order`` is the memory order of the array, if it is packed."""
+    """Return the accesses that read a staged tile. ``order`` is the memory order of a packed array."""
     addresses = _addresses(of, layout, order, warps)
     width = neighbours(addresses, WIDEST // element_bytes)
     accesses = element_bytes * addresses[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)

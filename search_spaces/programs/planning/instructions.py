@@ -1,7 +1,7 @@
-"""Instructions that can compute products: those with register fragments, and wgmma and tcgen05, which read boxes.
+"""Instructions that can compute products: some use register fragments; wgmma and tcgen05 read boxes.
 
-The register layout of wgmma accumulators, and of operand a in registers, is that of ``mma.m16n8k16``: each of the four
-warps of a warpgroup holds 16 of 64 rows. So wgmma needs no additional distributions. tcgen05 keeps accumulators in
+The register layout of wgmma accumulators, and of operand a in registers, is the layout of ``mma.m16n8k16``: each of the
+four warps of a warpgroup holds 16 of 64 rows. So wgmma needs no additional distributions. tcgen05 keeps accumulators in
 tensor memory. Each of four warps reads a quarter of the lanes: 32 of 128 rows, or 16 of 64 rows. Loads of 16 lanes by
 256 bits have the register layout of ``mma.m16n8k16``, too (PTX ISA 9.7.16.2.3). The layout of wmma fragments is
 unspecified. Accumulators of wmma are therefore stored to shared memory, and loaded in the layout of ``mma.m16n8k16``.
@@ -88,8 +88,8 @@ def is_wmma(name: str) -> bool:
 def fragments(name: str) -> TensorIntrinsic:
     """Return an intrinsic that describes the register fragments of the instruction ``name``.
 
-    For instructions that read boxes, it is the mma.sync with the same layout. For wmma, the result's layout is the one
-    after the conversion through shared memory.
+    For instructions that read boxes, the returned intrinsic is the mma.sync with the same layout. For wmma, the result
+    has the layout after the conversion through shared memory.
     """
     if is_boxed(name):
         multiplied = name.rpartition("_")[2]

@@ -1,4 +1,4 @@
-"""Shared memory of a schedule: tiles that stay there, the ring of each loop, and exchanges.
+"""Shared memory of a schedule: tiles that stay in shared memory, the ring of each loop, and exchanges.
 
 The exchanges of a loop lie after the loop's ring. Exchanges outside of loops reuse the memory of the rings. With
 ``early_copies``, the ring already receives tiles for the block's next tile of the result, so these exchanges only reuse

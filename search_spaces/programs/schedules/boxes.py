@@ -192,7 +192,7 @@ def _way_rule(choices: Choices) -> Rule:
         return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
     return Rule.refusing(
-        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, and only loads copy b there"
+        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, to which only loads copy b"
     )
 
 
@@ -367,7 +367,7 @@ def _ahead_rule(choices: Choices) -> Rule:
         if filled_by == BY_THREADS or untaken is not None:
             return "a product that is computed ahead needs TMA for the tiles of all operands"
         if stages < 2:
-            return "a product that is computed ahead needs a second stage, which is filled meanwhile"
+            return "a product that is computed ahead needs a second stage, to which tiles are copied at the same time"
         if ping_pong:
             return "ping_pong already overlaps products with other operations"
         if scratch:

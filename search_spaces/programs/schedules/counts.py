@@ -46,7 +46,7 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-# Assumed fraction of iterations in which both warpgroups wait, equal to that of the hand-written template.
+# Assumed fraction of iterations in which both warpgroups wait, as in the hand-written template.
 BOTH_END = 0.125
 MANY_UNSTAGED = 0.125  # assumed fraction of loaded bytes above which the latency of unstaged loads is exposed
 ROWS_OF_STORE = 8  # rows of a result to which a warp stores at a time, if it stores accumulators directly
@@ -106,7 +106,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = round(blocks * parts_of_tile)
         registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
         results = registers * distributions.warps * WARP * share_of_parts(inference, split)
-        if split.keeps_last:  # of two blocks, only one stores its partial result, which the other loads
+        if split.keeps_last:  # of two blocks, one stores its partial result, and the other block loads it
             results /= 2
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)

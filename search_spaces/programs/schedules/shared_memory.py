@@ -1,4 +1,4 @@
-"""Attributes of a space that compute shared memory: tiles that stay there, the ring of each loop, and exchanges."""
+"""Attributes of a space for shared memory: tiles that stay in shared memory, the ring of each loop, and exchanges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTSIDE = "outside"
 def shared_memory(
     problem: ProgramProblem, device: Device, parameters: Sequence[Parameter], shaping: Mapping[str, str]
 ) -> list[Attribute]:
-    """Return ``shared_bytes``, the shared memory of a block, with the attributes it is computed from.
+    """Return ``shared_bytes``, the shared memory of a block, with the attributes from which it is computed.
 
     Args:
         problem: The program and its sizes.
@@ -49,7 +49,7 @@ def shared_memory(
         Attribute(
             "resident_bytes",
             lambda outside, **c: sum(c.values()) + 0 * outside,
-            "bytes of shared memory for tiles that stay there",
+            "bytes of shared memory for tiles that are copied once and stay",
             names={"outside": scratch_name(OUTSIDE), **resident},
         )
     )

@@ -28,19 +28,19 @@ _OF_ANY_LANES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number that depends on the values of ``p.choose``: an attribute, or a constant if it is always the same."""
+    """A number that depends on the values of ``p.choose``: an attribute, or a constant if it never differs."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
     def constant(self, choices: Choices) -> dict[str, int]:
-        """Return the number by name if it is constant; empty if it depends on a chosen size."""
+        """Return a constant number by name; an empty mapping for a number that depends on a chosen size."""
         names, table = choices.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
     def attribute(self, choices: Choices) -> tuple[Attribute, ...]:
-        """Return an attribute for the number; empty if it is constant."""
+        """Return an attribute for a number that depends on a chosen size; an empty result for a constant number."""
         names, table = choices.deciding(self.size)
         if not names:
             return ()

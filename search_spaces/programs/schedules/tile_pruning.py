@@ -179,7 +179,7 @@ def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
             Rule(
                 f"{name}_peelable",
                 lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-                "with these sizes, the last iteration of the loop needs no more masks than the others",
+                "with these sizes, the last iteration of the loop needs no more masks than the other iterations",
                 names={"tail": name, "peelable": f"peelable_{name}"},
             )
         )
@@ -219,7 +219,7 @@ def _raster_rule() -> Rule:
 
 
 def _chained(choices: Choices) -> set[tuple[int, int]]:
-    """Return pairs of product groups, one of which uses values computed from the other's results."""
+    """Return pairs of product groups, in which one group uses values computed from the other group's results."""
     pairs = set()
     for _, source, target in choices.first.conversions:
         one, other = _product_of(source), _product_of(target)

@@ -54,8 +54,8 @@ OTHER_PREFIXES = (
     TILES,
     "tail",
     "intrinsic",
-)  # prefixes of the other parameters that affect the work
-# Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Pairs are converted together.
+)  # prefixes of all other parameters that affect the work
+# Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Elements are converted in pairs.
 ROUNDED = 0.5  # f32 to f16 or bf16
 WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # 8-bit to 16-bit types via f32
 # Scales of e4m3, by unpacked type, including 0.75 instructions to gather four scales in a word.

@@ -112,9 +112,9 @@ class Computations(Windows):
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return the maps of a statement's result and operand.
 
-        Of two maps, the operand's map is the one that the operand already has. If the operand has no map yet, the
-        second map is the operand's if ``first_is_result``, else the first. Of a single map, which is the result's,
-        ``derive`` computes the operand's map.
+        If the statement has two maps, the operand's map is the one that the operand already has. If the operand has no
+        map yet, its map is the second if ``first_is_result``, else the first. A single map is the result's map, from
+        which ``derive`` computes the operand's map.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:
@@ -127,7 +127,7 @@ class Computations(Windows):
         if known == maps[1] or (known is None and first_is_result):
             return maps[0], maps[1]
         if known is not None and known != maps[0]:
-            self.refuse(s, f"neither map is that of the operand, {known} (RFC, wg_map): use it as one of the two")
+            self.refuse(s, f"neither map is the operand's map {known} (RFC, wg_map): use this map as one of the two")
         return maps[1], maps[0]
 
     def _reduction(self, s: Statement) -> Tile:

@@ -1,8 +1,8 @@
 """Read listings of reductions in IREE: linalg.generic with a lowering config, before or after tiling.
 
 The body and the tensor types of a listing determine the computation: a matvec, or sums of rows. The lowering config
-determines the tiling. Therefore a listing that is already tiled gives the same program. With a config that expands
-dimensions, each thread reduces its vector in each iteration.
+determines the tiling. So a listing before tiling and the same listing after tiling give the same program. With a config
+that expands dimensions, each thread reduces its vector in each iteration.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
                 f"the mask compares with {count.group(1)}, but positions are below {expected}: {expected} is used",
             )
     if "scf.for" in text and "linalg.reduce" in text:
-        note(0, "the text is already tiled: its tiling is assumed to be that of the config")
+        note(0, "the text is already tiled: its tiling is assumed to agree with the config")
     return LinalgReduction(m, n, k, shapes[m, k], config, tuple(notes))
 
 

@@ -1,6 +1,6 @@
 """Analytic model of the time of a kernel launch. Inputs are the launch's cost counts and the device's data.
 
-Times are in SM cycles. A block executes ``iterations`` steps of the main loop. A step keeps five pipes busy:
+Times are in SM cycles. A block executes ``iterations`` steps of the main loop. Each step keeps five pipes busy:
 
 - math: flops over the rate of the unit;
 - issue: warp instructions over four schedulers;
@@ -11,8 +11,8 @@ Multicast data, which L2 reads for another block of the cluster, only passes thr
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``. All
-units except tensor cores reach their peak at this clock.
+an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``, the
+clock at which all units except tensor cores reach their peak.
 
 ``r`` blocks are resident on an SM (``devices.occupancy``). Each block alternates between using the pipes and waiting:
 
@@ -32,9 +32,9 @@ has its minimum. The latency lies between the latencies of L2 and DRAM: it grows
 DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time. The last group may have fewer than r blocks (wave
-quantisation and tail). Clusters whose size does not divide the SMs of a GPC leave SMs idle (``Device.running_sms``). A
-single block with fewer warps than an SM has schedulers leaves schedulers idle. If blocks have different amounts of
-work, the launch takes at least as long as the ``longest`` block.
+quantisation and tail). Clusters whose size does not divide the number of SMs of a GPC leave SMs idle
+(``Device.running_sms``). A single block with fewer warps than an SM has schedulers leaves schedulers idle. If blocks
+have different amounts of work, the launch takes at least as long as the ``longest`` block.
 
 Every group of blocks also takes time to fill its pipelines and to store its tiles. Only the first group's fill is fully
 exposed. Further costs are added:
@@ -116,7 +116,7 @@ BOX_BARRIERS = 2  # barriers of a warpgroup per box: one before and one after th
 # H100, 2026-11-27: a launch of a one-block kernel in a graph takes 1.18 us, of which the kernel itself takes 0.73 us
 LAUNCH_SECONDS = 0.45e-6
 _WARPGROUP = 4  # warps of a warpgroup
-SPILL_WAVEFRONTS = 2.0  # a spilled word is written once and read once
+SPILL_WAVEFRONTS = 2.0  # number of accesses per spilled word: one write and one read
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def analyse(
     registers: Sequence[int] | IntArray | None = None,
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
-    """Predict n launches (or pipelines of launches) at once, and return intermediate results, too.
+    """Predict n launches (or pipelines of launches) at once, and also return intermediate results.
 
     Args:
         works: Counts of each launch.
@@ -468,7 +468,7 @@ def _end_cycles(w: CostColumns, block: _BlockCycles) -> FloatArray:
 
 
 def _overlapped(sm_seconds: FloatArray, dram_seconds: FloatArray, ends: FloatArray) -> FloatArray:
-    """Combine the times of SMs and DRAM. They overlap except during ``ends``, which is a part of ``sm_seconds``."""
+    """Combine the times of SMs and DRAM, which overlap except during ``ends``, a part of ``sm_seconds``."""
     ends = np.minimum(ends, sm_seconds)
     seconds: FloatArray = np.hypot(sm_seconds - ends, dram_seconds) + ends
     return seconds
@@ -504,7 +504,7 @@ def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> Floa
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return the fraction of the tensor cores' peak rate that each launch's unit reaches; used for the power limit."""
+    """Return the fraction of the tensor cores' peak rate that each launch's unit reaches, for the power limit."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)

@@ -1,11 +1,11 @@
 """Distances and covariances of schedules, as points with one coordinate per parameter, for the Gaussian process.
 
-Arrays have one column per schedule and one row per parameter. Ordinal parameters have coordinates from 0 to 1,
-categorical parameters whole numbers. Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``.
-A missing value has the distance 1 + STEP to every other value. So even neighbouring values are at least STEP apart, and
-all categories are equally far apart. Every parameter has a length scale. The covariance is a Matern 5/2 function of the
-square root of the sum of all (distance / length scale)^2 (Rasmussen and Williams, Gaussian Processes for Machine
-Learning, 2006, chapter 4).
+Arrays have one column per schedule and one row per parameter. Coordinates of ordinal parameters are from 0 to 1;
+coordinates of categorical parameters are whole numbers. Two different values of a parameter have the distance ``min(|a
+- b|, 1) + STEP``. A missing value has the distance 1 + STEP to every other value. Therefore even neighbouring values
+have a distance of at least STEP, and all categories have the same distance. Every parameter has a length scale. The
+covariance is a Matern 5/2 function of the square root of the sum of all (distance / length scale)^2 (Rasmussen and
+Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def covariance(a: Columns, b: Columns, hyperparameters: Hyperparameters) -> Colu
 
 
 class Grid:
-    """Fixed points [d, m] with a fast ``covariance``, if parameters have few different values.
+    """Fixed points [d, m] whose ``covariance`` is computed fast if parameters have few different values.
 
     The distances of a group of parameters are computed once for each combination that occurs, and then looked up.
     """
@@ -121,7 +121,7 @@ class Grid:
 
 def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[float]) -> Columns:
     """Return 5 times the squared distances in units of the length scales, [n, m]."""
-    if a.shape[1] == 1:  # few columns: compute all parameters at once
+    if a.shape[1] == 1:  # for few columns, compute all parameters at once
         scales = np.array([5.0 / length**2 for length in lengths], dtype=np.float32)
         one: Columns = scales[None, :] @ _squared(np.abs(b - a))
         return one

@@ -19,7 +19,8 @@ from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 _MODEL = gaussian_process.GaussianProcessSettings(starts=1, noise=(math.log(1e-2), 1.0))
-_SOFTNESS = 0.15  # standard deviation of the threshold, whose mean is one half, between failing and working
+# standard deviation of the threshold between failing and working; the mean of the threshold is one half
+_SOFTNESS = 0.15
 
 
 def hyperparameters(columns: Columns, worked: FloatArray, begin: Hyperparameters | None = None) -> Hyperparameters:

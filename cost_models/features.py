@@ -1,4 +1,4 @@
-"""Features of schedules for learned models, as named columns. Training and prediction compute them in the same way.
+"""Features of schedules for learned models, as named columns. Training and prediction share this code.
 
 The prefix of a column's name is its group:
 
@@ -86,14 +86,14 @@ class FeatureTable:
 
 
 def _template_of(name: str) -> str | None:
-    """Return the name of the template that a column belongs to; None for columns of the whole problem."""
+    """Return the name of the template to which a column belongs; None for columns that all templates have."""
     group, _, rest = name.partition(".")
     return rest.partition(".")[0] if group in ("schedule", "attribute") else None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """n schedules of one problem on one device, with the data that features are computed from."""
+    """n schedules of one problem on one device, with the data from which features are computed."""
 
     problem: Problem
     device: Device
@@ -121,7 +121,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Feature:
-    """Definition of one column. ``of`` computes its values [n], or one number if the whole batch has the same value."""
+    """Definition of one column. ``of`` computes the column's values [n], or one number if all are equal."""
 
     name: str
     doc: str

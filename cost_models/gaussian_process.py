@@ -3,8 +3,8 @@
 Coordinates are those of ``cost_models/covariance.py``, NaN for a parameter that a schedule does not have. The formulas
 are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
-Length scales, variance and noise are maximum a posteriori estimates. Their prior suits a few dozen rows. Maximum
-likelihood without a prior would treat parameters that have not been varied yet as irrelevant.
+Length scales, variance and noise are maximum a posteriori estimates. The prior of these hyperparameters suits a few
+dozen rows. Without a prior, parameters that have not been varied yet would seem irrelevant.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class GaussianProcessSettings:
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
         iterations: Maximum iterations of each run.
         refit_iterations: Maximum iterations of a run that starts from the hyperparameters of an earlier fit.
-        most_rows: Maximum number of rows for the fit. If there are more, half of this number are the best rows, and the
-            other half is spread evenly over the remaining rows.
+        most_rows: Maximum number of rows for the fit. If there are more rows, the fit uses ``most_rows / 2`` best rows,
+            and as many rows spread evenly over the remaining ones.
         seed: Random seed of the starting points.
     """
 
@@ -107,10 +107,10 @@ class Trend:
 class IncrementalPosterior:
     """Posterior at the points of a fixed pool. Adding an observation to n observations costs O(points x n).
 
-    The posterior deviation depends only on which points were observed, not on the observed values. So a pending trial
-    is added immediately. Its value is imputed with the posterior mean until the value is known (kriging believer).
-    Memory is 4 bytes per point and observation. Passing a ``grid`` of the same points makes observations faster until
-    ``replace`` is called.
+    The posterior deviation depends only on which points were observed, not on the observed values. A pending trial is
+    therefore added immediately, with the posterior mean as its value until the value is known (kriging believer).
+    Memory is 4 bytes per point and observation. If a ``grid`` of the same points is passed, observations are faster
+    until ``replace`` is called.
     """
 
     def __init__(self, points: npt.NDArray[np.float32], parameters: Hyperparameters, grid: Grid | None = None) -> None:
@@ -131,7 +131,7 @@ class IncrementalPosterior:
 
     @property
     def variance(self) -> FloatArray:
-        """Posterior variance at every point, without a trend. It does not depend on the observed values."""
+        """Posterior variance at every point, without a trend. The variance does not depend on the observed values."""
         variance: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
         return variance
 
@@ -198,7 +198,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """Return the log likelihood ratio of the known values: with the trend, over without the trend."""
+        """Return the logarithm of the known values' likelihood with the trend, divided by that without the trend."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess
@@ -220,7 +220,7 @@ class IncrementalPosterior:
             return np.zeros(0), np.zeros(0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
         if not known.all():
-            # Reuse the Cholesky factor of the observations before the first unknown value; compute the remaining factor
+            # Reuse the rows of the Cholesky factor before the first unknown value, and compute the remaining rows
             # again.
             first = int(known.argmin())
             after = first + np.flatnonzero(known[first:])
@@ -350,7 +350,7 @@ class _Likelihood:
 
 
 def _informative(values: FloatArray, most: int) -> IntArray:
-    """Return the rows for the fit: all, or ``most`` rows (half are the best rows, half spread over the others)."""
+    """Return the rows for the fit: all, or ``most`` rows (half are the best, half are spread over the other rows)."""
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)

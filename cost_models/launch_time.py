@@ -1,7 +1,7 @@
 """Estimated time of any launch, from its counts (``LaunchCounts``), its compiled resources and the device's data.
 
-The emulator counts if there is compiled code. To rank a whole space before any kernel is compiled, counts are computed
-from sizes alone. In both cases the counts are a row of a ``LaunchTable``.
+For compiled code, the emulator determines the counts. To rank a space before any kernel is compiled, counts are
+computed from sizes. In both cases the counts are a row of a ``LaunchTable``.
 
 Times are in SM cycles. A block keeps each pipe busy for 32 times the number of its warp instructions, divided by the
 pipe's rate in lanes per cycle. The pipes are:
@@ -14,8 +14,9 @@ global requests each take at least as long as the load/store units need for the 
 
 Pipes overlap partly: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
 dependent instructions. With ``r`` resident blocks per SM, other blocks hide all of this waiting time except the
-fraction ``EXPOSED / r``. An SM needs the busy and the waiting time of each of its blocks, and at least one full chain.
-DRAM transfers overlap with the time of the SMs. The power limit may lower the clock of the SMs (``power_limit.py``).
+fraction ``EXPOSED / r``. An SM needs the busy and the waiting time of each of its blocks, and at least the time of one
+full chain. DRAM transfers overlap with the time of the SMs. The power limit may lower the clock of the SMs
+(``power_limit.py``).
 
 No rate is fitted to measurements: the rates of the pipes are published by NVIDIA. ``OVERLAP``, ``EXPOSED`` and ``TAIL``
 are round numbers; values fitted to recordings of other kernels were not better. docs/reference/estimates.md reports the
@@ -48,7 +49,7 @@ CHAIN_LOAD = 480.0
 MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, while all SMs load
 START = 600.0  # cycles to launch and retire a block; resident blocks do this concurrently
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
-ATOMIC_SECTORS = 4.0  # number of plain sectors that take as long as one sector of an atomic operation
+ATOMIC_SECTORS = 4.0  # time of a sector of an atomic operation, as a multiple of the time of a plain sector
 # Extra cycles of L1 for a line that hits. L1 delivers only 64 bytes per cycle, so a line that hits takes one cycle more
 # than a line that misses, whose time is counted at L2. Data-centre chips have no extra cycles (WIDE_L1). Measured on
 # Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For GeForce and RTX A cards, the
@@ -198,8 +199,8 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         launches: One row per launch.
         device: The GPU.
         exposed: Fraction of a chain's time that other warps of the block do not hide.
-        cold: True if L2 is empty before a launch. Loads of the first blocks then wait for DRAM, those of later blocks
-            for L2.
+        cold: True if L2 is empty before a launch. Loads of the first blocks then wait for DRAM, and loads of later
+            blocks wait for L2.
 
     Returns:
         Seconds, blocks per SM, and cycles of each pipe. Seconds are infinite if no block fits on an SM.
@@ -248,7 +249,7 @@ def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> f
 
 
 def _resident_bytes(t: LaunchTable, device: Device) -> Floats:
-    """Return the registers per thread, at most the device's maximum, because further registers are spilled."""
+    """Return the registers per thread, limited to the device's maximum, because further registers are spilled."""
     return np.minimum(t.registers, device.max_registers_per_thread)
 
 
@@ -262,7 +263,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         return executed.get(pipe, nothing)
 
     instructions = sum(executed.values(), nothing)
-    # how often the average instruction of the code is executed
+    # number of executions of the average instruction of the code
     repeats = instructions / warps / np.maximum(t.code, 1.0)
     on_average = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
     spills = on_average if t.spilled_words is None else t.spilled_words
@@ -271,7 +272,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
     sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
     held_bytes = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
-    # cycles that the addresses of one instruction take
+    # cycles that the load/store units need for the addresses of one instruction
     addresses = lanes / (WIDE_UNITS if device.sm in WIDE_L1 else UNITS)
     of_shared = sum((n for operation, n in t.executed.items() if reaches_shared(operation)), nothing)
     return {

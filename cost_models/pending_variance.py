@@ -1,4 +1,4 @@
-"""Reduction of the posterior variance by pending points, while a batch of points is chosen."""
+"""Reduction of the posterior variance by the points that are already chosen for a batch (pending points)."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from search_spaces.operators.matmul import Matmul
 
 _BAND = 8  # GROUP_M of PyTorch's template
 _L2_SHARE = 0.4  # fraction of L2 available to operands, fitted to the *_mm recordings
-# Number of times that blocks of an SM read a panel again, per (flop/s of the tensor cores / bytes of L2). Blocks drift
-# apart further if they compute faster, and a smaller L2 evicts panels earlier. Fitted to the *_mm recordings.
+# Number of times that the blocks of an SM read a panel again, divided by (flop/s of the tensor cores / bytes of L2).
+# Blocks drift apart further if they compute faster, and a smaller L2 evicts panels earlier. Fitted to the *_mm
+# recordings.
 _DRIFT = 1.35e-7
 _LINE = 128  # bytes of an L2 line
 # Lengths of an operand's row or column, in bytes. From the first length on, using only half of an L2 line costs extra;
@@ -68,8 +69,8 @@ def counts(
     buffers = max(1, config.stages - (0 if wgmma or own_buffers else 1))
     copied = element * k * (m + n)
     requests = sum(element * k * side / width / 32 for side, width in zip((m, n), alignment, strict=True))
-    # On Ampere, each 128-byte line costs a cycle of L1, even if a copy of 16 bytes per lane uses only a part of the
-    # line. In the Hopper recordings, partly used lines cost only half a cycle.
+    # On Ampere, each 128-byte line costs a cycle of L1, even if copies use only a part of the line. In the Hopper
+    # recordings, partly used lines cost only half a cycle.
     least = 0.5 if wgmma else 1.0
     copied_lines = m * max(least, element * k / 128) + k * max(least, element * n / 128)
     read = _wgmma_bytes(config, element) if wgmma else _fragment_bytes(config, element)
@@ -112,8 +113,8 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
 
     If the operand's rows (or columns) are long, a step that uses half of a 128-byte L2 line costs as much as one that
     uses the whole line. In recordings on A100 with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of
-    128 bytes if one operand is contiguous along k, 1.6 times as long if both operands are, and equally long if neither
-    is. The reason for the dependence on k is unknown.
+    128 bytes if one operand is contiguous along k, 1.6 times as long if both operands are contiguous along k, and
+    equally long if neither is. The reason for the dependence on k is unknown.
     """
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
     element = problem.input_dtype.bytes
@@ -159,8 +160,8 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
     """Return the DRAM bytes of a launch.
 
-    A wave of blocks reads the panels of its band once. If the capacity of L2 suffices, L2 keeps a's panels for the next
-    wave, and b's panels for the next band. Blocks that share an SM drift apart after the first wave, and then read
+    A wave of blocks reads the panels of its band once. If its capacity suffices, L2 keeps the panels of a for the next
+    wave, and the panels of b for the next band. Blocks that share an SM drift apart after the first wave, and then read
     panels again that L2 has evicted. Each panel is read at most once per block that shares the SM, and at most once per
     tile that needs it.
     """

@@ -52,7 +52,7 @@ class ExportedKernel:
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """Names of sizes that may be padded: they count independent rows, so padding is at the end of each array."""
+        """Names of sizes that may be padded. They count independent rows, so padding is at the end of each array."""
         p = self.problem
         if isinstance(p, Matmul):
             rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")
@@ -62,7 +62,7 @@ class ExportedKernel:
 
 def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
     """Name, value and default of every field. The default of a required field is None."""
-    # Omit the digest of a kernel file, because only databases need it.
+    # omit the digest of a kernel file, which only databases need
     hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
     everything = problem.to_json()
     values = {name: value for name, value in everything.items() if name not in hidden}

@@ -1,4 +1,4 @@
-"""Translation of expressions of kernel files to expressions of sizes only, for manifests and for C++.
+"""Translation of expressions in kernel files to expressions that only depend on sizes, for manifests and for C++.
 
 Parameters are replaced by values, and attributes by expressions.
 """

@@ -41,7 +41,7 @@ class PortableStep:
 class PortableLaunch:
     """Launch of a kernel. Numbers are texts of expressions (``expressions.over_sizes``).
 
-    ``steps`` are the launches of a pipeline, in order. ``free`` are the sizes that the code does not depend on.
+    ``steps`` are the launches of a pipeline, in order. ``free`` are the sizes on which the code does not depend.
     ``shapes`` are the shapes of operands, and ``scalars`` the values of scalars by name. ``guards`` are the conditions
     that other sizes must satisfy, each with its reason.
     """
@@ -63,8 +63,8 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
         device: GPU for which the kernel is compiled.
 
     Returns:
-        The launch. Its expressions depend on sizes that may differ; they are numbers if the code supports only these
-        sizes.
+        The launch. Its expressions depend on the sizes that may differ. If the code supports only the sizes of
+        ``problem``, all expressions are numbers.
     """
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
@@ -74,7 +74,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
                 _check_cpp(launch_of_sizes, tuple(problem.sizes))
                 return launch_of_sizes
         except PythonOnlyExpression:
-            pass  # use the numbers of these sizes
+            pass  # if an expression cannot be exported, use the numbers for the sizes of ``problem``
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),

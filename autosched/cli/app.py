@@ -140,7 +140,7 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Resolve an operator. Usage lines show the name that the user typed (``ctx.obj``) instead of the operator's."""
+        """Resolve an operator. Usage lines show the name that the user typed (``ctx.obj``), not the operator's."""
         name, command, rest = super().resolve_command(ctx, args)
         return ctx.obj or name, command, rest
 

@@ -13,15 +13,15 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import stride_of
 from search_spaces.programs.builder import Program
 
-MOST_KERNELS = 256  # maximum number of loaded kernels; each combination of dynamic sizes has its own kernel
+MOST_KERNELS = 256  # maximum number of loaded kernels; each combination of dynamic sizes has a separate kernel
 
 
 class KernelOfAnySize:
     """A tile program on the current GPU, for arrays of any dynamic sizes.
 
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
-    schedule of the nearest tuned size. Sizes with the same schedule share one compiled kernel, unless they differ in
-    being divisible by 16 or 8.
+    schedule of the nearest tuned size. Sizes with the same schedule share one compiled kernel, unless only some of the
+    sizes are divisible by 16 or by 8.
 
     Only the kernels of the MOST_KERNELS sizes that were used last stay loaded. If a CUDA graph launches a kernel, keep
     a reference to the kernel (the result of ``of``), so that it is not unloaded.
@@ -85,8 +85,8 @@ class KernelOfAnySize:
         """Launch the kernel, unless a size is 0.
 
         Raises:
-            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0, ``out`` is omitted, and an output has
-                elements, which no launch would write.
+            ValueError: As ``of`` and ``LoadedKernel`` do. Also raised if a size is 0, ``out`` is omitted, and an output
+                has elements, which no launch would write.
         """
         sizes = self._sizes_of(arrays, named)
         if 0 not in sizes.values():

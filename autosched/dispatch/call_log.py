@@ -48,7 +48,7 @@ class CallLog:
             self.counts[problem] += 1
 
     def write(self) -> None:
-        """Add this log's counts to those in the file, then reset this log's counts.
+        """Add the counts of this log to the counts in the file, then reset this log.
 
         Several processes may write to one file. Raises OSError, and ValueError if the existing file is not a call log.
         On an error, the file is unchanged.

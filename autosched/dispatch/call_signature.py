@@ -74,7 +74,7 @@ class CallPlan:
 
 @dataclass(frozen=True)
 class MatmulOptions:
-    """Options of a matmul apart from its arrays, as in ``autosched.matmul``.
+    """Options of ``autosched.matmul``, except the arrays.
 
     Attributes:
         activation: Function applied to the result, or "none".
@@ -138,7 +138,7 @@ def matmul_plan(
             "k, n) for b"
         )
     batch = math.prod(lead) if lead_b else 1
-    if lead and not lead_b:  # all matrices of a are multiplied by the same b: treat them as one tall matrix
+    if lead and not lead_b:  # all matrices of a are multiplied by the same b, so treat them as one tall matrix
         if not a.is_dense(a.shape):
             raise ValueError("a must be dense and row-major if b is one matrix: copy it")
         m, order_a = math.prod(lead) * m, "row"

@@ -33,7 +33,7 @@ class StaleSchedule(UserWarning):
 
 
 class NotTuned(UserWarning):
-    """Warning: another schedule is used, because the problem was not tuned on this device or its trial is unusable."""
+    """Warning: another schedule is used, because the problem has no usable trial on this device."""
 
 
 class Database:
@@ -50,8 +50,8 @@ class Database:
         self._path = path
         self._lock = threading.Lock()
         self._opened: Store | None = None
-        self._warned: set[str] = set()  # problems for which a warning was issued
-        # best trial of each problem at its last look-up; the schedule was valid
+        self._warned: set[str] = set()  # problems about which a warning was already issued
+        # best trial of each problem at the last look-up, whose schedule was found valid
         self._checked: dict[Problem, Trial] = {}
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
@@ -91,8 +91,7 @@ class Database:
             The trial; None if the database has no trial.
 
         Raises:
-            NoSchedule: The device is not determined, because several devices have times; or the schedule is no longer
-                valid.
+            NoSchedule: The device is ambiguous, because several devices have times, or the schedule is no longer valid.
             ValueError: An invalid problem, device or provenance.
         """
         problem = _problem(problem, sizes)
@@ -128,7 +127,7 @@ class Database:
             The selected kernel, generated but not compiled, with its provenance.
 
         Raises:
-            NoSchedule: No kernel can be used for the problem, or the device is not determined.
+            NoSchedule: No kernel can be used for the problem, or the device is ambiguous.
             ValueError: The problem or device is invalid.
         """
         from autosched.dispatch.lookup import look_up

@@ -1,7 +1,7 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
-A table of this process maps shapes, strides and types to loaded kernels. The first call with a combination queries the
-database: the ``database`` argument, else the database set by ``use``, else by AUTOSCHED_DB (read once), else the
+A table of this process maps shapes, strides and types to loaded kernels. The first call with a new combination queries
+a database: the argument ``database``, or else the database that ``use`` or AUTOSCHED_DB (read once) names, or else the
 default database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems
 recorded on this GPU and their neighbours. ``Database.kernel`` selects kernels, and may warn; ``chosen`` lists the
 selected kernels. Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call
@@ -294,9 +294,9 @@ def awaited_database() -> str | None:
 class _LoadedCall:
     """Loaded kernel with everything that later calls of the same signature need.
 
-    ``names`` and ``bytes`` describe the arrays of a call, with out last. ``order`` is their order in the kernel; None
-    if it is the same. ``shape``, ``dtype`` and ``gpu`` describe a new result. ``torch`` is the torch module if the
-    first array is a tensor, else None.
+    ``names`` and ``bytes`` describe the arrays of a call, with the result last. ``order`` is the order of these arrays
+    in the kernel; None if it is the same. ``shape``, ``dtype`` and ``gpu`` describe a new result. ``torch`` is the
+    torch module if the first array is a tensor, else None.
     """
 
     kernel: LoadedKernel

@@ -135,7 +135,7 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
 
 def torch_type(dtype: DType) -> str:
-    """Return the type's name in torch and ml_dtypes, which is numpy's name for types that numpy has."""
+    """Return the name of a type in torch and ml_dtypes. For types of numpy, this is also the name in numpy."""
     return NAMES.get(dtype.name, dtype.storage)
 
 

@@ -47,12 +47,12 @@ class LoadedKernel(ABC):
     """A kernel that is loaded on one GPU. ``provenance`` describes the trial or model that selected it.
 
     Call the kernel with the problem's inputs in order, or by name. Inputs are dense C-contiguous cupy arrays, torch
-    tensors, or objects with ``__cuda_array_interface__`` or ``__dlpack__``. Their shapes are those in memory, so a
-    column-major operand is passed transposed. A first dimension of 1 may be omitted; if the first input omits it, so
-    does the result. The result is ``out``, written in place, or a new array of the first input's library (cupy by
-    default). If the problem has several outputs, ``out`` and the result are tuples. Arrays that the kernel modifies in
-    place are passed as inputs; they are the result if the kernel has no outputs. For types that numpy does not have
-    (bfloat16, float8_e4m3fn and float8_e5m2), use those of torch or ml_dtypes, or unsigned integers with the same bits.
+    tensors, or objects with ``__cuda_array_interface__`` or ``__dlpack__``. Inputs have the shapes of the arrays in
+    memory, so a column-major operand is passed transposed. A first dimension of 1 may be omitted; if the first input
+    omits it, so does the result. The result is ``out``, written in place, or a new array of the first input's library
+    (cupy by default). If the problem has several outputs, ``out`` and the result are tuples. Arrays that the kernel
+    modifies in place are passed as inputs; they are the result if the kernel has no outputs. For types that numpy lacks
+    (bfloat16, float8_e4m3fn and float8_e5m2), use types of torch or ml_dtypes, or unsigned integers with the same bits.
     Scalar arguments are passed by name (``kernel(x, eps=1e-6)``); an omitted scalar has the value that the kernel was
     tuned with.
 
@@ -65,9 +65,9 @@ class LoadedKernel(ABC):
         self.provenance = provenance
         self.inputs = tuple(o for o in operands if o.role in ("input", "inout"))
         self.outputs = tuple(o for o in operands if o.role == "output")
-        # packs weights; None if the kernel does not read packed weights
+        # function that packs weights; None if the kernel does not read packed weights
         self.packing: Callable[[Any], Any] | None = None
-        self.packed: LoadedKernel | None = None  # kernel that calls with packed weights use; None if it is this kernel
+        self.packed: LoadedKernel | None = None  # kernel for calls with packed weights; None if this kernel is used
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
@@ -133,7 +133,7 @@ class LoadedKernel(ABC):
         return self.packing(w)
 
     def _are_packed(self, packed: LoadedKernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """Return True if an array of a call is packed: its lines are as long as the packed kernel expects."""
+        """Return True if an array of a call is packed: its lines have the length that the packed kernel expects."""
         by_position = dict(zip((o.name for o in self.inputs), arrays, strict=False))
         for own, other in zip(self.inputs, packed.inputs, strict=True):
             shape = getattr(named.get(own.name, by_position.get(own.name)), "shape", None)
@@ -169,7 +169,7 @@ class LoadedKernel(ABC):
             torch: The torch module to use torch's current stream; None to use cupy's.
 
         Returns:
-            The launches; None if the call needs more than launches.
+            The launches; None if the call also needs other work.
         """
         return None
 
@@ -251,7 +251,7 @@ class LoadedKernel(ABC):
         """Check arrays whose signature was not checked before."""
         self._check_each(arrays)
         torch = torch_of(arrays[0])
-        # if a dimension is omitted, it is a first dimension of 1
+        # only a first dimension of 1 can be omitted
         short = len(arrays[0].shape) < len(self.inputs[0].shape)
         new_outputs = []
         for o in self.outputs:
@@ -382,8 +382,8 @@ class CubinKernel(LoadedKernel):
         trailing = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
         self._parameters = self._loaded.encoder((*self._names, *trailing))
         self._run = self._loaded.launch_with
-        # Workspaces by stream and thread, because concurrent launches must not share workspaces. The stream alone does
-        # not suffice: the per-thread default stream has the same handle in every thread.
+        # Workspaces by stream and thread, because concurrent launches must not share workspaces. The stream alone is
+        # not sufficient as a key, because the per-thread default stream has the same handle in every thread.
         self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
     def _launch(self, starts: Sequence[Any]) -> None:
@@ -407,8 +407,8 @@ class CubinKernel(LoadedKernel):
         return bool(self._wanted)
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
-        """Return the launches of a call; None if it needs more than launches, such as writes to constant memory."""
-        if set(names) != set(self._names):  # the kernel's operands differ from the arrays of the call
+        """Return the launches of a call; None if the call also needs other work, such as writes to constant memory."""
+        if set(names) != set(self._names):  # true if the kernel's operands differ from the arrays of the call
             return None
         with self._context(torch):
             workspace = self._workspace() if self._wanted else []

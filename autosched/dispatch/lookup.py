@@ -44,7 +44,7 @@ from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
 # Maximum predicted slowdown of a nearest schedule relative to the default choice. In the median, the model's first
-# choice is 2 to 3% slower than the best (PyTorch's AutoHeuristic matmuls on A100 and H100). Smaller predicted
+# choice is 2 to 3% slower than the best schedule (PyTorch's AutoHeuristic matmuls on A100 and H100). Smaller predicted
 # differences are noise.
 NEIGHBOUR_SLACK = 1.03
 
@@ -159,7 +159,7 @@ class _LookUp:
             current_template = template(trial.schedule.template)
             kernel = current_template.kernel(self._problem, trial.schedule, self._device)
         except ValueError as error:
-            self._refused.append(f"{which} is of an older version ({error})")
+            self._refused.append(f"{which} belongs to an older version ({error})")
             return None
         why = self._usable(kernel)
         if why is not None:
@@ -331,7 +331,7 @@ def _row(name: str) -> Device | None:
 
 
 def _origin(source: Source, trial: Trial) -> Origin:
-    assert trial.seconds is not None  # the best trial always has a time
+    assert trial.seconds is not None  # the best trial of a problem always has a time
     return Origin(
         database=source.name,
         trial=trial.id,

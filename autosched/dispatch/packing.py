@@ -56,10 +56,10 @@ def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
 
 
 def padded_lines(source: Operand, lines: Operand, w: Any) -> Any:
-    """Return a copy of an array whose lines are padded with zeros.
+    """Return a copy of an array in which each line is padded with zeros.
 
     Args:
-        source: The operand for which ``w`` is the array.
+        source: The operand for which ``w`` is passed.
         lines: The same operand with padded lines.
         w: A numpy or cupy array, or a tensor.
 

@@ -87,7 +87,7 @@ class KernelProvenance:
 
     @property
     def warning(self) -> str:
-        """Warning for users of the kernel, in one line; "" if there is nothing to warn of."""
+        """Warning for users of the kernel, in one line; "" if there is no reason for a warning."""
         fields = fields_of(self.problem)
         sizes = " ".join(f"{k}={v}" for k, v in fields.items() if type(v) is int and v != 1)
         subject = f"{fields['operator']} {sizes} on {self.device}"

@@ -42,12 +42,12 @@ _COMPILERS = re.compile(
 # Folders whose files affect the selection: code, and the recordings that come with autosched.
 _CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
 _NO_DATABASE = "none"
-_BUILT_IN_MODULES = "search_spaces."  # only problems and templates in these modules are cached
+_BUILT_IN_MODULES = "search_spaces."  # modules whose problems and templates are cached
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A cached look-up. ``launch`` names the entry function. For the vendor's library, launch and cubin are None."""
+    """A cached look-up. ``launch`` names the entry function. Launch and cubin are None for the vendor's library."""
 
     launch: Launch | None
     cubin: str | None  # path of the cubin

@@ -1,4 +1,4 @@
-"""Check that a stored schedule is valid for the current template. It may come from another version, or be edited."""
+"""Check that a stored schedule is valid for the current template. It may be from another version or edited."""
 
 from __future__ import annotations
 

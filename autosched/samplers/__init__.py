@@ -56,7 +56,8 @@ def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads:
     return OptunaSampler(space, seed)
 
 
-BRUTE_FORCE = "brute_force"  # random order, so that an interrupted search has tried an unbiased sample of all schedules
+# the order is random, so that an interrupted search has tried an unbiased sample of all schedules
+BRUTE_FORCE = "brute_force"
 MODEL = "model"  # proposes schedules in the order of their estimates, regardless of results
 _BUILT_IN: dict[str, Factory] = {
     "bayes": _bayes,

@@ -29,8 +29,9 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
         distance: Minimum number of parameters in which selected schedules differ, if possible.
 
     Returns:
-        ``n`` schedules. In the order of ``ranked``, a schedule is selected if it differs enough from all selected
-        before. If these are fewer than ``n``, the best remaining schedules are added.
+        ``n`` schedules. In the order of ``ranked``, a schedule is selected if it differs enough from all schedules that
+        were selected before. If fewer than ``n`` schedules are selected in this way, the best remaining schedules are
+        added.
     """
     chosen: list[Schedule] = []
     similar: list[Schedule] = []
@@ -51,8 +52,8 @@ class Sampler(ABC):
     Fewer than n schedules are returned only if no other schedules remain, so an empty list means that the space is
     exhausted.
     - ``tell`` reports one result. Results may come in any order, and may be of schedules that were never proposed. This
-    allows resuming a search: a new sampler with the same reported results does not propose these schedules again, and
-    has learned as much as the old one. A second result of a schedule is a repeated measurement.
+    allows resuming a search: a new sampler to which the same results are reported does not propose these schedules
+    again, and has learned as much as the old sampler. A second result of a schedule is a repeated measurement.
     - Failures are reported, too. A failure never counts as a time.
     - The same space, seed and calls give the same proposals on every machine with the same software versions. Proposals
     must not depend on a clock, a global random generator, or the order of hashes.
@@ -96,7 +97,7 @@ class Sampler(ABC):
         """
 
     def prepare(self) -> None:  # noqa: B027 - most samplers have nothing to prepare
-        """Do work that does not depend on results, while trials are in flight. Proposals stay the same."""
+        """Do work that does not depend on results while trials are in flight. Proposals do not change."""
 
     @property
     def expected_gain(self) -> float:
@@ -172,7 +173,7 @@ class UnvisitedPool:
         return drawn
 
     def _extend(self) -> bool:
-        """Extend the random order. With the same seed, a longer sample of the space begins with the shorter one."""
+        """Extend the random order. With the same seed, a longer sample of the space begins with the shorter sample."""
         before = len(self._order)
         self._order = self._space.sample(max(_FIRST_DRAW, 2 * before), self._seed)
         return len(self._order) > before

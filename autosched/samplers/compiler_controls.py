@@ -21,16 +21,16 @@ from search_spaces.templates.compiler_controls import (
 ADVISER = "compiler_controls"  # name that trials with compiler controls have as their sampler
 SHARE = 0.1  # fraction of the trials that vary compiler controls
 INCUMBENTS = 3  # number of fastest schedules whose controls are varied
-# Controls are also varied after this number of consecutive proposals whose expected gain is below ``min_gain``.
+# number of consecutive proposals with an expected gain below ``min_gain`` after which controls are also varied
 _PATIENCE = 4
 
 
 class ControlsSampler(Sampler):
-    """Propose a sampler's schedules, and in the last tenth of the trials the fastest ones with compiler controls.
+    """Propose a sampler's schedules, but in the last tenth of the trials the fastest schedules with compiler controls.
 
-    One control of the fastest schedules so far is changed at a time. If this helps, it is combined with a second
-    control. The results are not reported to the wrapped sampler, because schedules with controls are not part of its
-    space.
+    One control of the fastest schedules so far is changed at a time. If the schedule becomes faster, the control is
+    combined with a second control. The results are not reported to the wrapped sampler, because schedules with controls
+    are not part of its space.
 
     Args:
         sampler: Wrapped sampler, which proposes all schedules without controls.

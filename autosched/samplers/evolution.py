@@ -8,8 +8,8 @@ whenever the number of trials has grown by a fifth.
 Estimated times (of an analytic model) guide the search from the first proposal on. The learned model corrects the
 estimates: it predicts the ratio of measured to estimated time, which needs far fewer trials than predicting the time.
 
-Proposals depend only on the seed and on previous proposals and results. So a resumed search continues exactly like an
-uninterrupted search.
+Proposals depend only on the seed and on previous proposals and results. A resumed search therefore continues exactly
+like an uninterrupted search.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class EvolutionSampler(Sampler):
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on the first trials. Their number grows only in steps, so that the model is trained less often."""
+        """Train on the first trials, whose number grows only in steps, so that the model is trained less often."""
         ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:
@@ -159,7 +159,7 @@ class EvolutionSampler(Sampler):
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
-        # schedules without a finite estimate are expected to fail: they are not used for training
+        # schedules without a finite estimate, which are expected to fail, are not used for training
         if len(rows) < _FEWEST_ROWS:
             return
         self._model, self._trained = self._fit(self._estimates.features(rows), labels), size
@@ -193,7 +193,7 @@ class EvolutionSampler(Sampler):
         scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
 
     def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return as many children as ``living`` (sorted) has schedules. Most parents are of the better half."""
+        """Return as many children as ``living`` (sorted) has schedules. Most parents come from the better half."""
 
         def parents(count: int) -> list[Schedule]:
             return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]

@@ -17,13 +17,13 @@ from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-# the first proposals differ in this number of parameters, because similar schedules have similar registers
+# number of parameters in which the first proposals differ, because similar schedules use similar numbers of registers
 DISTANCE = 2
-SPREAD = 48  # number of first proposals to which this applies
+SPREAD = 48  # number of first proposals that differ in this way
 
 
 class ModelSampler(Sampler):
-    """Proposes schedules with the smallest estimates. Proposes random ones afterwards, or without estimated times.
+    """Proposes schedules with the smallest estimates, then random schedules. Without estimates, all are random.
 
     Args:
         space: Space of the proposals.
@@ -39,7 +39,7 @@ class ModelSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._num_estimated = 0
-        # remaining proposals in reverse order: the next one is the last element
+        # remaining proposals in reverse order, with the next proposal as the last element
         self._ranked: list[Schedule] | None = None
         self._best = math.inf  # log of the estimated seconds
         self._gain = math.inf

@@ -41,7 +41,7 @@ class ScalarizedSampler(Sampler):
         return self._samplers[0].batch
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return proposals of the samplers in turn, equally many of each."""
+        """Return proposals of the samplers in turn, with the same number from each sampler."""
         proposals: list[Schedule] = []
         while len(proposals) < n:
             share = math.ceil((n - len(proposals)) / len(self._samplers))

@@ -11,7 +11,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class SeededSampler(Sampler):
-    """Inserts an adviser's schedules into the first proposals of a sampler. The sampler learns from their results.
+    """Inserts an adviser's schedules into the first proposals of a sampler, which also learns from their results.
 
     Args:
         sampler: Wrapped sampler, which proposes all other schedules.

@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 _TEMPLATE = "template"  # name of the Optuna parameter for the template; names of all other parameters contain a dot
-_TRIES = 3  # maximum number of suggestions per proposal, of which the last one is repaired
+_TRIES = 3  # maximum number of suggestions per proposal; if none is usable, the last one is repaired
 _RANDOM = 256  # number of random schedules that a repair considers
 _BEST = 4  # number of best schedules, whose neighbours a repair also considers
 _NEIGHBOURS = 32  # number of neighbours of each best schedule
@@ -31,7 +31,7 @@ _NEIGHBOURS = 32  # number of neighbours of each best schedule
 class OptunaSampler(Sampler):
     """Proposes schedules that an Optuna sampler suggests.
 
-    Optuna first chooses the template, then values of the template's parameters, whose names in the study are
+    Optuna first chooses the template, then values of the template's parameters, which the study names
     "template.parameter". Optuna chooses the index of a value, from a categorical distribution, or from an integer
     distribution for an ordinal parameter. The objective is log(seconds). A failed trial is reported as pruned: Optuna's
     samplers rank pruned trials below all finished trials, or ignore them.

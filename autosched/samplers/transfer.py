@@ -1,4 +1,4 @@
-"""Estimates from another recording of the same kernel, on another GPU or for another size.
+"""Estimates of times from another recording of the same kernel, on another GPU or for another size.
 
 A schedule's estimate is the median time of the configurations in the other recording that have the same values of
 shared parameters. If there are none, boosted trees that are trained on the recording predict the time. Samplers learn

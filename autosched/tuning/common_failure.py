@@ -9,7 +9,7 @@ from measurements.files.text import one_line
 from measurements.trials.measurement import Status
 from measurements.trials.trial import Trial
 
-ENOUGH = 4  # number of configurations that must fail to end the search: the default and three more
+ENOUGH = 4  # number of failed configurations that end the search: the default and three more
 _SHOWN = 300  # maximum characters of a reason
 
 # Failures because a kernel is too slow or too large do not end the search: other configurations may be faster or
@@ -47,7 +47,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
 
 
 def _reason_class(trial: Trial) -> tuple[Status, str]:
-    """Return the status and the reason's first clause, without numbers and names, which vary by configuration."""
+    """Return the status and the first clause of the reason, without numbers and names, which vary by configuration."""
     reason = one_line(trial.measurement.reason)
     if trial.status is Status.UNVERIFIED and _NO_VERDICT_YET.search(reason):
         return trial.status, str(trial.id)

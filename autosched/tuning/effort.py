@@ -22,7 +22,7 @@ class Effort:
     model_first: bool = False
 
 
-# model: does not search, takes seconds. quick: ends when the expected gain is below 2%. full: may take an hour.
+# "model" does not search and takes seconds. "quick" ends when the expected gain is below 2%. "full" may take an hour.
 EFFORTS = {
     "model": Effort(1, 0.0, 0.0, model_first=True),
     "quick": Effort(24, 0.02, 15.0, model_first=True),

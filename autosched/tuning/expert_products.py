@@ -120,7 +120,7 @@ def _compared(
     assert after is not None
     if default is not None and default.measurement.timing is not None:
         before = default.measurement.timing
-    # the search did not try the default: use the ratio of the model's estimates
+    # if the search did not try the default, use the ratio of the model's estimates
     elif best.provenance is Provenance.ESTIMATED:
         both = [choice.schedule, best.schedule]
         guessed = predicted_seconds(templates_for(problem, device), problem, both, device)

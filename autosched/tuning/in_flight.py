@@ -1,8 +1,8 @@
-"""Limit of the number of trials in flight: proposed, but without a result that was reported to the sampler.
+"""Limit of the number of trials in flight, which were proposed but not yet reported to the sampler.
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
-next, which matters most at the start. Therefore the limit is a quarter of the number of reported trials, but not more
-than what keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has this upper
+next, which matters most at the start. The limit is therefore a quarter of the number of reported trials, up to the
+number that keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has this upper
 value from the start. Trials whose module is already compiled need no compiler, so the limit grows with their share. If
 a sampler proposes in batches, the limit is larger by one batch.
 """
@@ -14,7 +14,7 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-# initial limit; with this limit, searches of recorded spaces need as many trials as one trial at a time
+# initial limit; with it, searches of recorded spaces need no more trials than with one trial at a time
 MIN_IN_FLIGHT = 4
 MAX_IN_FLIGHT = 16  # limit while the costs of compiling and measuring are unknown
 PER_GPU = 8  # minimum limit per GPU if several GPUs measure
@@ -47,7 +47,7 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return how many trials may be proposed now, and how many must be free before the sampler is called.
+        """Return how many trials may be proposed now, and the minimum number for which the sampler is called.
 
         Args:
             num_reported: Trials reported so far.

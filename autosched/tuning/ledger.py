@@ -123,7 +123,7 @@ class TrialLedger:
         run: Properties shared by all trials.
         store: Database of the trials.
         generate: Function that generates the kernel of a schedule; raises ValueError if this is not possible.
-        proposer: Function that returns the name of the sampler or adviser that proposed a schedule.
+        proposer: Function that returns the name of the sampler or adviser from which a schedule comes.
         objectives: Objectives of the search.
 
     Attributes:
@@ -286,7 +286,7 @@ class TrialLedger:
         return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Return True if a measurement beats the best trial, in time or in the first objective that differs."""
+        """Return True if a measurement is better than the best trial: in time, or the first objective that differs."""
         if measurement.timing is None:
             return False
         if self.objectives.is_time:
@@ -320,7 +320,7 @@ class TrialLedger:
         """
         try:
             outcome = verifier(schedule)
-        except KernelFileError:  # raise: the user's reference fails, so no schedule can be verified
+        except KernelFileError:  # re-raise, because no schedule can be verified if the user's reference fails
             raise
         except ValueError as error:  # the trial is from earlier code, and its schedule is no longer valid
             status, reason, worst = Status.UNVERIFIED, str(error), None

@@ -108,7 +108,7 @@ class Tuner:
         self._failures: Counter[str] = Counter()
         self._any_worked = False  # True if any trial of this or an earlier run worked
         self._common_failure = ""
-        self._num_expected = 0  # number of trials to display, at most the size of the space
+        self._num_expected = 0  # number of planned trials to display, at most the size of the space
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
@@ -168,7 +168,7 @@ class Tuner:
         except RunnerStopped as error:
             stopped = str(error)
         except HostFailure as error:
-            stopped = f"a new best cannot be verified: {error}; or use --no-verify"
+            stopped = f"a new best schedule cannot be verified: {error}; or use --no-verify"
         return TuneResult(
             problem=ledger.problem,
             device=ledger.device,
@@ -225,7 +225,7 @@ class Tuner:
                 self._num_reported += 1
 
     def _wrong_bests(self) -> dict[Schedule, Trial]:
-        """Verify the stored best trial again; if it fails, continue with the next best. Return the failed trials."""
+        """Verify the stored best trial again; if it fails, verify the next best, and so on. Return failed trials."""
         ledger, failures = self._ledger, dict[Schedule, Trial]()
         verifier = self._parts.verifiers.new_best
         while verifier is not None and ledger.best is not None and ledger.best.measurement.error is None:
@@ -267,7 +267,7 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return how many schedules may be proposed now, and how many must be free before the sampler is called."""
+        """Return how many schedules may be proposed now, and the minimum number for which the sampler is called."""
         available, least = self._in_flight_limit.free_slots(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
         return min(available, remaining), max(min(least, remaining), 1)

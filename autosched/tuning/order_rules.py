@@ -135,7 +135,7 @@ def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
 
 
 def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder, str]:
-    """Return the order of sums of a database's trial: the numbered one, else the problem's best, else the family's."""
+    """Return the order of sums of a database's trial: trial ``number``, or the problem's best, or the family's best."""
     from measurements.store.store import Store
 
     name, mark, number = text.rpartition(TRIAL_MARK)

@@ -66,7 +66,7 @@ def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner
     Raises:
         StoreError: A trial has the current version of the space, but its schedule is not in the space.
         ValueError: A trial that may be the best belongs to a kernel template that is not installed, or a time was
-            estimated by another model than the runner's.
+            estimated by a model other than the runner's.
     """
     _refuse_other_schedules(name, earlier, task.space)
     _refuse_other_model(name, earlier, runner)

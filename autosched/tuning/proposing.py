@@ -99,7 +99,7 @@ def _default_schedule(task: SearchTask) -> Schedule | None:
 
 
 def _default_configuration(space: SearchSpace) -> Schedule | None:
-    """Return the default values of a user's kernel, to try early whether it works; None if they are not legal."""
+    """Return a user's kernel's default values, to try early whether the kernel works; None if they are not legal."""
     name, member = next(iter(space.members.items()))
     schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
     return schedule if schedule in space else None

@@ -30,8 +30,8 @@ def schedules_of_table(
     Args:
         path: File in a format that ``measurements.tables`` reads.
         problem: Problem that the measured kernel computes.
-        templates: One kernel template, whose parameters have the names of the file's parameters. A parameter that is
-            not in the file must have a single value.
+        templates: One kernel template, whose parameters have the names that the file uses. A parameter that is not in
+            the file must have a single value.
         device: GPU of the space.
 
     Returns:

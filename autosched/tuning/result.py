@@ -1,4 +1,4 @@
-"""Reports of a ``tune`` run: before its first trial, after each, and at its end."""
+"""Reports of a ``tune`` run: before the first trial, after each trial, and at the end."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """The most common reason of failure, and how many trials it has, if no trial of this run worked; else ""."""
+        """The most common reason of failure, with its number of trials, if no trial of this run worked; else ""."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]

@@ -1,4 +1,4 @@
-"""Trials as a table: parameters, time, resources and every metric, for CSV, pandas and Pareto fronts."""
+"""Trials as a table with parameters, time, resources and every metric, for CSV, pandas and Pareto fronts."""
 
 from __future__ import annotations
 

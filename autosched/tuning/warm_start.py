@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-FEWEST_TIMES = 32  # minimum number of times to train a model; with fewer, it is not better than the analytic model
+# minimum number of times to train a model; with fewer times, a model is not better than the analytic model
+FEWEST_TIMES = 32
 MOST_TIMES = 2000  # maximum number of times to train a model, so that training takes only seconds
-FEWEST_JUDGED = 8  # the accuracy of the warm start is reported only if a run has at least this number of times
+FEWEST_JUDGED = 8  # minimum number of times in a run for which the accuracy of the warm start is reported
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Estimated times that a search starts from, and their source.
+    """Estimated times with which a search starts, and the source of these times.
 
     Attributes:
         estimates: Estimates for samplers.
-        analytic: The analytic model's estimates if ``estimates`` are a trained model's; else None.
+        analytic: Estimates of the analytic model, if ``estimates`` come from a trained model; else None.
         source: Description of the trained model and its training data; "" without a trained model.
         lines: Messages on the trained model and its limitations.
     """

@@ -4,13 +4,14 @@ The target is ``log(seconds / best seconds of the problem)``, the negative logar
 cost``). This target makes problems of all sizes comparable, and a ratio of times has the same effect at all times. Rows
 have the weight ``best / seconds``, because a search decides among fast schedules, which must be predicted best.
 Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws).
-In all six cases, the best of the ten schedules predicted fastest was faster than without weights, and the remaining
-schedules were ordered better than with TVM's target.
+In all six cases, the best of the ten schedules that were predicted fastest was faster than without weights, and the
+remaining schedules were ordered better than with TVM's target.
 
-If a column estimates the time (the analytic model's), the target can be ``log(seconds / estimate)`` instead: the trees
-then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded Triton matmuls of two
-GPUs, and evaluated on four sets of 2,398 other matmuls (``benchmarks/results/zero_shot.md``). On each set, this second
-target ordered schedules better than the first target, and its first choice was closer to the best schedule.
+If a column contains an estimate of the time (by the analytic model), the target can be ``log(seconds / estimate)``
+instead. The trees then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded
+Triton matmuls of two GPUs, and evaluated on four sets of 2,398 other matmuls (``benchmarks/results/zero_shot.md``). On
+each set, this second target ordered schedules better than the first target, and its first choice was closer to the best
+schedule.
 
 The number of trees is chosen by the error on held-out rows, not by the training error. The model is then trained again
 on all rows.
@@ -141,7 +142,8 @@ class BoostedModel:
         """Train on measured times. The same rows in the same order and the same settings give the same model.
 
         Args:
-            X: Features, float [n, d] with n >= 2. NaN is a missing value: each split learns a direction for it.
+            X: Features, float [n, d] with n >= 2. NaN is a missing value: each split learns to which child missing
+                values go.
             seconds: Positive times, [n].
             groups: Name of each row's problem, [n]; None if all rows belong to one problem.
             names: Unique names of the d features; None for "x0", "x1" and so on.

@@ -41,7 +41,7 @@ class Importance:
 
 
 def explain(model: OperatorModel) -> tuple[Importance, ...]:
-    """Return the importance of every feature, the largest effect first, for training schedules that are still valid.
+    """Return the importance of each feature, the largest effect first, over training schedules that are still valid.
 
     Raises:
         ModelMismatch: No training schedule is still valid, or the model has other features.
@@ -69,7 +69,8 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
         finite = np.isfinite(value[:, column])
         agrees = 0.0
         if moves[column] > 0 and finite.any():
-            shifted = share[finite, column] - share[finite, column].min() + 1.0  # compare ranks of positive values only
+            # compare ranks only where values are positive
+            shifted = share[finite, column] - share[finite, column].min() + 1.0
             agrees = rank_correlation(value[finite, column], shifted)
         larger = "slower" if agrees > _CLEAR else "faster" if agrees < -_CLEAR else ""
         contributions.append(Importance(name, float(gains[column]), float(moves[column]), larger))

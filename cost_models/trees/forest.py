@@ -1,8 +1,8 @@
 """Boosted regression trees as plain arrays, which are validated before XGBoost loads them.
 
 XGBoost does not validate the files that it loads: a child index out of range crashes the process, and a cycle makes
-predictions never end. So a model file contains trees as plain columns. ``Forest`` validates the columns, and converts
-them to the document that XGBoost loads.
+predictions never end. A model file therefore contains trees as plain columns, which ``Forest`` validates and converts
+to the document that XGBoost loads.
 """
 
 from __future__ import annotations

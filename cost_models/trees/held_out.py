@@ -80,8 +80,7 @@ class HeldOut:
 class Rows:
     """Rows to split: features ``matrix`` [n, d] with their ``names``, and times ``seconds`` [n].
 
-    Each row also has the number of its group (a problem on a device), and the names of problem, shape family and
-    device.
+    ``Rows`` also has each row's group (a problem on a device), problem, shape family and device.
     """
 
     names: tuple[str, ...]
@@ -105,8 +104,8 @@ def cross_validated(
 
     Returns:
         The figures of each split (first of every part, then of the whole split), and the model's noise. The noise is
-        the standard deviation of log time that the spread of the members does not explain. It is computed from the
-        split that holds out the largest units of problems.
+        the standard deviation of log time that the spread of the members does not explain. It is
+        computed from the split ``problems``, or from ``schedules`` if there are too few problems.
     """
     figures: list[HeldOut] = []
     noise = 0.0

@@ -118,7 +118,7 @@ class OperatorModel:
             raise ValueError("its kernel templates are not named")
         lists = {name: data.get(name) for name in ("held_out", "observations")}
         if not all(isinstance(values, list) for values in lists.values()) or not lists["observations"]:
-            raise ValueError("its observations or its held-out figures are missing")
+            raise ValueError("it has no observations or no held-out figures")
         boosted = data.get("boosted")
         if not isinstance(boosted, Mapping):
             raise ValueError("its trees are missing")

@@ -1,6 +1,6 @@
 // Selects and launches the kernels of `autosched export --cubin`. C++17, header-only. Needs neither CUDA headers nor
-// Python, and no linking with CUDA: the driver is loaded on first use (dlopen). So a program also starts on a machine
-// without a GPU, where calls return no_driver. No function throws an exception or ends the process.
+// Python, and no linking with CUDA: the driver is loaded on first use (dlopen). A program therefore also starts on a
+// machine without a GPU, where calls return no_driver. No function throws an exception or ends the process.
 #pragma once
 #include <dlfcn.h>
 
@@ -559,7 +559,7 @@ inline void describe_launch(const Shape& shape, void* stream, driver::LaunchConf
 inline void shrink(Shape& shape, Loaded& l) {
   const driver::Api& a = driver::api();
   if (l.at_a_time < 0) {
-    l.at_a_time = 0;  // number unknown: keep the grid
+    l.at_a_time = 0;  // keep the grid if the number is unknown
     int running = 0, device = 0, count = 0;
     driver::LaunchConfig config{};
     driver::LaunchAttribute cluster{};
@@ -724,7 +724,7 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
       if (!k.operands[o].constant) continue;
       const auto& [variable, size] = l.constants[n++];
       const auto wanted = static_cast<std::size_t>(bytes[o]);
-      if (wanted > size) return {Status::bad_argument, 0, std::string(k.operands[o].name) + " has " + std::to_string(wanted) + " bytes, and the constant of its name " + std::to_string(size)};
+      if (wanted > size) return {Status::bad_argument, 0, std::string(k.operands[o].name) + ": " + std::to_string(wanted) + " bytes do not fit its __constant__ symbol (" + std::to_string(size) + " bytes)"};
       if (const int code = a.copy(variable, at[o], wanted, stream)) return driver::refused(Status::launch_failed, code, std::string("the copy to the constant ") + k.operands[o].name);
     }
   }

@@ -100,7 +100,7 @@ def _short(error: BaseException) -> str:
 
 def _number(value: Any) -> Any:
     """Check and return ``value``. Raises NoValue if it is too large or not a number."""
-    if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # also true for NaN
+    if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # this condition is also true for NaN
         raise NoValue("a value is not a number below 2^62")
     return value
 
@@ -262,7 +262,7 @@ class Kernels:
 def _candidate(
     folder: Path, entry: Mapping[str, Any], requested: Mapping[str, str], sm: int, growth: float
 ) -> ShippedKernel | str:
-    """Return an entry's kernel for the requested problem, or the reason why it cannot be used."""
+    """Return the kernel of a manifest entry for the requested problem, or the reason why the kernel cannot be used."""
     sizes, texts = entry["sizes"], entry["texts"]
     for name in requested:
         if name not in sizes and name not in texts:

@@ -145,9 +145,8 @@ class FlashInferPersistence:
                 self._contexts += 1
             try:
                 with plain_autotune(*args, **kwargs):
-                    if (
-                        kwargs.get("cache", args[1] if len(args) > 1 else None) is not None
-                    ):  # load the stored entries again, because ``clear_cache`` has also dropped the loaded entries
+                    # load the stored entries again, because ``clear_cache`` has also dropped the loaded entries
+                    if kwargs.get("cache", args[1] if len(args) > 1 else None) is not None:
                         self._tried(self._load, tuner.get())
                     yield
             finally:  # store new entries now: FlashInfer has written its own cache file at the end of the context

@@ -100,7 +100,7 @@ class AcquisitionState:
         return replace(self, predicted=predicted, probable=self.probable[positions])
 
     def reduced(self, reduction: FloatArray) -> AcquisitionState:
-        """Return the state with a smaller variance. The means stay, because pending values are imputed with the mean.
+        """Return the state with a smaller variance. Means are unchanged, because pending values are imputed with them.
 
         Args:
             reduction: Reduction of the variance of each schedule.

@@ -15,8 +15,8 @@ from search_spaces.spaces.search_space import SearchSpace
 class CompiledModules:
     """Numbering of compiled modules, with the best time of each module.
 
-    Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. If one of the schedules
-    has a time, the module is compiled, and further schedules of the module need no compilation.
+    Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. If one of these schedules
+    has a time, the module is compiled, and the other schedules need no compilation.
 
     Args:
         space: Space of the schedules.
@@ -32,7 +32,7 @@ class CompiledModules:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._best: dict[int, tuple[float, Schedule]] = {}
         self._least = math.inf
-        self._swept: set[int] = set()  # numbers of the modules that ``siblings`` has already used
+        self._swept: set[int] = set()  # numbers of the modules that earlier calls of ``siblings`` used
 
     def number(self, schedule: Schedule) -> int:
         """Return the number of the module that a schedule belongs to."""

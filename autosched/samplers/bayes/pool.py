@@ -50,7 +50,7 @@ class Pool:
                 self.seen[position] = True
 
     def missing(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Return those of the schedules, without repetitions, that are not in the pool."""
+        """Return the given schedules that are not in the pool, without repetitions."""
         return [s for s in dict.fromkeys(schedules) if s not in self._position]
 
     def promising(self, worth: FloatArray, compiled: BoolArray, most: int) -> IntArray:

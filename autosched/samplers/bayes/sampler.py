@@ -10,8 +10,9 @@ probability that the schedule works (``cost_models/feasibility.py``).
 
 With estimated times, values are logarithms of these ratios, because estimates have relative errors. The estimate is an
 additional coordinate (``Guesses``). A second Gaussian process has a prior mean that is linear in the estimate, with a
-learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest ones, and this hardly
-changes the likelihood of the trend. Therefore the search stops relying on the trend after ``patience`` trials without
+learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest schedules, which
+hardly changes the likelihood of the trend. Therefore the search stops relying on the trend after ``patience`` trials
+without
 improvement: until a new improvement, three of four proposals come from the model without the trend (two of four if this
 model found the best schedule). Observed trials are biased towards fast schedules, so both models treat the prior mean
 as unknown (``Hyperparameters.offset``). With estimated times, proposals maximise the expected improvement (Jones,
@@ -201,7 +202,7 @@ class BayesSampler(Sampler):
                 worth = now.worth(seen, batches.margins[free % len(batches.margins)])
                 free += 1
             best = int(worth.argmax())
-            if worth[best] == -math.inf:  # no unseen schedule remains in the pool, but perhaps in the space
+            if worth[best] == -math.inf:  # no unseen schedule remains in the pool, but the space may have more
                 return chosen or self._mark_pending(next(iter(self._unseen.draw(1)), None))
             if not chosen:
                 self._gain = now.gain(best)
@@ -253,7 +254,7 @@ class BayesSampler(Sampler):
         return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
 
     def _update(self, pool: Pool) -> None:
-        """Fit the hyperparameters if there are enough new results, and pass new observations to the models."""
+        """Fit the hyperparameters if there are enough new results, then pass new observations to the models."""
         refits = self._settings.refits
         size = step = self._settings.first
         while step <= len(self._reported):
@@ -308,7 +309,7 @@ class BayesSampler(Sampler):
         if (works == 0).any():
             fitted["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
-        if not known.any():  # all observed schedules failed: the models cannot be used before the next fit
+        if not known.any():  # if all observed schedules failed, the models cannot be used before the next fit
             return {"plain": settings.mode(len(columns)), **fitted}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
@@ -322,7 +323,7 @@ class BayesSampler(Sampler):
         return fitted
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return best time / time of each schedule (with estimates: its logarithm); NaN if failed or pending."""
+        """Return best time / time of each schedule (its logarithm if there are estimates); NaN if failed or pending."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)

@@ -17,11 +17,11 @@ STARTS = 8  # number of descents; each takes 150 to 300 estimates
 _DISTANCE = 6
 _NEIGHBOURS = 256  # number of neighbours that are estimated per step
 _STEPS = 32
-# The requested number of samples is for this number of strata. It is scaled up for spaces with more strata.
+# The requested number of samples applies to spaces with up to this number of strata. It is scaled up for more strata.
 _STRATA = 2
 # suffixes of parameter names that refer to m, n, a and b of a matmul
 _OTHER_SIDE = {"_m": "_n", "_n": "_m", "_a": "_b", "_b": "_a"}
-TIE = 1e-3  # estimates whose log seconds differ by less are considered equal: models are not more accurate
+TIE = 1e-3  # estimates whose log seconds differ by less count as equal, because models are not more accurate
 
 Rank = tuple[int, int, int, float]
 
@@ -31,8 +31,8 @@ def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedul
 
     Args:
         space: Space of the schedules.
-        samples: Number of schedules. It is increased if there are many strata, so that there are enough of each
-            template.
+        samples: Number of schedules. It is increased if there are many strata, so that there are enough schedules of
+            each template.
         seed: Random seed.
     """
     return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)

@@ -17,7 +17,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-# size of the sample, which is stratified by template and intrinsic; predicting it is faster than building the space
+# size of the sample, which is stratified by template and intrinsic; predicting its times is faster than building the
+# space
 SAMPLES = 512
 SEED = 0
 

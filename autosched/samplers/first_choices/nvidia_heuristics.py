@@ -55,8 +55,8 @@ _PRECISIONS = {
     "e5m2": "QQTST",
     "i8": "BII",
 }
-_PROPOSED = 3  # maximum number of the library's schedules among the first trials
-_REQUESTED = 12  # number of configurations to request; more than needed, since several may map to the same schedule
+_PROPOSED = 3  # maximum number of schedules from the library among the first trials
+_REQUESTED = 12  # number of configurations to request; more than needed, because several may map to the same schedule
 _SECONDS = 20.0  # time limit of the child process in seconds; it normally takes a fifth of a second
 _SAMPLES = 64  # number of schedules to sample among those that match a configuration
 

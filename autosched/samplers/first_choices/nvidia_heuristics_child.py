@@ -3,7 +3,7 @@
 The script reads a JSON object from stdin. Its fields are ``gpu``, ``precision`` and ``layout`` (the library's names),
 ``m``, ``n``, ``k``, ``batch`` and ``count``. The script prints a JSON list of configurations, each with its predicted
 seconds. It does not import autosched. The library (version 0.1.0.27) crashes at interpreter shutdown and may crash
-earlier. So it runs in a separate process, which exits without cleanup.
+earlier. The script therefore exits without cleanup.
 """
 
 import importlib

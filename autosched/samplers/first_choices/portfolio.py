@@ -21,17 +21,18 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 NAME = "portfolio"
-SAMPLER = "bayes"  # only this sampler begins with a portfolio; other samplers have their own first proposals
+# name of the only sampler that begins with a portfolio; other samplers choose their first proposals themselves
+SAMPLER = "bayes"
 SIZE = 32  # maximum number of schedules in a portfolio
 # number of results after which proposals of the sampler are better than remaining schedules of the portfolio
 ENOUGH = 16
 WINNERS = 16  # maximum number of winners in a portfolio
 _DISTANCE = 3  # schedules with small estimates differ in this number of parameters if possible
 _SLOWEST = 1.25  # maximum ratio of a schedule's estimate to the best estimate
-_MORE = 2  # templates with a fast schedule are sampled again, with a sample larger by this factor
+_MORE = 2  # factor by which the sample is larger when templates with a fast schedule are sampled again
 _GENERATIONS, _LAST_GENERATIONS = 4, 2  # generations of crossover between structures, before and after the descents
 _CHILDREN = 256  # number of children per generation of this crossover
-# schedules whose neighbours are estimated: maximum ratio to the best estimate, and number of neighbours
+# for schedules whose neighbours are estimated: maximum ratio to the best estimate, and number of neighbours
 _SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256
 _SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best estimate, before descents
 

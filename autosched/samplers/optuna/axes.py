@@ -62,9 +62,8 @@ class _Choices:
         self._coordinates = [float(code) for code in range(len(distribution.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
-            if any(
-                a >= b for a, b in itertools.pairwise(scale)
-            ):  # some coordinates are equal, for example of 0 and 1e-30, or of 2^70 and 2^70 + 1
+            # some choices have equal coordinates, for example 0 and 1e-30, or 2^70 and 2^70 + 1
+            if any(a >= b for a, b in itertools.pairwise(scale)):
                 scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 

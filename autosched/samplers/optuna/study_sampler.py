@@ -36,7 +36,7 @@ Legal = Callable[[Codes], bool]
 _FIRST = 5  # number of random trials before the model is used
 _GROWTH = 1.15
 _RANDOM = 384  # number of candidates per draw
-_DRAWS = 16  # maximum number of times that candidates are drawn until _ENOUGH are legal
+_DRAWS = 16  # maximum number of draws of candidates, which end once _ENOUGH candidates are legal
 _ENOUGH = 128
 _NEAR = 384
 _ELITE = 5
@@ -59,8 +59,8 @@ class StudySampler(BaseSampler):
     proposes an illegal candidate.
 
     Args:
-        legal: Function of all parameters, including those with a single value. It returns True for legal parameters,
-            and only these are proposed.
+        legal: Function of all parameters, including parameters with a single value. Only parameters for which it
+            returns True are proposed.
 
     Raises:
         ValueError: The study has several objectives.

@@ -28,7 +28,7 @@ class Backend:
     Attributes:
         name: Name of the backend.
         runner: Runner that times candidates.
-        device: GPU that the times are for.
+        device: GPU to which the times apply.
         line: One-line description of the backend, its device, and why it was chosen.
         pool: Pool of compiler processes; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
@@ -55,7 +55,7 @@ class Backend:
 
     @property
     def model_alone(self) -> bool:
-        """True if a model estimates all times without compiling kernels. The model itself can then be searched."""
+        """True if a model estimates all times without compiling kernels, so that the model itself can be searched."""
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:

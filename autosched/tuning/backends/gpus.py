@@ -24,7 +24,7 @@ class UsableGpus:
 
 
 def probe(requested: Gpus | None) -> UsableGpus:
-    """Return the GPUs that can measure, and their model.
+    """Return the GPUs that can measure, and the model of these GPUs.
 
     Raises BackendError if a requested GPU does not exist, or if the requested GPUs are of different models.
     """
@@ -57,7 +57,7 @@ def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | N
     if device is None or isinstance(device, Device):
         return device
     if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
-        return gpu  # use the detected device: its clocks and sizes may differ from those in the device table
+        return gpu  # use the detected device, because its clocks and sizes may differ from those in the device table
     try:
         return device_row(device)
     except UnknownDevice as error:

@@ -20,7 +20,7 @@ from search_spaces.spaces.schedule import Schedule
 
 @lru_cache(maxsize=64)
 def scale_of_estimates(problem: Problem, device: Device) -> float:
-    """Return the ratio of the recorded winner's measured time to its estimated time, but at least 1.
+    """Return the ratio of measured to estimated time of the recorded winner, but at least 1.
 
     Args:
         problem: Problem of the estimates.

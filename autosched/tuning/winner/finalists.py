@@ -51,7 +51,7 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             continue
         if any(c.problem.key() != candidate.problem.key() for c in candidates.values()):
-            continue  # kernels with arrays of other types cannot be timed together with the best one
+            continue  # kernels with arrays of other types cannot be timed together with the best kernel
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
             candidates.setdefault(candidate.kernel.digest, candidate)
@@ -61,8 +61,8 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 def _simplest_first(ledger: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
     """Rank the entrants by simplicity, without equal ranks, so that ties are always resolved in the same way.
 
-    Of two schedules, the simpler one has fewer non-default values. If these numbers are equal, fewer registers, then
-    less shared memory, and finally the text of the schedule decide.
+    The simpler of two schedules has fewer non-default values. If the numbers are equal, the schedule with fewer
+    registers is simpler, then the one with less shared memory. Finally, the texts of the schedules decide.
     """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
@@ -112,7 +112,8 @@ def remeasure(
     if vendor is not None and vendor_seconds:
         vendor_median = statistics.median(vendor_seconds)
         faster = sum(statistics.median(standing.seconds) < vendor_median for standing in remeasured.standings[1:])
-        first = remeasured.library_won and ledger.run.order is None  # the library's order of sums is unknown
+        # exclude the library, because its order of sums is unknown
+        first = remeasured.library_won and ledger.run.order is None
         ranked.insert(0 if first else 1 + faster, None)
     rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(standing, None) for standing in remeasured.failed]
     rows += reversed([(standing, rank) for rank, standing in enumerate(ranked, 1)])
@@ -140,7 +141,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return the kernel that later checks time together with the winner, and the times that it has now."""
+    """Return the kernel that later checks will time together with the winner, and the kernel's current times."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

@@ -21,18 +21,18 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-WITHIN = 1.5  # entrants have at most this ratio to the fastest screening time; far above screening errors
+WITHIN = 1.5  # maximum ratio of an entrant's screening time to the fastest; far above screening errors
 # Effect of clock and temperature on a screening time, in addition to the noise of repetitions. Under load, the clock
 # falls by different amounts for different kernels: on an H100, log ratios of screening times to paired times scatter by
 # 2 to 4%.
 DRIFT = 0.06
 ERRORS = 3.0  # allowed difference between two screening times, in standard errors
 ROUNDS = 20
-FIRST_ROUNDS = 2  # number of rounds with all entrants; then entrants that cannot win are dropped
+FIRST_ROUNDS = 2  # number of rounds with all entrants, after which entrants that cannot win are dropped
 MOST_ROUNDS = 1000
 MOST_AT_ONCE = 100  # maximum number of rounds per call of the runner
 SECONDS = 60.0
-TIE = 0.01  # schedules whose times differ by a smaller fraction count as equally fast
+TIE = 0.01  # fraction: schedules whose times differ by less count as equally fast
 
 
 def select_entrants(
@@ -144,9 +144,9 @@ def remeasure(
 
     If there are many entrants, all run FIRST_ROUNDS rounds; then entrants that cannot win (``near_ties.plausible``) are
     dropped. Later, entrants that can no longer win are dropped, too. An entrant that fails is removed, and the
-    remaining entrants are timed again from the start. If it is unknown which entrant failed, each runs alone for a
-    round, and entrants that fail are removed. If none fails alone, the library is removed; without a library, the
-    entrant that was slowest in screening.
+    remaining entrants are timed again from the start. If it is unknown which entrant failed, each entrant runs alone
+    for a round, and those that fail are removed. If none fails alone, the library is removed, or, without a library,
+    the entrant that was slowest in screening.
 
     Args:
         runner: Runner that can time several kernels alternately.
@@ -237,10 +237,8 @@ class _TimedRounds:
     def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        if len(culprits) in (
-            0,
-            len(timed.entrants),
-        ):  # all or none failed by themselves (a crash or a common timeout): it is unknown which entrant is the cause
+        # if all or none failed by themselves (a crash, or a common timeout), it is unknown which entrant is the cause
+        if len(culprits) in (0, len(timed.entrants)):
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
             if not culprits and timed.library is not None:

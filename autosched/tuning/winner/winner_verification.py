@@ -61,9 +61,9 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
     try:
         check_ready()
     except HostCompilerMissing as error:
-        return Verifiers(line=f"new bests are not verified: {error}")
+        return Verifiers(line=f"new best schedules are not verified: {error}")
     except HostFailure as error:
-        raise ValueError(f"new bests cannot be verified on this machine: {error}; or use --no-verify") from error
+        raise ValueError(f"new best schedules cannot be verified here: {error}; or use --no-verify") from error
 
     def new_best(schedule: Schedule) -> Verdict:
         return verify_one(task.templates.of(schedule), task.problem, schedule, task.device)
@@ -115,7 +115,7 @@ def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
             return f"{summary}; {failed} faster {_plural(failed, 'one')} failed" if failed else summary
         if (
             measurement.status is Status.UNVERIFIED
-        ):  # inconclusive: the trial passed the quick verification and remains the best
+        ):  # inconclusive, so the trial, which passed the quick verification, remains the best
             return f"no verdict: {measurement.reason}"
         failed += 1
         ledger.mark_wrong(best, measurement)

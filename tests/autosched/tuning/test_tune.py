@@ -164,7 +164,7 @@ class TestEndToEnd:
 
         monkeypatch.setattr("autosched.tuning.winner.winner_verification.check_ready", missing)
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
-        assert result.lines[2] == "new bests are not verified: no C++ compiler: install one"
+        assert result.lines[2] == "new best schedules are not verified: no C++ compiler: install one"
 
     def test_an_empty_space_is_reported_with_its_rule(self, tmp_path: Path) -> None:
         nothing = Space("toy", [ordinal("x", (1, 2))], (), (Rule("never", lambda x: x < 0, "no"),))

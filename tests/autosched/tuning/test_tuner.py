@@ -389,7 +389,7 @@ class TestVerification:
             return Outcome(True)
 
         result = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=verifier)
-        assert result.stopped == "a new best cannot be verified: g++ cannot compile: repair it; or use --no-verify"
+        assert "g++ cannot compile: repair it; or use --no-verify" in result.stopped
         assert store.trials() == list(result.trials)
         assert not any(r.status in (Status.WRONG_RESULT, Status.UNVERIFIED) for r in result.trials)
         assert result.best == store.best(PROBLEM, "h200")

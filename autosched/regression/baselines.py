@@ -26,7 +26,7 @@ from search_spaces.catalogue import template
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.launch import launch_from_json
 
-# description of a baseline that has the candidate's source but was compiled by another compiler
+# description of a baseline with the same source as the candidate, but from another compiler
 _MARK = "-DAUTOSCHED_BASELINE"
 _CHILD_SECONDS = 600.0
 # Environment variables that the other Python must not inherit.
@@ -38,10 +38,10 @@ class BaselineError(ValueError):
 
 
 class RecordedBaseline:
-    """Baseline that is the recorded kernel, if the current code still generates the same kernel."""
+    """Baseline that is the recorded kernel, which the current code must still generate."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the candidate if its kernel is equal to the recorded kernel, else a message with the remedy."""
+        """Return the candidate if it equals the recorded kernel, else a message with the remedy."""
         if candidate.kernel.digest == entry.trial.kernel_digest:
             return Baseline(candidate, "")
         return (
@@ -72,7 +72,7 @@ class DatabaseBaseline:
 
 
 class KnownPrograms(CompilePool):
-    """A compile pool to which modules can be added that another environment compiled."""
+    """A compile pool to which modules from another environment can be added."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -69,7 +69,7 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # line with the number of trials that an earlier reference verified
+        self.left_out = ""  # line with the number of skipped trials that an earlier reference verified
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:
@@ -125,7 +125,7 @@ def check_database(
     Args:
         database: A path or an SQLAlchemy URL.
         options: Selection of entries, and their baselines.
-        static: If True, check only what does not need a GPU: code, resources and results.
+        static: If True, check only code, resources and results, which needs no GPU.
         on_progress: Function called after each entry.
         run: State of the check, which receives the findings even if this function raises. Default: a new one.
 
@@ -147,7 +147,7 @@ def check_database(
 
 
 def static_report(run: CheckRun, options: CheckOptions, on_progress: OnProgress) -> CheckReport:
-    """Check without a GPU that entries compile, need no more resources than recorded, and compute correct results.
+    """Check without a GPU that entries compile, need no more resources than recorded, and give correct results.
 
     Args:
         run: State of the check, whose entries are checked.

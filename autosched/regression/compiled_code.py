@@ -58,4 +58,4 @@ def worse_code(installed: CompiledCode, other: CompiledCode, growth: float = LOO
 
 
 def _compared(quantity: str, installed: int, other: int) -> str:
-    return f"{quantity}: {installed} with this compiler, {other} with the other one"
+    return f"{quantity}: {installed} with this compiler, {other} with the other compiler"

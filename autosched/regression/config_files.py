@@ -26,7 +26,7 @@ class ConfigCheck:
     Args:
         device: Check only the files of this device; None for all.
         emulate: If True, verify each configuration in the emulator.
-        triton: The Triton version that must be installed, "" for any.
+        triton: The version of Triton that must be installed; "" for any version.
         with_python: The Python of an environment with another version of Triton, to compare with; "" for no comparison.
     """
 
@@ -37,7 +37,7 @@ class ConfigCheck:
 
 
 class ConfigEntry(Protocol):
-    """One entry of a file, or the file as a whole."""
+    """One entry of a file, or the file itself."""
 
     @property
     def name(self) -> str:
@@ -130,7 +130,7 @@ class ConfigFiles(Protocol):
 
         Args:
             model: The config.json.
-            device: The GPU to choose configurations for.
+            device: The GPU for which configurations are chosen.
             rows: Batch sizes.
             ranks: Number of GPUs that share each expert.
             dtype: Type of the weights; "" for the quantization that the model states.

@@ -18,7 +18,7 @@ class EmulationFailed(RuntimeError):
 class EmulatedKernel:
     """A kernel on numpy arrays, ``out = kernel(a, b)``. It is called like a loaded kernel, but runs in the emulator.
 
-    Arrays have their shape in memory, and the operands' storage types (bf16 values are stored as uint16). A first
+    Arrays have the shapes of the operands in memory and their storage types (bf16 values are stored as uint16). A first
     dimension of 1 may be omitted; if the first input omits it, so does the result. Emulation is far slower than a GPU:
     use problems of a few tiles.
     """

@@ -26,7 +26,7 @@ from search_spaces.operators.problem import Problem
 # failures of this machine (HostFailure, MemoryError) end the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library was the fastest when the entry was tuned, so there is no kernel to check"
-RIVALS = 3  # number of schedules after the best one whose predicted ranks are checked
+RIVALS = 3  # number of schedules after the best schedule whose predicted ranks are checked
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def entries(
 def _entry(
     store: Store, summary: ProblemSummary, position: int, limits: SlowdownLimits, device: Device | None
 ) -> CheckedEntry | CheckFinding | None:
-    """Return an entry, a finding if it cannot be checked, or None if every schedule of the problem was wrong."""
+    """Return an entry, a finding if the entry cannot be checked, or None if every schedule of the problem was wrong."""
     try:
         problem = store.problem(summary)
         trial = store.best(problem, summary.device)
@@ -158,7 +158,7 @@ def _entry(
                 limits.floor if guard.floor_seconds is None else guard.floor_seconds,
             )
         except ValueError as error:
-            return _unreadable(summary, f"its threshold in the database cannot be used: {error}")
+            return _unreadable(summary, f"its thresholds in the database cannot be used: {error}")
     return CheckedEntry(
         position, problem, where, trial, _rivals(trials, trial), limits, noise, AtTuning.of(trials, trial)
     )

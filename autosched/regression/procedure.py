@@ -1,4 +1,4 @@
-"""Procedure of a timed check: time rounds until each entry is decided, and confirm slowdowns in a second process.
+"""Procedure of a timed check: time rounds until each entry has a verdict, and confirm slowdowns in a second process.
 
 The procedure does not depend on the source of times: it also runs with a simulated GPU and with recorded noise.
 """
@@ -20,7 +20,7 @@ from autosched.regression.slowdown import (
 )
 from measurements.trials.timing_statistics import SpeedChange
 
-Measure = Callable[[int], Times]  # function that times this number of rounds of an entry in the current process
+Measure = Callable[[int], Times]  # function that times a number of rounds of an entry in the current process
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def judged(
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
-    """Return the verdict on an entry that only the first process has timed."""
+    """Return the verdict on an entry without times of a second process."""
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:

@@ -21,7 +21,7 @@ class EntryStatus(StrEnum):
     SAME = "same"
     SOUND = "sound"  # only for configuration files: no fault was found, and there is no baseline to compare with
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # measured, but without a verdict because of noise or a changed machine
+    UNCERTAIN = "uncertain"  # the entry was timed, but noise or a changed machine prevents a verdict
     CANNOT_COMPARE = "cannot compare"  # no baseline is available
     STALE = "stale"  # an earlier reference verified the trial, and there is no trial with the current reference
     WRONG = "wrong"  # wrong results
@@ -189,7 +189,7 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
 
 
 def worst_first(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """Sort findings: failures first, then uncertain findings, then all others, without other changes of the order."""
+    """Sort findings: failures first, then uncertain findings, then all others. Otherwise the order is unchanged."""
     return sorted(findings, key=lambda f: (not f.verdict.fails, f.verdict.judged))
 
 

@@ -2,7 +2,7 @@
 
 The paired timing at the end of a search times the winner alternately with a control, and stores the times. The control
 is the vendor's library, or a plain memory copy if no library can compute the problem. A check times winner and control
-again. The check compares two ratios with the stored times: the winner's time relative to the control's, and the
+again. The check compares two values with the stored times: the ratio of the winner's time to the control's, and the
 control's time. A change is reported and turns the verdict "same" into uncertain, because the machine's earlier state
 cannot be timed again.
 """
@@ -35,7 +35,7 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
-        """Return the times of the paired timing that ``best`` won.
+        """Return the times of the paired timing in which ``best`` won.
 
         In old databases, the trial does not contain the control's times; the control is then the library's trial.
         Returns None if there is no control, or if the times have another policy than the default, because checks use

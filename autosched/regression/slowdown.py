@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from measurements.trials import signed_rank, timing_statistics
 from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
-CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be slower by chance
+CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would seem slower by chance
 DISCOVERY_RATE = 0.05  # accepted false discovery rate of the first process
-ONE_SIDED = 8  # minimum number of changed entries to test whether nearly all changed in one direction
+ONE_SIDED = 8  # minimum number of changed entries for the test whether nearly all of them changed in one direction
 MOST = 0.8
 
 
@@ -72,10 +72,10 @@ class Times:
 class TimeComparison:
     """Comparison of the times of one entry.
 
-    Three fields are ratios of times: ``ratio`` of the candidate to the baseline, ``noise`` of the second run of the
-    baseline to the first, and ``control`` of the control to the baseline (None without a control). ``limit`` is the
-    slowdown above which an entry is slower: the larger of the allowed slowdown and the noise. ``p`` is the probability
-    of such times if the slowdown is within the limit. ``moved`` is the reason why the times are unreliable, or "".
+    Three fields are ratios of times. ``ratio`` is candidate to baseline, ``noise`` is the second run of the baseline to
+    the first, and ``control`` is control to baseline (None without a control). ``limit`` is the slowdown above which an
+    entry is slower: the larger of the allowed slowdown and the noise. ``p`` is the probability of such times if the
+    slowdown is within the limit. ``moved`` is the reason if the times are unreliable, else "".
     """
 
     verdict: SpeedChange
@@ -137,7 +137,7 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return a reason if two processes' times cannot be pooled, because the control's times differ; else "".
+    """Return a reason if the control's times in two processes differ, so that their times cannot be pooled; else "".
 
     Control and baseline are the same kernels in both processes, so that the machine must be the cause of a difference.
     """

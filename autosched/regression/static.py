@@ -1,4 +1,4 @@
-"""Static check, which needs no GPU. It is deterministic, because nothing is timed, so CI can run it for every change.
+"""Static check, which needs no GPU. Nothing is timed, so it is deterministic, and CI can run it for every change.
 
 The check requires that an entry's schedule is valid, compiles for its device, needs no more resources than recorded,
 and computes correct results in the emulator. It also requires that the current kernel was verified, and that the cost
@@ -76,7 +76,7 @@ def _family(entry: CheckedEntry) -> tuple[str, str]:
 
 
 def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
-    """Return the orders of sums of each family's batch-invariant entries, with a trial as example of each order."""
+    """Return the orders of sums of each family's batch-invariant entries, with an example trial for each order."""
     orders: dict[tuple[str, str], dict[SumOrder, str]] = {}
     for entry in entries:
         order = stored.order(entry.trial.verification)
@@ -210,10 +210,10 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Return lines on a longer predicted time, and on rivals that only now are predicted to be faster than the entry.
+    """Return lines about a longer predicted time, and about rivals that are now predicted to be faster than the entry.
 
     The time at tuning is the recorded time if the model estimated it. Otherwise the model predicts it from the recorded
-    resources. If another version of the emulator counted instructions for any of the times, all times are predicted
+    resources. If another version of the emulator counted instructions for one of the times, all times are predicted
     from resources. Differences within the entry's limit do not count as a change of rank.
     """
     names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
@@ -234,7 +234,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return trial.seconds if estimated else predicted(trial, resources)
 
     def now(trial: Trial, program: Compiled) -> float | None:
-        """Return the current prediction, which uses the machine code only if the prediction ``then`` did."""
+        """Return the current prediction. It uses the machine code only if the prediction ``then`` used it."""
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 

@@ -2,7 +2,7 @@
 
 The candidate is the kernel that the current code and compiler generate from a stored schedule. The caller provides the
 baseline, which comes from the stored trial, another database, or another environment. Candidate and baseline run on the
-same machine with the same driver, so these cannot cause a difference.
+same machine with the same driver, so neither of these causes a difference.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Baselines(Protocol):
         """Return the baseline of an entry, whose current kernel is ``candidate``; on failure, one line why."""
 
 
-OnProgress = Callable[[str], None]  # function called after each finished entry, with a message for the user or ""
+OnProgress = Callable[[str], None]  # called after each finished entry, with a message for the user, or ""
 
 
-# Errors of the machine or session. Verdicts before the error remain valid; entries that remain are uncertain.
+# Errors of the machine or session. Earlier verdicts remain valid, and the remaining entries are uncertain.
 _MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
@@ -251,12 +251,12 @@ class _Timer:
                 self.control = None if control is None else (control, statistics.median(entrants[3].seconds))
                 return Times(baseline, candidate, repeated, entrants[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in entrants[:3]):
-                self._controls.pop(0)  # this control is not available: try the next control
+                self._controls.pop(0)  # this control is not available, so try the next control
                 continue
             self._blame(entrants)
             if not self._controls:
                 raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {entrants[0].reason}")
-            self._controls.pop(0)  # the control may be the cause of the failure: try the next control
+            self._controls.pop(0)  # the control may be the cause of the failure, so try the next control
 
     def _blame(self, entrants: Sequence[Entrant]) -> None:
         """Run each kernel alone, to identify the one that fails. Raises _Failed."""
@@ -308,5 +308,5 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
 
 
 def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
-    """Return the noise between the two runs of the baseline, by name of the entry, for storing in the database."""
+    """Return the noise between the two runs of the baseline by name of the entry, to be stored in the database."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

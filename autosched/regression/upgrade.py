@@ -135,7 +135,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
-    """Yield a line about rivals that are estimated to be faster than the entry, but only with the other compiler."""
+    """Yield a line about rivals that are estimated to be faster than the entry only with the other compiler."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -157,7 +157,7 @@ def _overtaken(
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
-    """Verify the other compiler's PTX. None if it is correct or unchanged, else whether it is wrong, and why."""
+    """Verify the other compiler's PTX. Return None if it is correct or unchanged, else (True if wrong, reason)."""
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:

@@ -42,7 +42,7 @@ class CheckedCase:
         line: Line in ``file``; 0 for the whole file.
         facts: Further properties of the case, by name.
         cells: Texts for the columns ``Summary.columns``.
-        change: A measured change, shown next to the verdict; "" for none.
+        change: A measured change, such as a ratio of times, shown next to the verdict; "" for none.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Summary:
         seconds: Duration of the command.
         facts: Properties of the run, by name. The Markdown omits empty properties.
         columns: Headings of the cases' ``cells``.
-        hidden: Verdict of which the Markdown lists only cases with a reason.
+        hidden: Verdict whose cases the Markdown only lists if they have a reason.
         footnote: A line below the table.
     """
 
@@ -183,7 +183,7 @@ def workflow_commands(summary: Summary) -> list[str]:
 
 
 def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
-    """Sort cases: first failed, then undecided, then passed, without other changes of the order."""
+    """Sort cases: first failed, then undecided, then passed. Otherwise the order is unchanged."""
     order = ("refused", "uncertain", "accepted")
     return sorted(cases, key=lambda c: order.index(c.outcome))
 
@@ -223,5 +223,5 @@ def _relative_to_current_folder(file: str) -> str:
 
 
 def _property(text: str) -> str:
-    """Escape a property of a workflow command, in which comma and colon are special, too."""
+    """Escape a property of a workflow command, in which comma and colon are also special."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -18,7 +18,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import NAMES, shown_value
 
-if TYPE_CHECKING:  # imported here, because verifications do not need trials
+if TYPE_CHECKING:  # imported only for annotations, because verifications do not need trials
     from measurements.trials.measurement import Resources
     from measurements.trials.trial import Trial
 
@@ -54,7 +54,7 @@ def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
 
 
 def share_of_roof(problem: Costed, seconds: float, device: str) -> str | None:
-    """Format the fraction of the roofline: ``41% of the peak``; of DRAM bandwidth if the problem is memory-bound.
+    """Format the fraction of the peak, ``41% of the peak``, or of DRAM bandwidth if the problem is memory-bound.
 
     Returns None for an unknown device.
     """
@@ -145,7 +145,7 @@ def _tells(field: dataclasses.Field[Any], problems: Sequence[Problem]) -> bool:
     values = {getattr(p, field.name) for p in problems}
     if not values.isdisjoint(_TYPES):
         return True
-    if field.default == "":  # follows from the other fields
+    if field.default == "":  # such a value is derived from the other fields
         return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
     return values != {field.default}
 
@@ -223,7 +223,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
-    """Return the name of a problem of an unregistered operator: the name that its trial stores, else its fields."""
+    """Return the name of a problem whose operator is not registered: the name in its trial, else its fields."""
     from measurements.trials.problem_key import fields_of
 
     if facts is not None:
@@ -237,7 +237,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     """Return facts about a trial with a time: the time with its provenance, the error and the resources.
 
     Args:
-        problem: Problem of the trial; the stored costs of the problem if the operator is not registered.
+        problem: Problem of the trial; if the operator is not registered, the stored costs of the problem.
         trial: Trial with a time.
     """
     from measurements.trials.policy import DEFAULT, NONE, described
@@ -299,7 +299,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
     try:
         order = sum_order(template(trial.schedule.template), problem, trial.schedule, device)
-    except ValueError:  # the trial is from an earlier version of the code
+    except ValueError:  # the order is unknown, because the trial is from an earlier version of the code
         return ""
     if order is None:
         return ""

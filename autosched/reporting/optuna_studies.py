@@ -105,7 +105,7 @@ def _named(trial: Trial) -> dict[str, Value]:
 def _domains(trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the tried values of each parameter.
 
-    These stand for the domains of the search space, which a database does not store.
+    The tried values replace the domains of the search space, which a database does not store.
     """
     from optuna.distributions import CategoricalDistribution
 

@@ -38,7 +38,7 @@ from search_spaces.templates.drawing import Drawing
 
 @dataclass(frozen=True)
 class _Accesses:
-    """Cycles of every warp access to a tile, with and without bank conflicts. Each access covers one ``block``."""
+    """Cycles of every warp access to a tile, with and without bank conflicts. An access covers one ``block``."""
 
     block: tuple[int, int]
     bytes: int
@@ -99,8 +99,8 @@ def draw_distribution(
         layout: Layout of rank 1 or 2.
         path: File to write, .svg or .png.
         shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has a shape.
-        subgroups: Number of subgroups. Default: just enough for the layout. With a larger number, subgroups that hold
-            copies are also shown.
+        subgroups: Number of subgroups. Default: just enough for the layout. With more subgroups, those that hold copies
+            are also shown.
 
     Returns:
         ``path``.
@@ -195,7 +195,7 @@ def _bank_panels(
     rows, columns = accesses.block
     shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
     words = _bank_cells(layout, element_bytes)
-    # accesses narrower than a word have no outline
+    # draw no outline for accesses that are narrower than a word
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
         Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
@@ -300,7 +300,7 @@ def _cycles(cycles: int) -> str:
 
 
 def _heat(degree: float) -> Colour:
-    heat = min(1.0, math.log2(degree) / 3)  # from green for no conflict to red for conflicts of 8 or more ways
+    heat = min(1.0, math.log2(degree) / 3)  # colours from green (no conflict) to red (8-way conflicts and more)
     return colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
 
 

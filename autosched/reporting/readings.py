@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def readings(problem: Problem) -> tuple[str, ...]:
-    """Return one line per note, with the position in the file; nothing for problems without a tile program."""
+    """Return one line per note, with the position in the file; no lines for a problem without a tile program."""
     if not is_program_problem(problem):
         return ()
     from search_spaces.programs.planning.verify import program_notes

@@ -37,7 +37,7 @@ class Roofline(NamedTuple):
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
-        """Return the fraction of the roofline's rate that ``seconds`` corresponds to, at most 1."""
+        """Return the fraction of the roofline's rate that a time of ``seconds`` achieves, at most 1."""
         least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
         return least / seconds
 
@@ -57,9 +57,8 @@ def roofline(problem: Costed, chip: Device) -> Roofline:
             peak = max(peak, chip.tensor_peak(rated))
         if isinstance(problem, Matmul) and kind in FP8 and chip.has("block_scale_mma"):
             peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
-    elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(
-        chip.tensor_flops_per_cycle
-    ):  # set only by problems of tile programs
+    # only problems of tile programs have the field multiplied_as
+    elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(chip.tensor_flops_per_cycle):
         peak = max(peak, chip.tensor_peak(multiplied))
     return Roofline(problem, peak, chip.dram_bandwidth)
 

@@ -62,7 +62,7 @@ def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
     elements = distribution.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
-    # assigned in reverse order, so that the first owner of an element remains
+    # assign in reverse order, so that the first owner of an element is stored last
     for thread in range(len(elements) - 1, -1, -1):
         first[elements[thread]] = thread
         register[elements[thread]] = np.arange(elements.shape[1])

@@ -26,7 +26,7 @@ class Change:
 
 
 def changes(entries: Sequence[ReportEntry], other_entries: Sequence[ReportEntry]) -> tuple[Change, ...]:
-    """Compare the winners in two databases, slower ones first. Problems that are in only one database are marked.
+    """Compare the winners in two databases, slower winners first. Problems in only one database are marked.
 
     The winners were not timed alternately on the same machine, so the machines may cause differences of measured times.
     """

@@ -52,7 +52,7 @@ class ReportEntry:
         trials: All trials with the winner's provenance, in order.
         share: Share of the roofline; None if unknown.
         problem: The problem; None if its operator is not installed.
-        costed: The problem, or if it is None, the costs of the problem that a trial stores.
+        costed: The problem; if ``problem`` is None, the costs of the problem that a trial stores.
         replaced: True if a later revision of the user's kernel file has trials.
         advice: Suggested next step; "" if there is none.
     """
@@ -123,7 +123,7 @@ def entries(
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:
-    """Return the part of a problem's key that all revisions of a user's kernel file share."""
+    """Return the fields of a problem's key that all revisions of a user's kernel file have in common."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return canonical_json(fields), summary.device
 
@@ -204,7 +204,7 @@ def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str,
 
 
 def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
-    """Return the suggested next step: the most important one that applies, or ""."""
+    """Return the most important next step that applies, or ""."""
     best = entry.best
     if entry.replaced:
         return ""

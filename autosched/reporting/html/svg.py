@@ -68,7 +68,7 @@ def progress(trials: Sequence[Trial]) -> Markup:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return ticks at 1, 2 and 5 times powers of ten, or if these are too many, only at powers of ten.
+    """Return ticks at 1, 2 and 5 times powers of ten, or only at powers of ten if there are too many.
 
     A range that contains no such number gets ticks at its ends.
     """
@@ -117,7 +117,7 @@ def panel(shown: Panel) -> Markup:
 
 
 def _legend(shown: Panel, width: float, height: float) -> tuple[list[str], float]:
-    """Return the legend for below a panel, and the height of panel and legend. Each line has as many entries as fit."""
+    """Return the legend below a panel, and the height of panel and legend. Each line has as many entries as fit."""
     parts: list[str] = []
     left, top = 0.0, height + 6
     for colour, label in shown.legend:

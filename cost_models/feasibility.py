@@ -2,8 +2,8 @@
 
 Least-squares classification (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 6.5): a
 Gaussian process is fitted to the values 1 (the trial worked) and 0 (it failed). Its length scales are independent of
-those for times, because the causes of failures (too many threads, too much shared memory) differ from the causes of
-slow kernels.
+the length scales for times, because the causes of failures (too many threads, too much shared memory) differ from the
+causes of slow kernels.
 """
 
 from __future__ import annotations

@@ -378,7 +378,7 @@ def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) ->
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """Return the column names that occur in any table, starting with those of the first table.
+    """Return the column names that occur in any table, starting with the columns of the first table.
 
     Raises:
         FeatureMismatch: A table lacks a required column (see ``align``).

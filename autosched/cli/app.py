@@ -385,7 +385,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return those exceptions for users' errors that are defined in modules with a slow import."""
+    """Return the exceptions for users' errors that modules with a slow import define."""
     from measurements.emulator import HostFailure
     from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied

@@ -35,7 +35,7 @@ class CallLogError(ValueError):
 
 
 class CallLog:
-    """Number of calls per problem. ``write`` adds the counts to those in a CSV file. Thread-safe."""
+    """Number of calls per problem. ``write`` adds the counts to the counts in a CSV file. Thread-safe."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

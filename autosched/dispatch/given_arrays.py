@@ -12,7 +12,7 @@ from search_spaces.operators.problem import divisor_of
 
 # bytes of the widest memory access of any kernel; new arrays of cupy and torch always have this alignment
 ALIGNMENT = 16
-_CUDA = 2  # DLPack's kDLCUDA
+_CUDA = 2  # DLPack's code of CUDA devices (kDLCUDA)
 
 
 def signature_of(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:

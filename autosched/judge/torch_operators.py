@@ -1,4 +1,4 @@
-"""Detect torch operators that compute results, unlike those that create, view, copy or convert tensors."""
+"""Detect torch operators that compute results. Operators that create, view, copy or convert tensors do not count."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ class EntryStatus(StrEnum):
     SOUND = "sound"  # only for configuration files: no fault was found, and there is no baseline to compare with
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # the entry was timed, but noise or a changed machine prevents a verdict
-    CANNOT_COMPARE = "cannot compare"  # no baseline is available
+    CANNOT_COMPARE = "cannot compare"  # there is no baseline to compare with
     STALE = "stale"  # an earlier reference verified the trial, and there is no trial with the current reference
-    WRONG = "wrong"  # wrong results
+    WRONG = "wrong"  # the kernel computes wrong results
     BROKEN = "broken"  # the schedule is no longer valid, does not compile, or does not run
 
     @classmethod

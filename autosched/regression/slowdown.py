@@ -128,7 +128,7 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
     """Return True for each p-value that is significant by the procedure of Benjamini and Hochberg.
 
     At most the fraction ``rate`` of the significant entries is expected to be false. ``p_values`` has one value for
-    every compared entry, including those that are not slower.
+    every compared entry, including entries that are not slower.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)

@@ -59,7 +59,7 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
 def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
     """Return two panels: the tile by warp, and the first rows and columns of the tile by thread."""
     rows, columns = distribution.shape
-    elements = distribution.elements(warps)  # (threads, registers)
+    elements = distribution.elements(warps)  # element in each register, of shape (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
     # assign in reverse order, so that the first owner of an element is stored last

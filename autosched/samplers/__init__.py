@@ -75,7 +75,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def samplers() -> tuple[str, ...]:
-    """Return the names of all samplers, first of the built-in ones, then of those in other packages."""
+    """Return the names of all samplers: first built-in samplers, then samplers in other packages."""
     return (*_BUILT_IN, *sorted(_offered()))
 
 

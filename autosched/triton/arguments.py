@@ -24,8 +24,8 @@ _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
 )  # above this size in bytes, a fully defined storage gets no flags of defined bytes, which need as much memory again
-# Names of element types and of swizzles, indexed by Triton's codes. The codes of element types are those of the PTX
-# instruction tensormap.replace.
+# Names of element types and of swizzles, indexed by Triton's codes. The codes of element types are also the codes of
+# the PTX instruction tensormap.replace.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",

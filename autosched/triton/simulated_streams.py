@@ -10,7 +10,7 @@ from measurements.emulator.host_order import LEGACY, Clock
 
 
 def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any) -> dict[str, Any]:
-    """Return the classes of streams and events that replace those of ``torch.cuda`` on a simulated GPU.
+    """Return the classes that replace the stream and event classes of ``torch.cuda`` on a simulated GPU.
 
     Args:
         streams: Tracks the order of the streams' work.

@@ -238,7 +238,8 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
                 with self._arguments, self:
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
-            is_fresh = func is torch.ops.aten.lift_fresh.default  # torch.tensor calls this operator
+            # torch.tensor calls this operator with data in host memory
+            is_fresh = func is torch.ops.aten.lift_fresh.default
             host = "plain" if is_fresh else self._host_of_result(args, kwargs)
             if "device" in kwargs or "pin_memory" in kwargs:
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
@@ -311,7 +312,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the dispatch key of an operator's kernel, such as one that the program registered for CUDA.
 
-        Returns None for kernels that only the dispatcher can select, such as those of sparse tensors.
+        Returns None for kernels that only the dispatcher can select, such as kernels for sparse tensors.
         """
         tensors = list(_inputs(args, kwargs))
         if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):
@@ -361,7 +362,7 @@ def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread],
 
 
 def _inputs(args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors among an operator's arguments, including those in lists."""
+    """Yield the tensors among an operator's arguments, including tensors in lists."""
     for value in (*args, *kwargs.values()):
         for each in value if isinstance(value, list | tuple) else (value,):
             if isinstance(each, torch.Tensor):

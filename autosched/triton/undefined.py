@@ -179,7 +179,7 @@ class _Copies:
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors among arguments or results, including those in lists."""
+    """Yield the tensors among arguments or results, including tensors in lists."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):

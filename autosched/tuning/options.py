@@ -100,7 +100,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(BackendOptions, SearchOptions):
-    """Options of ``autosched.tune``, in addition to those of every search and of the backend.
+    """Options of ``autosched.tune``, in addition to the options of every search and of the backend.
 
     If ``trials`` is omitted and a time model estimates all times (as without a GPU), the model itself is searched. The
     schedules that the model ranks best are then compiled, until the model expects no faster one.

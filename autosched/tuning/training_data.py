@@ -27,7 +27,7 @@ KINDS: Mapping[str, frozenset[Provenance]] = {
     "estimated": frozenset({Provenance.ESTIMATED}),
 }
 
-# problems of unknown operators are skipped, for example those of kernel files
+# problems of unknown operators, such as problems of kernel files, are skipped
 UNKNOWN_OPERATOR = "of unknown operators"
 
 

@@ -126,8 +126,8 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     Args:
         store: The database. Equal contents give equal results.
         run: The run. Only times of its provenance and policy are used.
-        task: Task of the search. Trials of its problem are excluded. At most MOST_TIMES times are read, first those on
-            its device, then those on other devices.
+        task: Task of the search. Trials of the task's problem are excluded. At most MOST_TIMES times are read, first
+            times on the task's device, then times on other devices.
         estimates: Estimates of the analytic model.
 
     Returns:
@@ -157,7 +157,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
-    """Return up to about MOST_TIMES trials of the operator's other problems, first those on the same device."""
+    """Return up to about MOST_TIMES trials of the operator's other problems, first trials on the same device."""
     trials: list[Trial] = []
     own = run.problem.key(), run.device.name
     stored = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]

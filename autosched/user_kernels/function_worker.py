@@ -22,7 +22,7 @@ _MOST_ARRAYS = 1000
 
 
 def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """Call ``function`` with those ``arguments`` that are named like its parameters, and return the outcome.
+    """Call ``function`` with the ``arguments`` that are named like its parameters, and return the outcome.
 
     The outcome has one of these keys. ``result`` is the function's result. ``unknown`` is a parameter that is not in
     ``arguments``. ``error`` is a message, with ``line``, the line of ``file`` in the traceback, if any.

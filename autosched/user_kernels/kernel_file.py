@@ -227,12 +227,12 @@ class KernelFile:
     flops: Expression | None = None
     bytes: Expression | None = None
     further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline after the first
-    first: tuple[str, ...] = ()  # arguments of the first launch; empty if it takes all of them
+    first: tuple[str, ...] = ()  # arguments of the first launch; empty if the launch takes all arguments
     flags: tuple[str, ...] = ()  # attributes of the first launch, a subset of LAUNCH_FLAGS
     generator: UserFunction | None = field(
         default=None, compare=False, repr=False
     )  # user's function that returns the source for the values of the parameters
-    is_under: bool = False  # True if types and tolerances of the arguments are those of one configuration (``under``)
+    is_under: bool = False  # True if types and tolerances of the arguments apply to one configuration (``under``)
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # limits of the compilation
     defined_at: tuple[str, int] = field(
         default=("", 0), compare=False, repr=False

@@ -26,7 +26,7 @@ from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
 # Default limits of a call. The limits grow with the size of the arrays, which are transferred and processed.
-SECONDS = 8.0  # CPU seconds
+SECONDS = 8.0  # limit in CPU seconds
 BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays for which one more CPU second is allowed
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # allowed memory, as a multiple of the bytes of the arrays
@@ -40,7 +40,7 @@ def call(
     arrays: Mapping[str, Any],
     elements: int = 0,
 ) -> Any:
-    """Call a user's function with those ``numbers`` and ``arrays`` whose names are parameters of the function.
+    """Call a user's function with the ``numbers`` and ``arrays`` whose names are parameters of the function.
 
     Args:
         function: Function in a file, which runs in a worker process, or a function object.

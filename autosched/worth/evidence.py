@@ -158,7 +158,7 @@ def drawn(
 
 
 def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Multiply each of the positive ``draws`` by a log-normal factor whose deviation is that of the draws.
+    """Multiply each of the positive ``draws`` by a log-normal factor with the same standard deviation as the draws.
 
     The result is a kernel density estimate. The wider distribution allows for problems that differ from all recorded
     problems.

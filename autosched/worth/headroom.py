@@ -93,8 +93,8 @@ class Estimator:
         chip: The GPU.
         store: Database of tuned problems; None to use only autosched's recordings.
         library: True if the vendor's library currently runs, False for the kernels that autosched's calls select.
-        searches: Recorded searches. Default: those installed with autosched.
-        comparisons: Measured ratios to libraries. Default: those installed with autosched.
+        searches: Recorded searches. Default: the installed searches.
+        comparisons: Measured ratios to libraries. Default: the installed ratios.
         shipped: Recordings that calls use for problems that are not in the database. Default: those installed with
             autosched.
     """

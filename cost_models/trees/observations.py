@@ -49,7 +49,7 @@ class Observations:
         return self.problem.key(), self.device.name
 
     def updated(self, newer: Self) -> Self:
-        """Add the observations of ``newer``, whose times replace those of the same schedules."""
+        """Add the observations of ``newer``, whose times replace existing times of the same schedules."""
         times = dict(zip(self.schedules, self.seconds, strict=True))
         times.update(zip(newer.schedules, newer.seconds, strict=True))
         return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))

@@ -19,7 +19,7 @@ MACHINE_CODE = 6.0
 
 
 class CompilerLimitExceeded(Exception):
-    """The compiler exceeded a limit and was killed. ``status`` is that of the compilation; the message is one line."""
+    """The compiler exceeded a limit and was killed. ``status`` is the compilation's status; the message is one line."""
 
     def __init__(self, status: Literal["compile_timeout", "compile_error"], why: str) -> None:
         super().__init__(why)

@@ -269,5 +269,5 @@ def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
 def _text(nvrtc: ModuleType, program: Any) -> str:
     log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
     _call(nvrtc, "nvrtcGetProgramLog", program, log)
-    # a NUL separates NVRTC's messages from those of ptxas
+    # a NUL separates NVRTC's messages from ptxas's messages
     return log.replace(b"\0", b"").decode(errors="replace").strip()

@@ -61,8 +61,8 @@ class StoreDatabase:
         """Open a database, by the path of an SQLite file or an SQLAlchemy URL ("postgresql+psycopg://host/name").
 
         If ``create`` is true, the database is opened for writing and created if missing. Otherwise it must exist and
-        may be read-only. Raises StoreError, with nothing changed on disk, if the location cannot be written (or read),
-        if the file is not an SQLite database of autosched, or if it has another schema version.
+        may be read-only. Raises StoreError if the location cannot be written (or read), if the file is not an SQLite
+        database of autosched, or if it has another schema version. Nothing is then changed on disk.
         """
         if not isinstance(url_or_path, (str, Path)):
             raise StoreError(f"invalid database {url_or_path!r}: give a path or an SQLAlchemy URL")

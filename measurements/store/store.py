@@ -289,7 +289,7 @@ class Store:
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
-        """Return the summaries whose reference is current, and those whose reference has changed."""
+        """Return the summaries whose reference is current, and the summaries whose reference has changed."""
         current, earlier = [], []
         for summary in summaries:
             try:

@@ -88,7 +88,7 @@ class Recording:
     def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
         """Group ``trials`` into recordings, in the order of their first trials.
 
-        Trials that were not measured, and those of the vendor's library, are skipped.
+        Trials that were not measured, and trials of the vendor's library, are skipped.
         """
         groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
         for trial in trials:

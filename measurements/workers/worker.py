@@ -41,7 +41,7 @@ _BOOTSTRAP = (
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 # With the interpreter of another environment, autosched's packages come from the current environment, even if the other
-# one has a version of them. All other packages come from the other environment.
+# environment also has them. All other packages come from the other environment.
 _BOOTSTRAP_ELSEWHERE = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -68,10 +68,10 @@ class Worker:
 
     Args:
         module: Name of the module that the child runs.
-        env: Environment variables to add to those of the parent.
+        env: Environment variables to add to the parent's.
         python_path: Folders to add to the child's ``sys.path``.
-        python: Python interpreter. If it belongs to another environment, all packages except autosched's come from
-            there.
+        python: Python interpreter. If it belongs to another environment, all packages except autosched's come from that
+            environment.
         memory_limit: Limit of the address space in bytes (only on Linux); None for no limit.
         start_timeout: Time limit of the start in seconds. The time limit of a request does not include the start.
     """

@@ -386,7 +386,7 @@ struct Api {
   int (*blocks)(int*, void*, int, std::size_t) = nullptr;
   int (*clusters)(int*, void*, const LaunchConfig*) = nullptr;
   std::string missing;  // reason why the driver is not available
-  int status = 0;       // result of cuInit
+  int status = 0;       // result of cuInit: 0 if the driver works
 };
 
 inline const Api& api() {
@@ -487,7 +487,7 @@ struct Function {
   unsigned set_shared = 0;
 };
 struct Loaded {
-  std::vector<Function> functions;  // the first launch's function, then those of further launches
+  std::vector<Function> functions;  // the function of the first launch, then the functions of further launches
   // addresses and sizes in bytes of the kernel's __constant__ variables, in the order of operands
   std::vector<std::pair<driver::Address, std::size_t>> constants;
   long at_a_time = -1;  // number of blocks or clusters that can run at the same time; only for kernels whose grid may shrink

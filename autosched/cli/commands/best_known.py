@@ -28,7 +28,7 @@ from search_spaces.catalogue import is_operator
 if TYPE_CHECKING:
     from measurements.store.store import ProblemSummary, Store
 
-_MOST_NAME = 200  # characters
+_MOST_NAME = 200  # maximum number of characters of a name
 
 
 @dataclass(frozen=True)

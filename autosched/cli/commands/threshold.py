@@ -25,7 +25,7 @@ from search_spaces.operators.problem import Problem
 if TYPE_CHECKING:
     from measurements.store.store import Guard, Store
 
-LONGEST_NOTE = 200  # characters
+LONGEST_NOTE = 200  # maximum number of characters of a note
 
 
 def threshold(
@@ -68,7 +68,7 @@ def threshold(
     if forget and given_thresholds:
         raise InputError("--forget removes all thresholds: do not combine it with other thresholds")
     problem = problem_from(operator, values)
-    from measurements.store.store import Guard, Store  # lazy: imports sqlalchemy
+    from measurements.store.store import Guard, Store  # imported lazily, because the store imports sqlalchemy
 
     with Store.open(db, create=False) as store:
         where = _device(store, problem, device)

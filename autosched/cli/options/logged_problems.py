@@ -59,7 +59,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
         CallLogError: The file is not a call log.
         OSError: The file cannot be read.
     """
-    from autosched.suites.logged_calls import read_calls  # lazy: imports the search
+    from autosched.suites.logged_calls import read_calls  # imported lazily, because suites import the search
 
     read = read_calls(calls, rows)
     members, skipped = [], read.skipped.copy()

@@ -29,7 +29,7 @@ _ELF, _ELF64 = b"\x7fELF", b"\x7fELF\x02\x01"
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
 _SQLITE = b"SQLite format 3\0"
-_CUDA_MACHINE = 190  # EM_CUDA
+_CUDA_MACHINE = 190  # value of e_machine in the ELF header of a CUDA file (EM_CUDA)
 _ET_EXEC, _ET_DYN, _PT_INTERP = 2, 3, 3
 _CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
 _TILE_SUFFIXES = (".mlir", ".txt")
@@ -133,7 +133,7 @@ def _binary_kind(path: Path, head: bytes) -> FileKind | None:
 
 
 def _is_executable(head: bytes) -> bool:
-    """Return True if an ELF header is that of a host program, not of a library or an object file."""
+    """Return True if an ELF header belongs to a host program, not to a library or an object file."""
     try:
         kind, machine = struct.unpack_from("<HH", head, 16)
         (start,) = struct.unpack_from("<Q", head, 32)

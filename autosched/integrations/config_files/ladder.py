@@ -10,7 +10,7 @@ from autosched.integrations.config_files.files import BatchConfig
 # maximum ratio of neighbouring sizes; beyond it, some batches differ from both sizes by more than a factor of two
 _GAP = 4
 _LAST = 1024  # minimum rows of the largest size; otherwise large batches of prompts would use an entry for few rows
-_JUMP = 4  # an entry is an outlier if its BLOCK_SIZE_M differs from those of both neighbours by this factor
+_JUMP = 4  # an entry is an outlier if BLOCK_SIZE_M differs from the values of both neighbours by this factor
 
 
 def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:

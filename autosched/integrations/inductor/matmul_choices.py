@@ -36,7 +36,7 @@ OPERATOR = "inductor_mm"
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
-_MOST_SUMS = 256  # maximum number of accumulators per thread; more of them would spill
+_MOST_SUMS = 256  # maximum number of accumulators per thread; more accumulators would spill
 # Powers of two, as in Inductor's own lists. Configurations that do not fit on a device are skipped.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
@@ -199,8 +199,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
     """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds.
 
-    Among configurations with equal estimates, the one with the smallest block is chosen, so that the choice is
-    deterministic.
+    Among configurations with equal estimates, the smallest block is chosen, so that the choice is deterministic.
     """
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]

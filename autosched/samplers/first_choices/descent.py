@@ -73,7 +73,7 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
 
 
 def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
-    """Exchange the values of m and n, and those of a and b, in a schedule; the list is empty if the result is illegal.
+    """Exchange the values of m and n, and the values of a and b, in a schedule. Return [] if the result is illegal.
 
     The descent needs this step because mirrored schedules are not neighbours, for example tiles of 256 x 128 with
     clusters along n and tiles of 128 x 256 with clusters along m.

@@ -58,7 +58,7 @@ _PRECISIONS = {
 _PROPOSED = 3  # maximum number of schedules from the library among the first trials
 _REQUESTED = 12  # number of configurations to request; more than needed, because several may map to the same schedule
 _SECONDS = 20.0  # time limit of the child process in seconds; it normally takes a fifth of a second
-_SAMPLES = 64  # number of schedules to sample among those that match a configuration
+_SAMPLES = 64  # number of schedules to sample among the schedules that match a configuration
 
 
 class HeuristicsFailed(ValueError):

@@ -65,7 +65,7 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
     Args:
         space: Schedules that may be tried.
         estimates: Estimates before the first trial.
-        winners: Fastest schedules of other problems, the nearest problem first; those that are not in ``space`` are
+        winners: Fastest schedules of other problems, the nearest problem first. Schedules that are not in ``space`` are
             skipped.
 
     Returns:

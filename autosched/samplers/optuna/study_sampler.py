@@ -148,7 +148,7 @@ class StudySampler(BaseSampler):
         """Return the hyperparameters of the model of values, and if any trial failed, of the model of failures.
 
         Hyperparameters are fitted again when the number of results has grown by ``_GROWTH``, and at the first failure.
-        ``count`` is the number of all results, including those that the model does not use.
+        ``count`` is the number of all results, including results that the model does not use.
         """
         fitted, failed = self._fitted, bool((works == 0).any())
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):

@@ -46,8 +46,8 @@ std::array<Operator, most_operators> operators;
 std::atomic<std::size_t> operator_count{0};
 std::mutex registration;
 std::atomic<Word> in_python_count{0};
-void (*set_python_error)(void* type, void* value) = nullptr;  // PyErr_SetObject
-void (*release_python_object)(void*) = nullptr;               // Py_DecRef
+void (*set_python_error)(void* type, void* value) = nullptr;  // PyErr_SetObject of Python
+void (*release_python_object)(void*) = nullptr;               // Py_DecRef of Python
 
 // The table entry that the Python operator created for this thread's current call; the call then takes ownership.
 thread_local std::unique_ptr<Entry> filled;

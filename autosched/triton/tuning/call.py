@@ -79,7 +79,7 @@ class KernelCall:
 
     @property
     def scalars(self) -> dict[str, int]:
-        """Return the integer arguments by name. Rules may use these names in addition to those of parameters."""
+        """Return the integer arguments by name. Rules may use these names in addition to the names of parameters."""
         return {n: v for n, v in self.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:

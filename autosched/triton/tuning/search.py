@@ -168,7 +168,7 @@ def tune_call(
         HostFailure: This machine cannot run the emulator.
         KeyboardInterrupt: As in ``autosched.tune``.
     """
-    from measurements.store.store import Store, StoreError  # imported lazily: loads sqlalchemy
+    from measurements.store.store import Store, StoreError  # imported lazily, because the store imports sqlalchemy
 
     began = time.monotonic()
     row = device_named(device) if isinstance(device, str) else device

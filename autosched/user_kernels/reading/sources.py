@@ -23,8 +23,8 @@ from measurements.compiler.nvrtc import NVCC
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers, included
 
-# Default limits for compiling to PTX. With NVRTC 13, all of CUB's headers take 2 CPU seconds and 370 MiB, 8,000
-# unrolled multiplications take 6 s, and a macro bomb of a few lines takes 40 s and 4.5 GB.
+# Default limits for compiling to PTX. With NVRTC 13, all of CUB's headers take 2 CPU seconds and 370 MiB, and 8,000
+# unrolled multiplications take 6 s. A macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
 _LARGEST_LIMIT = 1e5  # largest time limit (a day in seconds) and memory limit (in GiB) that a file may set

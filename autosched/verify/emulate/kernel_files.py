@@ -19,12 +19,13 @@ from measurements.emulator.executables.link import link
 from measurements.files.bounded import read_bounded
 from measurements.files.text import one_line
 
-_ELF = b"\x7fELF\x02\x01"  # 64-bit, little-endian
+_ELF = b"\x7fELF\x02\x01"  # first bytes of a 64-bit little-endian ELF file
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
-_CUDA_MACHINE = 190  # EM_CUDA
-_HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e_shnum, e_shstrndx
-_SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
+_CUDA_MACHINE = 190  # value of e_machine for CUDA files (EM_CUDA)
+# fields of the ELF header: e_machine, e_shoff, e_shentsize, e_shnum, e_shstrndx
+_HEADER = struct.Struct("<18xH20xQ10xHHH")
+_SECTION = struct.Struct("<I20xQQ24x")  # fields of a section header: sh_name, sh_offset, sh_size
 _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
 _MOST_BYTES = 1 << 28  # maximum bytes of a binary file

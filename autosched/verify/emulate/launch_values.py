@@ -94,7 +94,7 @@ class Surface(Texture):
 
 
 def arrays_in(value: Any) -> Iterator[Array]:
-    """Yield the arrays of an argument, including those inside structs and lists."""
+    """Yield the arrays of an argument, including arrays inside structs and lists."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, TensorMapOf | Texture):

@@ -299,7 +299,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
     """Return the work on a database's schedules of ``problem``, or of every problem of ``operator``."""
-    from measurements.store.store import Store  # lazy: imports sqlalchemy
+    from measurements.store.store import Store  # imported lazily, because the store imports sqlalchemy
 
     store = Store.open(db, create=False)
     stored = _stored(store, operator, problem, device, most)

@@ -49,15 +49,22 @@ class Origin:
 
 @dataclass(frozen=True)
 class KernelProvenance:
-    """Source of a kernel. ``origin`` is None if the model chose it.
+    """Source of a kernel.
 
-    ``database`` is the user's database ("" without one); ``origin.database`` contains the trial.
-
-    ``distance`` between the requested and the recorded problem is in doublings (``problem_distance``), and
-    ``differences`` lists requested and recorded values. If the model chose the kernel, ``distance`` and ``differences``
-    refer to the nearest trial. ``stale`` lists changes since the trial was timed. ``refused`` lists the reasons why
-    better or nearer trials were skipped. ``predicted_seconds`` is the predicted time of this kernel, and
-    ``default_seconds`` the predicted time of the model's choice; each is None if not computed.
+    Attributes:
+        kind: Why the kernel was chosen.
+        problem: The requested problem.
+        device: The requested device.
+        database: The user's database; "" without one. ``origin.database`` contains the trial.
+        schedule: Schedule of the kernel.
+        origin: Trial of the schedule; None if the model chose the kernel.
+        distance: Distance between the requested and the recorded problem, in doublings (``problem_distance``). If the
+            model chose the kernel, ``distance`` and ``differences`` refer to the nearest trial.
+        differences: Requested and recorded values that differ.
+        stale: Changes since the trial was timed.
+        refused: Reasons why better or nearer trials were skipped.
+        predicted_seconds: Predicted time of this kernel; None if not computed.
+        default_seconds: Predicted time of the model's choice; None if not computed.
     """
 
     kind: Kind

@@ -37,11 +37,18 @@ class CannotCheck(ValueError):
 class CheckOptions:
     """Options of a check.
 
-    ``operators`` and ``device`` restrict the entries. ``against`` (a database) or ``baseline`` (the Python of another
-    environment) provides the baselines of a timed check; by default the baselines are the stored trials.
-    ``kernel_files`` describe the user's kernels in the database, and ``baseline_kernel_files`` the kernels in the
-    baseline environment. ``programs`` are the user's tile programs, FILE[:NAME]. ``with_python`` is the Python of
-    another environment; a static check compares its compiler with the installed compiler.
+    Attributes:
+        limits: Allowed slowdown of entries without limits in the database.
+        effort: Limits of the rounds of a timed check.
+        static: Options of a static check.
+        operators: Check only entries of these operators; empty for all.
+        device: Check only entries of this device; None for all.
+        against: Database with the baselines of a timed check. By default, the stored trials are the baselines.
+        baseline: Python of another environment, which provides the baselines of a timed check.
+        kernel_files: Files of the user's kernels in the database.
+        baseline_kernel_files: Files of the user's kernels in the baseline environment.
+        programs: The user's tile programs, FILE[:NAME].
+        with_python: Python of another environment. A static check compares its compiler with the installed compiler.
     """
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)

@@ -48,12 +48,24 @@ class EntryStatus(StrEnum):
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """Verdict on one entry, with reasons of one line each.
+    """Verdict on one entry.
 
-    ``name`` identifies the entry. ``seconds`` is the time of the stored trial, for display only. ``ratio`` is the
-    candidate's time divided by the baseline's; ``baseline_seconds`` and ``candidate_seconds`` are medians of this run.
-    ``ratio`` and both medians are None if nothing was timed. ``numbers`` contains further results by name. ``file`` and
-    ``line`` are the location of an entry of a configuration file; line 0 means the whole file.
+    Attributes:
+        name: Name that identifies the entry.
+        operator: Operator of the entry.
+        problem: Fields of the entry's problem.
+        device: Name of the device.
+        verdict: The verdict.
+        reasons: Reasons for the verdict, one line each.
+        provenance: Provenance of the stored trial.
+        seconds: Time of the stored trial, for display only.
+        ratio: Candidate's time divided by the baseline's time; None if nothing was timed.
+        baseline_seconds: Median time of the baseline in this run; None if nothing was timed.
+        candidate_seconds: Median time of the candidate in this run; None if nothing was timed.
+        numbers: Further results, by name.
+        check_seconds: Duration of the check.
+        file: File of an entry of a configuration file; "" for entries of a database.
+        line: Line of the entry in ``file``; 0 for the whole file.
     """
 
     name: str

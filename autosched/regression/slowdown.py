@@ -72,10 +72,16 @@ class Times:
 class TimeComparison:
     """Comparison of the times of one entry.
 
-    Three fields are ratios of times. ``ratio`` is candidate to baseline, ``noise`` is the second run of the baseline to
-    the first, and ``control`` is control to baseline (None without a control). ``limit`` is the slowdown above which an
-    entry is slower: the larger of the allowed slowdown and the noise. ``p`` is the probability of such times if the
-    slowdown is within the limit. ``moved`` is the reason if the times are unreliable, else "".
+    Attributes:
+        verdict: Whether the candidate is faster or slower than the baseline.
+        ratio: Ratio of the candidate's time to the baseline's.
+        noise: Ratio of the second run of the baseline to the first.
+        control: Ratio of the control's time to the baseline's; None without a control.
+        limit: Slowdown above which an entry is slower: the larger of the allowed slowdown and the noise.
+        p: Probability of such times if the slowdown is within the limit.
+        lost_seconds: Time that the candidate takes longer than the baseline, in seconds.
+        rounds: Number of rounds.
+        moved: Reason if the times are unreliable; "" if they are reliable.
     """
 
     verdict: SpeedChange

@@ -137,12 +137,9 @@ class KernelArgument:
     dtype_by: Expression | None = None
     atol_by: Expression | None = None
     rtol_by: Expression | None = None
-    struct: StructValue | None = field(
-        default=None,
-        repr=False,
-        # excluded from ``repr``, so that digests of kernels without structs stay the same; ``content`` adds structs
-        # separately
-    )
+    # excluded from ``repr``, so that digests of kernels without structs stay the same; ``content`` adds structs
+    # separately
+    struct: StructValue | None = field(default=None, repr=False)
     position: str = field(default="", compare=False, repr=False)
 
     @property

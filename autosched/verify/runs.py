@@ -28,10 +28,15 @@ Execute = Callable[..., Emulation]
 class VerifySettings:
     """Settings of a schedule's verification.
 
-    Inputs are generated from ``seed``. ``time_limit`` is the limit of one launch in CPU seconds. After ``budget``
-    seconds (None: no limit), no further run starts. ``launch`` describes an additional run on the random inputs.
-    ``suppressions`` are expected findings. ``execute`` runs all blocks of a launch. ``batch_invariant`` adds runs that
-    verify that each row has the same bits in every batch.
+    Attributes:
+        depth: "quick" or "full".
+        seed: Seed of the inputs.
+        time_limit: Limit of one launch in CPU seconds.
+        budget: Seconds after which no further run starts; the first run always starts. None: no limit.
+        launch: Additional run on the random inputs; None for none.
+        suppressions: Expected findings.
+        execute: Function that runs all blocks of a launch.
+        batch_invariant: If True, further runs verify that each row has the same bits in every batch.
     """
 
     depth: Depth = "quick"

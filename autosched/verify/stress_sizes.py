@@ -47,10 +47,15 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14
 class StressSize(NamedTuple):
     """A stress size.
 
-    ``whole``: every block runs if True, and otherwise some blocks that are far apart. ``fewer_blocks``: if True and the
-    grid may shrink, the launch has fewer blocks than planned. ``role``: the purpose of the size in a full verification.
-    ``case``: required inputs, one of ``Problem.stress_inputs``; "" for any. ``smaller``: smaller sizes, in descending
-    order. They replace this size if the schedule is invalid for it, or if the arrays exceed a process's address space.
+    Attributes:
+        name: Name of the size.
+        problem: The problem of this size.
+        whole: If True, every block runs; otherwise some blocks that are far apart run.
+        role: Purpose of the size in a full verification.
+        fewer_blocks: If True and the grid may shrink, the launch has fewer blocks than planned.
+        case: Required inputs, one of ``Problem.stress_inputs``; "" for any.
+        smaller: Smaller sizes, in descending order. They replace this size if the schedule is invalid for it, or if the
+            arrays exceed a process's address space.
     """
 
     name: str

@@ -35,12 +35,20 @@ class CompiledStep:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A cubin in the cache. ``digest`` is its SHA-256; kernels with equal digests and launches are equal.
+    """A cubin in the cache.
 
-    ``entry`` is the mangled name of the entry function. ``compile_seconds`` is the compile time; if ``cached``, that of
-    the earlier compilation. ``toolchain`` is the compiler and its version. ``code`` is a digest of the instructions, if
-    known. ``steps`` are the functions of a pipeline; ``steps`` is empty for a single launch. ``resources`` has the
-    maximum of each resource over the functions.
+    Attributes:
+        path: Path of the cubin.
+        digest: SHA-256 of the cubin. Kernels with equal digests and launches are equal.
+        entry: Mangled name of the entry function.
+        resources: Resources of the function; for a pipeline, the maximum of each resource over the functions.
+        compile_seconds: Compile time in seconds; if ``cached``, the time of the earlier compilation.
+        log: Messages of the compiler.
+        arch: Target architecture.
+        toolchain: Compiler and version.
+        cached: True if the cubin was in the cache.
+        code: Digest and size of the instructions, if known.
+        steps: Functions of a pipeline; empty for a single launch.
     """
 
     path: Path

@@ -100,19 +100,31 @@ def _check_times(timing: Timing) -> None:
 class Trial:
     """One tried schedule, with its problem, device, versions and result.
 
-    ``sampler`` names the source of the schedule: a sampler, or nvMatmulHeuristics. ``problem_key`` is
-    ``Problem.key()``, canonical JSON. ``template_version`` is the version of the schedule's kernel template; "" in
-    trials older than templates. ``device`` is the device's name, which look-ups compare exactly. ``fingerprint`` is
-    JSON text with everything known about the device and the timing. ``kernel_digest`` is None if no source could be
-    generated. ``toolchain`` and ``driver`` are versions, such as "nvrtc 13.0.88" and "580.65"; "" if there is none.
-    ``created`` is in UTC. ``rank`` is the rank in a paired re-measurement, 1 for the winner; None for other trials.
-    ``budget`` has the limits of the tuning run. ``verification`` is the canonical JSON text of an object that describes
-    the kernel's verification; None in trials older than this field. ``control`` is a program timed next to the winner
-    of a re-measurement, to distinguish a changed machine from a changed kernel. ``facts`` describe a problem of a
-    user's kernel file. ``id`` is the id of the row; None before the trial is stored.
+    Attributes:
+        problem_key: ``Problem.key()``, canonical JSON.
+        schedule: The schedule.
+        device: Name of the device, which look-ups compare exactly.
+        fingerprint: JSON text with everything known about the device and the timing.
+        template_version: Version of the schedule's kernel template; "" in trials older than templates.
+        space_version: Version of the template's space.
+        kernel_digest: Digest of the kernel; None if no source could be generated.
+        measurement: Result of the trial. An error of NaN is stored as infinity.
+        toolchain: Compiler and version, such as "nvrtc 13.0.88"; "" if there is none.
+        driver: Version of the driver, such as "580.65"; "" if there is none.
+        autosched_version: Version of autosched that stored the trial.
+        created: Time of the trial, in UTC.
+        sampler: Source of the schedule: a sampler, or nvMatmulHeuristics.
+        seed: Random seed of the search.
+        rank: Rank in a paired re-measurement, 1 for the winner; None for other trials.
+        budget: Limits of the tuning run.
+        verification: Canonical JSON text on the kernel's verification; None in trials older than this field.
+        control: A program timed next to the winner of a re-measurement, to distinguish a changed machine from a changed
+            kernel.
+        facts: Facts about a problem of a user's kernel file.
+        id: Id of the row; None before the trial is stored.
 
-    Raises ValueError if a name cannot be printed, if a time is not a positive finite number, or if ``created`` has no
-    time zone. An error of NaN is stored as infinity.
+    Raises:
+        ValueError: A name cannot be printed, a time is not a positive finite number, or ``created`` has no time zone.
     """
 
     problem_key: str

@@ -55,7 +55,7 @@ ATOMIC_SECTORS = 4.0  # time of a sector of an atomic operation, as a multiple o
 # Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For GeForce and RTX A cards, the
 # only evidence is that rankings of gemm and dedispersion improve.
 HELD_LINE = 1.0
-WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a whole line per cycle
+WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a complete line per cycle
 # Load/store units of an SM. Each processes one lane's address per cycle. An SM has four per partition, or eight on
 # data-centre chips (SM diagrams in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100). Convolutions recorded
 # on RTX A4000 and A6000 (Kernel Tuner's hub) take 2.1 cycles per load.

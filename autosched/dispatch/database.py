@@ -51,7 +51,7 @@ class Database:
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems about which a warning was already issued
-        # best trial of each problem at the last look-up, whose schedule was found valid
+        # valid best trial of each problem at the last look-up
         self._checked: dict[Problem, Trial] = {}
         if path is not None and not ResolvedCache(path).known:
             self._open(path)

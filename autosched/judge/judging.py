@@ -45,7 +45,7 @@ class _Unverified(Exception):
 
 @dataclass
 class _Seen:
-    """Results of all runs so far."""
+    """Results that the runs of a submission have collected so far."""
 
     cases: list[CaseResult] = field(default_factory=list)
     reasons: dict[SubmissionStatus, list[str]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def judge(
 
 @dataclass
 class _Judging:
-    """The runs of a submission: each case runs with each seed, and once more with new values in the same buffers."""
+    """The runs of a submission: each case with each seed, and once more with new values in the same buffers."""
 
     submission: Path
     task: Task

@@ -72,7 +72,7 @@ class Cheat(StrEnum):
     INPUT_RETURNED = "input_returned"  # the output is an input, but the reference returns another tensor
     KEPT_OUTPUT = "kept_output"  # the output is the output of an earlier call, although the buffers hold new values
     CONSTANT_OUTPUT = "constant_output"  # the output does not depend on the inputs
-    TORCH = "work_left_to_torch"  # torch operators compute the whole result
+    TORCH = "work_left_to_torch"  # torch operators, not Triton kernels, compute the result
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.search_space import SearchSpace
 
-NEAR = 0.95  # quality from which the optimum counts as found
+NEAR = 0.95  # minimum quality of a search that has reached the optimum
 
 
 @dataclass(frozen=True)

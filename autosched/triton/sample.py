@@ -20,7 +20,7 @@ _CHEAP, _MOST = 5e6, 1e8
 def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
     """Return the blocks to run: neighbours along each axis, which share tile edges, then distant blocks.
 
-    The result None means that all blocks run.
+    Returns None if all blocks run.
     """
     total = math.prod(grid)
     if most is None or total <= most:
@@ -50,7 +50,7 @@ class Sample:
         )
 
     def widened(self, run: Emulation) -> tuple[int, ...] | None:
-        """Return a larger sample, with twice as many neighbours of the waiting block as the last time.
+        """Return a larger sample with more neighbours of the waiting block, twice as many each time that it waits.
 
         Returns None (all blocks) if the whole launch executes few instructions. Returns the sample unchanged if the
         samples so far have executed too many instructions.

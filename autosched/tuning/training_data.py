@@ -52,8 +52,8 @@ class TrainingData:
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
     """Return all times of ``kind`` ("measured" or "estimated") in databases and recordings (``measurements.trials``).
 
-    If sources have the same schedule, the later source takes precedence. Raises StoreError and RecordingError, both
-    ValueErrors, and OSError.
+    If several sources have the same schedule, the later source takes precedence. Raises StoreError and RecordingError,
+    both ValueErrors, and OSError.
     """
     sources: list[Sequence[Trial]] = []
     for database in databases:

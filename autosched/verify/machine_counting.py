@@ -193,7 +193,7 @@ def pipe_of(opcode: str) -> Pipe:
 
 
 def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the basic blocks, which are entered only at the first instruction and left only at the last."""
+    """Return the basic blocks, which are entered only at the first instruction and exited only at the last."""
     starts = {i.target for i in code if i.target is not None}
     blocks: list[list[SassInstruction]] = []
     ended = True

@@ -81,7 +81,7 @@ def results(runs: Iterable[tuple[PlannedRun, Run | None]]) -> Iterator[Run]:
 
 
 def until_failure(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield runs up to and including the first that is not ok. Later runs are not made."""
+    """Yield runs up to and including the first run that is not ok. Later runs are not made."""
     for run in runs:
         yield run
         if run.status != "ok":

@@ -298,7 +298,8 @@ def _compare_part(
 def _found(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
     """Return the indices of ``positions`` in the sorted ``written``, and which positions occur there."""
     first = int(np.searchsorted(written, positions[0]))
-    if np.array_equal(written[first : first + positions.size], positions):  # fast path for whole rows, the usual case
+    # fast path for complete rows, which are most common
+    if np.array_equal(written[first : first + positions.size], positions):
         return slice(first, first + positions.size), slice(None)
     at = np.minimum(np.searchsorted(written, positions), written.size - 1)
     matches = np.flatnonzero(written[at] == positions)

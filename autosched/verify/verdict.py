@@ -23,7 +23,7 @@ BITS_DIFFER = "bits_differ"  # status of a result whose bits depend on the batch
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH, BITS_DIFFER)
 FAILED_PROGRAM = "failed"  # status of a program that raises an exception, or ends with an error
 OUT_OF_MEMORY = "out_of_memory"  # status of a program that exceeds its memory limit
-# statuses that mean that the code is incorrect
+# statuses of incorrect code
 FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)
 
 

@@ -78,7 +78,8 @@ def _first_runs(
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
     repeats = int(min(DRAWN_BYTES / problem.min_bytes, DRAWN_FLOPS / max(1.0, problem.flops)))
-    # A user's kernel has no edge-case inputs. Unless it is very large, run it on other random inputs in a random order.
+    # A user's kernel has no edge-case inputs. Unless the problem is very large, run it on other random inputs in a
+    # random order.
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     drawn = ((i, inputs) for i in range(seed + 1, seed + MOST_DRAWS) for inputs in problem.drawn_inputs(i))
     for i, inputs in islice(drawn, max(repeats, least)):

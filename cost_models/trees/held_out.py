@@ -133,7 +133,7 @@ def cross_validated(
 
 
 def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
-    """Assign each row to a part of the split. Rows of a unit get the same part; for ``schedules`` a unit is one row."""
+    """Assign each row to a fold of the split. Rows of a unit get the same fold; for ``schedules`` a unit is one row."""
     rng = np.random.default_rng(seed)
     if split == "schedules":
         return rng.permutation(len(rows.seconds)) % FOLDS

@@ -157,7 +157,7 @@ class TrainedModel:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the whole model."""
+        """SHA-256 (hex) of the model's JSON."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def of(self, problem: Problem) -> OperatorModel:

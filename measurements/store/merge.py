@@ -30,7 +30,7 @@ class MergeOutcome(StrEnum):
 
     NEW = "new"  # the target did not have this entry
     REPLACED = "replaced"  # the source's best schedule is better, and replaces the target's
-    KEPT = "kept"  # the target's best schedule is better, and is kept
+    KEPT = "kept"  # the target's best schedule is better, and remains
     SAME = "same"  # source and target have the same best schedule
     UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's schedule is kept
     REFUSED = "refused"  # the source's best schedule is not accepted, so only wrong results are added

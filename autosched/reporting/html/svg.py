@@ -89,7 +89,7 @@ def panel(shown: Panel) -> Markup:
     if len(shown.cells) > MOST_CELLS:
         raise ValueError(f"{len(shown.cells):,} cells are too many to be legible")
     rows, columns = shown.shape
-    # proportional to the tile, but the short side has at least a quarter of the length of the long side
+    # proportional to the tile, except that the short side has at least a quarter of the long side's length
     ratio = min(4.0, max(0.25, columns / rows))
     width, height = (_SIDE, _SIDE / ratio) if ratio >= 1 else (_SIDE * ratio, _SIDE)
     right, down = width / columns, height / rows

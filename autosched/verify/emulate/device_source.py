@@ -92,7 +92,7 @@ def _is_for_device(head: str, has_body: bool) -> bool:
     if not words or words[0] in ("using", "typedef", "template", "static_assert"):
         return words[:2] != ["using", "namespace"] and (words[:1] != ["template"] or not has_body)
     if words[0] in ("const", "static") and "(" not in head.partition("=")[0]:
-        return "std::" not in head  # kept: a constant that device code may use
+        return "std::" not in head  # keep this variable, a constant that device code may use
     return False
 
 

@@ -278,7 +278,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill descendants of a child that have left the child's group. Only on Linux, where /proc has their environments."""
+    """Kill descendants of a child that have left its group. Only on Linux, where /proc has their environments."""
     marked = f"{_MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # the process has ended, or belongs to another user

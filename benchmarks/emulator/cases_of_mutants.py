@@ -43,22 +43,22 @@ def cases_of(
         return
     place = (f"autosched/{mutant.header}", mutant.line)
     found, without = False, list[Case]()
-    for case in _in_other_ways((case for case in cases if includes(case.kernel, mutant.header)), tried):
+    for case in _by_new_traits((case for case in cases if includes(case.kernel, mutant.header)), tried):
         if place in _lines_of_ptx(ptx(case)):
             found = True
             yield case
         else:
             without.append(case)
     if not found:
-        yield from _in_other_ways(without, tried)
+        yield from _by_new_traits(without, tried)
 
 
-def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
+def _by_new_traits(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
     """Yield all ``cases``. Cases with the most traits that no case in ``tried`` has come first."""
     left = sorted(cases, key=lambda case: (case.cost, case.name))
     while left:
-        seen: frozenset[object] = frozenset().union(*map(ways, tried))
-        best = max(left, key=lambda case: len(ways(case) - seen) / seconds(case)) if tried else left[0]
+        seen: frozenset[object] = frozenset().union(*map(traits, tried))
+        best = max(left, key=lambda case: len(traits(case) - seen) / seconds(case)) if tried else left[0]
         left.remove(best)
         yield best
 
@@ -69,7 +69,7 @@ def seconds(case: Case) -> float:
 
 
 @lru_cache(maxsize=512)
-def ways(case: Case) -> frozenset[object]:
+def traits(case: Case) -> frozenset[object]:
     """Return the traits of a case.
 
     The traits are values in the problem and the schedule: each text, for each number whether it is 0, 1 or more, and

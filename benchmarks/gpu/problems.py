@@ -120,7 +120,7 @@ def matmuls() -> tuple[tuple[str, Problem], ...]:
     return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES, _SKINNY))
 
 
-def others() -> tuple[tuple[str, Problem | str], ...]:
+def other_problems() -> tuple[tuple[str, Problem | str], ...]:
     """Return (operator, problem) pairs of all operators except matmul, alternating.
 
     An operator without known sizes has the reason instead of a problem.

@@ -44,7 +44,7 @@ from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
-from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, others
+from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, other_problems
 from benchmarks.gpu.table import line, named, table
 from cost_models.estimates import estimates_of
 from measurements.compiler.cores import compile_workers
@@ -188,7 +188,7 @@ class Benchmark:
     def _others(self) -> None:
         """Tune the shapes of all operators except matmul, or of users' kernels."""
         shapes: list[tuple[str, Problem]] = []
-        for name, problem in self.plan.own or others():
+        for name, problem in self.plan.own or other_problems():
             if isinstance(problem, str):
                 self._leave_out(f"the operator {name}: {problem}")
             else:

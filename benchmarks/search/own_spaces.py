@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from autosched.samplers import DEFAULT, Sampler, sampler
-from benchmarks.gpu.problems import matmuls, others
+from benchmarks.gpu.problems import matmuls, other_problems
 from cost_models.estimates import AnalyticEstimates
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.catalogue import templates_for
@@ -64,7 +64,7 @@ class Family:
 def families() -> dict[str, Problem]:
     """Return the first problem of each operator."""
     found: dict[str, Problem] = {"matmul": matmuls()[0][1]}
-    for name, problem in others():
+    for name, problem in other_problems():
         if not isinstance(problem, str):
             found.setdefault(name, problem)
     return found

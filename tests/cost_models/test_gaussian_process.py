@@ -110,22 +110,22 @@ def test_a_grid_looks_up_the_same_covariances() -> None:
 
 
 class TestGrowing:
-    given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
+    parameters = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
 
     def test_incremental_posterior_equals_the_full_posterior(self) -> None:
         X, new = rows(40), rows(30, seed=3)
         y = values(X) - values(X).mean()
-        grown = IncrementalPosterior(coordinates(new), self.given)
+        grown = IncrementalPosterior(coordinates(new), self.parameters)
         for part in (slice(0, 1), slice(1, 2), slice(2, 20), slice(20, 40)):
             grown.observe(coordinates(X[part]))
         predicted = grown.predict(y / y.std())
-        full = GaussianProcess(given=self.given).fit(X, y / y.std()).predict(new)
+        full = GaussianProcess(given=self.parameters).fit(X, y / y.std()).predict(new)
         assert predicted.mean == pytest.approx(full.mean, abs=1e-3)
         assert predicted.deviation == pytest.approx(full.deviation, abs=1e-3)
 
     def test_pending_points_reduce_the_variance_as_observations_do(self) -> None:
         new = coordinates(rows(30, seed=3))
-        grown = IncrementalPosterior(new, self.given)
+        grown = IncrementalPosterior(new, self.parameters)
         grown.observe(coordinates(rows(20)))
         before, positions = grown.variance, np.arange(3, 25)
         pending = PendingVariance(grown, positions, 3)
@@ -138,8 +138,8 @@ class TestGrowing:
         X, new = rows(20), rows(30, seed=3)
         y = values(X) - values(X).mean()
         alone, pending = (
-            IncrementalPosterior(coordinates(new), self.given),
-            IncrementalPosterior(coordinates(new), self.given),
+            IncrementalPosterior(coordinates(new), self.parameters),
+            IncrementalPosterior(coordinates(new), self.parameters),
         )
         known = np.arange(20) % 3 != 1
         alone.observe(coordinates(X[known]))
@@ -152,8 +152,8 @@ class TestGrowing:
         X, old, new = rows(20), rows(30, seed=3), rows(5, seed=4)
         y = values(X) - values(X).mean()
         grown, full = (
-            IncrementalPosterior(coordinates(old), self.given),
-            IncrementalPosterior(coordinates(new), self.given),
+            IncrementalPosterior(coordinates(old), self.parameters),
+            IncrementalPosterior(coordinates(new), self.parameters),
         )
         grown.observe(coordinates(X))
         full.observe(coordinates(X))
@@ -195,7 +195,7 @@ class TestGrowing:
         X, new = rows(30), rows(40, seed=3)
         y = values(X)
         scaled, of_new = (y - y.mean()) / y.std(), (values(new) - y.mean()) / y.std()
-        grown = IncrementalPosterior(coordinates(new), self.given)
+        grown = IncrementalPosterior(coordinates(new), self.parameters)
         grown.observe(coordinates(X))
         right = Trend(scaled, of_new)
         noise = np.random.default_rng(0)
@@ -210,9 +210,9 @@ class TestGrowing:
 
         X = rows(12)
         y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)
-        grown = IncrementalPosterior(coordinates(X), self.given)
+        grown = IncrementalPosterior(coordinates(X), self.parameters)
         grown.observe(coordinates(X))
-        covariances = covariance(coordinates(X), coordinates(X), self.given).astype(np.float64) + 0.01 * np.eye(12)
+        covariances = covariance(coordinates(X), coordinates(X), self.parameters).astype(np.float64) + 0.01 * np.eye(12)
         trend = Trend(guess, guess, slope=0.3, deviation=0.7)
         with_trend = multivariate_normal(0.3 * guess, covariances + 0.49 * np.outer(guess, guess)).logpdf(y)
         without = multivariate_normal(np.zeros(12), covariances).logpdf(y)

@@ -21,7 +21,7 @@ def test_the_status_page_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             '"benchmarks/results/guard_power.md"',
@@ -34,7 +34,7 @@ def test_the_status_page_is_current() -> None:
         ("figures =", "numbers =", "unknown key numbers"),
     ],
 )
-def test_a_claim_without_evidence_fails(old: str, new: str, said: str) -> None:
+def test_a_claim_without_evidence_fails(old: str, new: str, message: str) -> None:
     assert old in TEXT
-    with pytest.raises(ValueError, match=said.replace(".", r"\.")):
+    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         status.page(TEXT.replace(old, new), DOCS.parent)

@@ -65,29 +65,29 @@ _STORE = """
 
 
 def load_box(
-    bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None, *, out_bytes: int | None = None
+    bytes_: int, position: tuple[int, ...], offsets: tuple[int, ...] | None = None, *, out_bytes: int | None = None
 ) -> str:
     """Return the body of a kernel of 128 threads that copies a box of the tensor map ``map`` to ``out``.
 
     Args:
         bytes_: Bytes that the barrier expects.
-        place: Coordinates of the box, fastest dimension first.
+        position: Coordinates of the box, fastest dimension first.
         offsets: Offsets of an im2col copy, fastest dimension first. Default: a copy in tile mode.
         out_bytes: Bytes of shared memory to write to ``out``. Bytes after the box are zeros. Default: ``bytes_``.
     """
     shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets))}}}"
     body = _LOAD.replace("REACH", str(out_bytes or bytes_)).replace("OFFSETS", shifts)
-    return _boxed(body, bytes_, place, "tile" if offsets is None else "im2col")
+    return _boxed(body, bytes_, position, "tile" if offsets is None else "im2col")
 
 
-def store_box(bytes_: int, place: tuple[int, ...], mode: str = "tile") -> str:
+def store_box(bytes_: int, position: tuple[int, ...], mode: str = "tile") -> str:
     """Return the body of a kernel of 128 threads that copies ``in`` to a box of the tensor map ``map``."""
-    return _boxed(_STORE, bytes_, place, mode)
+    return _boxed(_STORE, bytes_, position, mode)
 
 
-def _boxed(body: str, bytes_: int, place: tuple[int, ...], mode: str) -> str:
-    body = body.replace("BYTES", str(bytes_)).replace("RANK", str(len(place))).replace("MODE", mode)
-    return body.replace("PLACE", ", ".join(map(str, place)))
+def _boxed(body: str, bytes_: int, position: tuple[int, ...], mode: str) -> str:
+    body = body.replace("BYTES", str(bytes_)).replace("RANK", str(len(position))).replace("MODE", mode)
+    return body.replace("PLACE", ", ".join(map(str, position)))
 
 
 def run(

@@ -175,13 +175,13 @@ def end(error: BaseException | None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _, place, owner, *packages = sys.argv
+    _, socket_path, owner, *packages = sys.argv
     del sys.path[0]
     gc.disable()
     for package in packages:
         load(package)
     gc.freeze()
-    request, descriptors = serve(place, int(owner))
+    request, descriptors = serve(socket_path, int(owner))
     failure = None
     try:
         take_streams(descriptors)

@@ -66,20 +66,20 @@ class Popen(subprocess.Popen[Any]):
             }
         super().__init__(args, **options)
 
-    def _execute_child(self, *given: Any) -> None:
+    def _execute_child(self, *arguments: Any) -> None:
         if self._server is None or self._request is None:
-            super()._execute_child(*given)  # type: ignore[misc]
+            super()._execute_child(*arguments)  # type: ignore[misc]
             return
-        pipes = stdin, _, _, stdout, _, stderr = given[10:16]  # -1 for a stream without a pipe
+        pipes = stdin, _, _, stdout, _, stderr = arguments[10:16]  # -1 for a stream without a pipe
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate((stdin, stdout, stderr))]
         socket.send_fds(self._server, [json.dumps(self._request).encode()], streams)
         self.pid = int(_answer(self._server))
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-    def _internal_poll(self, *given: Any, **options: Any) -> int | None:
+    def _internal_poll(self, *arguments: Any, **options: Any) -> int | None:
         if self._server is None:
-            return super()._internal_poll(*given, **options)  # type: ignore[misc,no-any-return]
+            return super()._internal_poll(*arguments, **options)  # type: ignore[misc,no-any-return]
         return self._ended(self._server, 0.0)
 
     def _wait(self, timeout: float | None) -> int:

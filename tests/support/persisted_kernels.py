@@ -39,10 +39,10 @@ def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", 
 
         def benchmark(call, quantiles, k=k):
             time.sleep(seconds)
-            found = random.uniform(1.0, 2.0)
+            drawn_seconds = random.uniform(1.0, 2.0)
             with open(log, "a", buffering=1) as file:
                 file.write(f"{os.getpid()} {k}\n")
-            return [found, found, found]
+            return [drawn_seconds, drawn_seconds, drawn_seconds]
 
         generated.append(autotuned(benchmark, function, configs, **options))
     return generated

@@ -16,10 +16,10 @@ from search_spaces.programs.template import template
 
 
 def outputs(
-    made: Program, where: str, inputs: Mapping[str, NumpyArray], seed: int, **sizes: int
+    tile_program: Program, where: str, inputs: Mapping[str, NumpyArray], seed: int, **sizes: int
 ) -> dict[str, NumpyArray]:
     """Return the outputs of a random schedule, after checking that they are within the interpreter's bounds."""
-    p, own, gpu = problem(made, **sizes), template(made), device(where)
+    p, own, gpu = problem(tile_program, **sizes), template(tile_program), device(where)
     assert own.why_not(p, gpu) is None
     schedule = random_schedule(own.space(p, gpu), seed)
     run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=seed))

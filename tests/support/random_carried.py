@@ -68,7 +68,7 @@ def random_carried(seed: int) -> Program:
         shared_tile = p.shared(rows, columns, "f32")
 
         def masked(v: Tile, j: Index, other: float = 0.0) -> Tile:
-            return p.where((p.rows(i, rows) < m) & (p.columns(j, columns) < n), whole(p, v), other)
+            return p.where((p.rows(i, rows) < m) & (p.columns(j, columns) < n), widened(p, v), other)
 
         def joined(kind: str, v: Tile, j: Index, dim: int) -> Tile:
             return bounded(p, p.reduction(kind, masked(v, j, REDUCTIONS[kind].start), dim=dim))
@@ -86,14 +86,14 @@ def random_carried(seed: int) -> Program:
             picked = held[int(pick * len(held))]
             return picked.read() if isinstance(picked, State) else picked
 
-        def whole(p: Builder, v: Tile) -> Tile:
+        def widened(p: Builder, v: Tile) -> Tile:
             return v + p.zeros((rows, columns)) if v.shape != (rows, columns) else v
 
         def stepped(j: Index, pool: list[Tile]) -> None:
             for kind, first, second, third in steps:
                 v = chosen(pool, first)
                 if kind == "set tile":
-                    tile.set(bounded(p, tile + whole(p, v)))
+                    tile.set(bounded(p, tile + widened(p, v)))
                 elif kind == "set column":
                     column.set(bounded(p, column + joined("add", v, j, 1)))
                 elif kind == "set row":
@@ -108,7 +108,7 @@ def random_carried(seed: int) -> Program:
                 elif kind == "convert":
                     pool.append(p.convert_layout(v, shared=second < 0.3))
                 elif kind == "shared":
-                    p.store(masked(whole(p, v), j), p.window(shared_tile, (0, 0), (rows, columns)))
+                    p.store(masked(widened(p, v), j), p.window(shared_tile, (0, 0), (rows, columns)))
                     straight, transposed = (
                         p.window(shared_tile, (0, 0), (rows, columns)),
                         p.window(shared_tile, (0, 0), (columns, rows), turned=True),
@@ -120,9 +120,9 @@ def random_carried(seed: int) -> Program:
                     right = multiplied(p.load(p.window(b, (0, s), (depth, columns))))
                     pool.append(bounded(p, p.mma(left, right) * 0.25))
                 elif kind == "store":
-                    p.store(whole(p, v).cast(out_type), p.window(side, (i, j), (rows, columns)))
+                    p.store(widened(p, v).cast(out_type), p.window(side, (i, j), (rows, columns)))
                 elif kind == "mask":
-                    pool.append(p.where(p.rows(i, rows) % 3 < 2, whole(p, v), chosen(pool, second)))
+                    pool.append(p.where(p.rows(i, rows) % 3 < 2, widened(p, v), chosen(pool, second)))
                 elif kind == "when":
                     with p.when((j // columns) % 2, int(third * 2)):
                         tile.set(tile * 0.5 + 1.0)

@@ -31,53 +31,53 @@ def random_joins(seed: int) -> Program:
     """
     rng = random.Random(seed)
     rows, columns = shape_of(seed)
-    loop, whole = rng.random() < 0.4, rng.random() < 0.4
+    loop, integers = rng.random() < 0.4, rng.random() < 0.4
     steps = [
         (rng.choice(STEPS), rng.random(), rng.randint(0, 1), rng.random() < 0.4, rng.random() < 0.4)
         for _ in range(rng.randint(1, 6))
     ]
     product = (rows, columns) == (64, 64)
 
-    def joined(p: Builder, made: list[Tile], i: Index, j: Index, a: Array, b: Array, table: Array) -> Tile:
+    def joined(p: Builder, tiles: list[Tile], i: Index, j: Index, a: Array, b: Array, table: Array) -> Tile:
         for kind, choice, dim, one, other in steps:
-            x = made[int(choice * len(made))]
+            x = tiles[int(choice * len(tiles))]
             exact = x.value.dtype.name == "i32"
             if kind == "pick":
                 size = None if one or rows * columns % 4 or (rows, columns)[dim] % 4 else (rows, columns)[dim] // 4
                 name = sorted(PICKS)[other]
                 at = getattr(p, name)(x, dim, first=int(choice * 100), size=size)
-                made.append(p.broadcast(at, dim, (rows, columns)[dim]).cast("f32" if not exact else "i32"))
+                tiles.append(p.broadcast(at, dim, (rows, columns)[dim]).cast("f32" if not exact else "i32"))
             elif kind == "scan":
                 kinds = [name for name in SCANS if name.endswith("si") == exact and name != "mul"]
                 name = "add" if choice < 0.6 else kinds[int(choice * len(kinds))]
-                made.append(p.scan(name, x, dim, exclusive=one, reverse=other))
+                tiles.append(p.scan(name, x, dim, exclusive=one, reverse=other))
                 if name != "add" and one:
-                    made[-1] = p.maximum(p.minimum(made[-1], 99), -99)
+                    tiles[-1] = p.maximum(p.minimum(tiles[-1], 99), -99)
             elif kind == "top":
                 best, at = p.top_k(x, min(3, (rows, columns)[dim]), dim)[-1]
                 result = best + at.cast("i32" if exact else "f32")
-                made.append(p.broadcast(result, dim, (rows, columns)[dim]))
+                tiles.append(p.broadcast(result, dim, (rows, columns)[dim]))
             elif kind == "turn":
-                made.append(p.transpose(p.cumsum(p.transpose(x), 1 - dim, exclusive=one)))
+                tiles.append(p.transpose(p.cumsum(p.transpose(x), 1 - dim, exclusive=one)))
             elif kind == "where":
-                made.append(p.where(p.columns(0, columns) % 3 < 2, x, made[0] if not exact else x))
+                tiles.append(p.where(p.columns(0, columns) % 3 < 2, x, tiles[0] if not exact else x))
             elif kind == "product" and product and not exact:
                 left = p.maximum(p.minimum(x, 4.0), -4.0).cast("f16")
-                made.append(p.mma(left, p.load(p.window(b, (0, 0), (64, 64)))))
+                tiles.append(p.mma(left, p.load(p.window(b, (0, 0), (64, 64)))))
             elif kind == "gather":
                 at = p.maximum(p.minimum(x if exact else x.cast("i32"), 99), -2)
                 indices = (at, p.columns(0, columns)) if dim == 0 else (p.rows(1, rows), at)
                 result = p.load(p.window(a, indices, (rows, columns)), padding=-3)
-                made.append(result if exact else result.cast("f32"))
+                tiles.append(result if exact else result.cast("f32"))
             elif kind == "fetch":
                 old = p.atomic_add(x if exact else x.cast("i32"), p.window(table, (i, j), (rows, columns)))
-                made.append(old if exact else old.cast("f32"))
+                tiles.append(old if exact else old.cast("f32"))
             elif kind == "sum":
-                made.append(x + p.reduction("add", x, dim))
+                tiles.append(x + p.reduction("add", x, dim))
             elif kind == "cast":
-                made.append(p.maximum(p.minimum(x, 999), -999))
-                made[-1] = made[-1] if exact or choice > 0.5 else made[-1].cast("i32").cast("f32")
-        return made[-1] if made[-1].value.dtype.name == "f32" else made[-1].cast("f32")
+                tiles.append(p.maximum(p.minimum(x, 999), -999))
+                tiles[-1] = tiles[-1] if exact or choice > 0.5 else tiles[-1].cast("i32").cast("f32")
+        return tiles[-1] if tiles[-1].value.dtype.name == "f32" else tiles[-1].cast("f32")
 
     def body(p: Builder, a: Array, b: Array, table: Array, out: Array) -> None:
         m, n = a.shape
@@ -86,7 +86,7 @@ def random_joins(seed: int) -> Program:
             carried, best = p.state(p.zeros((rows, 1))), p.state(p.full((rows, 1), -1, "i32"))
             for j in p.steps(n, columns):
                 tile = p.load(p.window(a, (i, j), (rows, columns)))
-                x = tile if whole else tile.cast("f32")
+                x = tile if integers else tile.cast("f32")
                 result = joined(p, [x], i, j, a, b, table)
                 total = p.cumsum(tile.cast("f32"), 1) + carried
                 carried.set(carried + p.reduction("add", tile.cast("f32"), 1))
@@ -96,7 +96,7 @@ def random_joins(seed: int) -> Program:
             return
         i, j = p.blocks((m, n), (rows, columns))
         tile = p.load(p.window(a, (i, j), (rows, columns)))
-        x = tile if whole else tile.cast("f32")
+        x = tile if integers else tile.cast("f32")
         p.atomic_add(p.full((rows, columns), 0, "i32"), p.window(table, (i, j), (rows, columns)))
         p.store(joined(p, [x], i, j, a, b, table), p.window(out, (i, j), (rows, columns)))
 

@@ -104,28 +104,28 @@ def random_tiles(seed: int) -> Program:
         g = fits[int(pick * len(fits))]
         return wg_map(g, [rows // g[0], columns // g[1]]) if pick < 0.8 else None
 
-    def applied(p: Builder, made: list[Tile], i: Index, j: Index, m: int, n: int) -> Tile:
+    def applied(p: Builder, tiles: list[Tile], i: Index, j: Index, m: int, n: int) -> Tile:
         for kind, first, second, dim in steps:
-            x = made[int(first * len(made))]
-            y = made[int(second * len(made))]
+            x = tiles[int(first * len(tiles))]
+            y = tiles[int(second * len(tiles))]
             if kind == "mask":
                 inside = (p.rows(i, rows) < m) & (p.columns(j, columns) < n)
-                made.append(p.where(inside, x, round(second, 2)))
+                tiles.append(p.where(inside, x, round(second, 2)))
             elif kind == "convert":
-                made.append(p.convert_layout(x, layout(second)))
+                tiles.append(p.convert_layout(x, layout(second)))
             elif kind == "turn":
-                made.append(p.transpose(p.transpose(x) * 0.5))
+                tiles.append(p.transpose(p.transpose(x) * 0.5))
             elif kind in ("add", "maximumf", "minimumf"):
                 size = None if second < 0.5 else (rows, columns)[dim] // 4
                 part = p.reduction(kind, x, dim=dim, size=size)
-                made.append(p.broadcast(part, dim=dim, size=(rows, columns)[dim]) * 0.25)
+                tiles.append(p.broadcast(part, dim=dim, size=(rows, columns)[dim]) * 0.25)
             elif kind == "less":
-                made.append(p.where(p.rows(i, rows) % 3 < 2, x, y))
+                tiles.append(p.where(p.rows(i, rows) % 3 < 2, x, y))
             elif kind in UNARY:
-                made.append(p.map(kind, x))
+                tiles.append(p.map(kind, x))
             else:
-                made.append(p.map(kind, x, y))
-        return made[-1]
+                tiles.append(p.map(kind, x, y))
+        return tiles[-1]
 
     def body(p: Builder, x: Array, row: Array, column: Array, out: Array) -> None:
         m, n = x.shape

@@ -28,11 +28,11 @@ def random_schedule(space: Space, seed: int) -> Schedule:
     return random_start(space, seed) or space.valid.sample(1, seed)[0]
 
 
-def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingProxyType({})) -> Schedule | None:
-    """Return a random schedule with the ``given`` values, or None if the search finds none."""
+def random_start(space: Space, seed: int, fixed: Mapping[str, Value] = MappingProxyType({})) -> Schedule | None:
+    """Return a random schedule with the ``fixed`` values, or None if the search finds none."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
-        codes = _start(steps, space.constants, rng, given)
+        codes = _start(steps, space.constants, rng, fixed)
         if codes is not None:
             return Schedule.from_json(space.name, {p.name: p.values[codes[p.name]] for p in space.parameters})
     return None
@@ -57,7 +57,7 @@ def _steps(space: Space) -> list[Step]:
 
 
 def _start(
-    steps: list[Step], constants: Mapping[str, int], rng: np.random.Generator, given: Mapping[str, Value]
+    steps: list[Step], constants: Mapping[str, int], rng: np.random.Generator, fixed: Mapping[str, Value]
 ) -> dict[str, int] | None:
     """Return a code for each parameter, or None if the search gives up."""
     values = {p.name: p.values for p, _, _ in steps}
@@ -70,7 +70,7 @@ def _start(
             assigned = {p.name: code for (p, _, _), code in zip(steps, codes, strict=False)}
             candidates = _candidates(steps[len(codes)], assigned, columns[-1], values, rng)
             name = steps[len(codes)][0].name
-            left.append([c for c in candidates if name not in given or values[name][c[0]] == given[name]])
+            left.append([c for c in candidates if name not in fixed or values[name][c[0]] == fixed[name]])
         if left[-1]:
             code, follows = left[-1].pop()
             codes.append(code)

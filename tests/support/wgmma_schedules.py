@@ -71,8 +71,8 @@ def attention(kind: str = "f16", **changes: int | str) -> Values:
     } | changes  # fmt: skip
 
 
-def program_at(place: str | Program) -> Program:
-    return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
+def program_at(source: str | Program) -> Program:
+    return load_program(str(EXAMPLES / source)) if isinstance(source, str) else source
 
 
 def legal(p: ProgramProblem, values: Values) -> Schedule:

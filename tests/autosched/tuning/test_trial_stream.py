@@ -40,7 +40,7 @@ class Generations(Sampler):
 def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, generation: int) -> None:
     """Trials in flight may exceed the limit by up to one batch, so that trials run while a batch is being proposed."""
     sampler = Generations(generation)
-    assert len(tuned(store, 40, made=SeededSampler(sampler, [], "nobody"), out=8).trials) == 40
+    assert len(tuned(store, 40, searcher=SeededSampler(sampler, [], "nobody"), out=8).trials) == 40
     assert sampler.requests[0] == 8 + generation - 1 and sum(sampler.requests) == 40
     assert min(sampler.requests[:-1]) == generation and max(sampler.requests) == sampler.requests[0]
 

@@ -63,12 +63,12 @@ class Listening(Sampler):
 
 class TestTheEnd:
     def test_a_search_with_too_little_expected_gain_ends(self, store: Store) -> None:
-        result = tuned(store, 30, made=Fading(), min_gain=0.1)
+        result = tuned(store, 30, searcher=Fading(), min_gain=0.1)
         assert result.satisfied and not result.exhausted
         assert 12 <= len(result.trials) < 30
 
     def test_without_a_minimum_gain_the_search_does_not_end_early(self, store: Store) -> None:
-        result = tuned(store, 30, made=Fading())
+        result = tuned(store, 30, searcher=Fading())
         assert len(result.trials) == 30 and not result.satisfied and not result.out_of_time
 
     def test_no_batch_is_proposed_once_the_time_is_up(self, store: Store) -> None:
@@ -208,9 +208,9 @@ class TestResume:
             return sampler("random", SPACE, seed=5)
 
         with Store.open(tmp_path / "whole") as uninterrupted, Store.open(tmp_path / "parts") as parts:
-            tuned(uninterrupted, 32, made=new_sampler(), out=1)
-            tuned(parts, 12, made=new_sampler(), out=1)
-            tuned(parts, 20, made=new_sampler(), out=1)
+            tuned(uninterrupted, 32, searcher=new_sampler(), out=1)
+            tuned(parts, 12, searcher=new_sampler(), out=1)
+            tuned(parts, 20, searcher=new_sampler(), out=1)
             assert [r.schedule for r in uninterrupted.trials()] == [r.schedule for r in parts.trials()]
 
     def test_the_model_is_restored_with_the_trials(self, store: Store) -> None:
@@ -229,10 +229,10 @@ class TestResume:
                 SPACE, 1, fit=fit, settings=EvolutionSettings(warmup=6, population=16, generations=1)
             )
 
-        tuned(store, 40, made=new_sampler())
+        tuned(store, 40, searcher=new_sampler())
         assert trained and trained[-1] >= 10, "the model was trained on all except the last batches"
         trained.clear()
-        tuned(store, 4, made=new_sampler())
+        tuned(store, 4, searcher=new_sampler())
         assert trained[0] >= 28, "the first proposals of the second run come from a model of the first run's trials"
 
     def test_earlier_trials_are_counted_and_their_best_is_shown_first(self, store: Store) -> None:

@@ -13,7 +13,7 @@ import pytest
 from needs import needs_nvrtc
 
 from benchmarks.emulator import mutations
-from benchmarks.emulator.cases_of_mutants import cases_of, program, ways
+from benchmarks.emulator.cases_of_mutants import cases_of, program, traits
 from benchmarks.emulator.false_findings import drawn, verified
 from benchmarks.emulator.mutants import Mutant, mutants_of
 from benchmarks.emulator.mutation_cases import Case, all_cases
@@ -50,7 +50,7 @@ __device__ int f(int a, float* p) {
 """
 
 
-def made(text: str = CODE) -> set[tuple[int, str, str]]:
+def edits_in(text: str = CODE) -> set[tuple[int, str, str]]:
     return {(m.line, m.old, m.new) for m in mutants_of("x.cuh", text)}
 
 
@@ -69,11 +69,11 @@ def test_edits_of_statements_operators_numbers_conditions_and_terms() -> None:
         (10, "0.0f", "1.0f"),
         (11, "? row : a", "? a : row"),
         (11, "3", "4"),
-    } <= made()
+    } <= edits_in()
 
 
 def test_comments_headers_assertions_and_template_heads_are_not_mutated() -> None:
-    assert {line for line, _, _ in made()} == {7, 8, 9, 10, 11}
+    assert {line for line, _, _ in edits_in()} == {7, 8, 9, 10, 11}
 
 
 def test_an_edit_applies_only_to_its_source() -> None:
@@ -314,7 +314,7 @@ def test_different_cases_precede_similar_ones() -> None:
     assert len(every) > 48 and few == every[:24] and len({case.name for case in every}) == len(every)
     assert few[0].cost == min(case.cost for case in every)
     smallest = sorted(every, key=lambda case: (case.cost, case.name))[:24]
-    assert len(frozenset().union(*map(ways, few))) > len(frozenset().union(*map(ways, smallest)))
+    assert len(frozenset().union(*map(traits, few))) > len(frozenset().union(*map(traits, smallest)))
     for name, values in (("scale", {"none", "block", "tensor", "row_column"}), ("acc", {"f16", "f32"})):
         assert {case.problem.to_json().get(name, "none") for case in few} >= values
 

@@ -26,7 +26,7 @@ from benchmarks.gpu import probe, simulated_gpu
 from benchmarks.gpu import run as gpu
 from benchmarks.gpu import table as gpu_table
 from benchmarks.gpu.agreement import agreement
-from benchmarks.gpu.problems import matmuls, others
+from benchmarks.gpu.problems import matmuls, other_problems
 from benchmarks.gpu.run import Benchmark, Plan
 from cost_models.trees.boosted import BoostedTreeSettings
 from cost_models.trees.training import table, train
@@ -108,7 +108,7 @@ def no_tests(tmp_path) -> Path:
 
 
 def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
-    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
+    monkeypatch.setattr(gpu, "other_problems", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"
     plan = Plan(600.0, out, trials=12, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
     assert Benchmark(plan, H200, make_runner(), generate=fake_kernel).run() == 0
@@ -192,7 +192,9 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setattr(gpu, "CudaRunner", runner)
     monkeypatch.setattr(gpu, "Plan", plan)
-    monkeypatch.setattr(gpu, "others", lambda: (("transpose", Transpose(40, 24)), ("strange", "it has no size")))
+    monkeypatch.setattr(
+        gpu, "other_problems", lambda: (("transpose", Transpose(40, 24)), ("strange", "it has no size"))
+    )
     out = tmp_path / "out"
     assert gpu.main(["--minutes", "20", "--out", str(out), "--trials", "4"]) == 0, capsys.readouterr().out
     results = json.loads((out / "results.json").read_text())
@@ -382,7 +384,7 @@ def test_an_emulation_out_of_time_is_omitted_without_failure(make_runner, tmp_pa
 
 
 def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
-    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
+    monkeypatch.setattr(gpu, "other_problems", lambda: iter([("matvec", SHAPES[0][1])]))
     searches = []
     monkeypatch.setattr(
         Benchmark, "_shapes", lambda self, shapes, until, entrants: searches.append((len(shapes), until))
@@ -526,7 +528,7 @@ def test_the_shapes_cover_all_purposes():
     assert {1024, 8192} <= squares
     assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
     built_in = {operator.name for operator in BUILT_IN_OPERATORS}  # other tests of this process may register more
-    built_in_problems = [entry for entry in others() if entry[0] in built_in]
+    built_in_problems = [entry for entry in other_problems() if entry[0] in built_in]
     for name, problem in built_in_problems:
         assert not isinstance(problem, str), f"{name}: {problem}"
     assert built_in == {"matmul", *(name for name, _ in built_in_problems)}

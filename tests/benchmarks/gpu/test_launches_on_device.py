@@ -133,56 +133,56 @@ def wrong(gpu: HostGpu, *parameters: Any) -> None:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> KeptLaunch:
+def stored(tmp_path: Path) -> KeptLaunch:
     keep(tmp_path, "t", "PTX", LAUNCH, INPUTS, OUTPUTS, offsets=OFFSETS)
     return read(tmp_path, names(tmp_path)[0])
 
 
-def came_of(kept: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
+def came_of(stored: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
     def code(arch: str) -> bytes:
         assert arch == "sm_90a"
         return b"machine code"
 
-    return outcome(kept, lambda: launched(gpu, kept, code))
+    return outcome(stored, lambda: launched(gpu, stored, code))
 
 
-def test_a_launch_gets_its_arguments_and_its_outputs_are_compared(kept: KeptLaunch) -> None:
+def test_a_launch_gets_its_arguments_and_its_outputs_are_compared(stored: KeptLaunch) -> None:
     gpu = HostGpu(right)
-    assert came_of(kept, gpu) == {"status": "equal"}
+    assert came_of(stored, gpu) == {"status": "equal"}
     assert gpu.calls == 2, "as often as the launch specifies"
-    assert came_of(kept, gpu) == {"status": "equal"}, "inputs are fresh"
+    assert came_of(stored, gpu) == {"status": "equal"}, "inputs are fresh"
 
 
-def test_a_differing_launch_is_repeated(kept: KeptLaunch) -> None:
+def test_a_differing_launch_is_repeated(stored: KeptLaunch) -> None:
     gpu = HostGpu(wrong)
-    assert came_of(kept, gpu) == {"status": "differs", "errors": {"y": 0.5}, "repeats": True}
+    assert came_of(stored, gpu) == {"status": "differs", "errors": {"y": 0.5}, "repeats": True}
     assert gpu.calls == 4
 
     def noisy(gpu: HostGpu, *parameters: Any) -> None:
         right(gpu, *parameters)
         host(parameters[3], np.uint32, 2)[1] = 100 * gpu.calls
 
-    assert came_of(kept, HostGpu(noisy)) == {"status": "differs", "errors": {"sums": 0.9}, "repeats": False}
-    unknown = dataclasses.replace(kept, known={})
+    assert came_of(stored, HostGpu(noisy)) == {"status": "differs", "errors": {"sums": 0.9}, "repeats": False}
+    unknown = dataclasses.replace(stored, known={})
     assert came_of(unknown, HostGpu(wrong)) == {"status": "differs", "errors": {"y": None}, "repeats": True}
 
 
-def test_hangs_faults_and_refusals_are_distinguished(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hangs_faults_and_refusals_are_distinguished(stored: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "HANGS", 0.01)
-    assert came_of(kept, HostGpu(right, status=600))["status"] == "hang"
-    fault = came_of(kept, HostGpu(right, status=700))
+    assert came_of(stored, HostGpu(right, status=600))["status"] == "hang"
+    fault = came_of(stored, HostGpu(right, status=700))
     assert fault["status"] == "fault" and "cudaError 700" in fault["reason"] and "\n" not in fault["reason"]
 
     def refuse(gpu: HostGpu, *parameters: Any) -> None:
         raise DriverError("invalid\nvalue")
 
-    refused = came_of(kept, HostGpu(refuse))
+    refused = came_of(stored, HostGpu(refuse))
     assert refused["status"] == "refused" and "\n" not in refused["reason"]
     # the second launch is refused because the first launch has faulted
-    assert came_of(kept, HostGpu(refuse, status=700))["status"] == "fault"
+    assert came_of(stored, HostGpu(refuse, status=700))["status"] == "fault"
 
 
-def test_a_map_that_the_driver_rejects_is_rejected(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_the_driver_rejects_is_rejected(stored: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(tensor_map: TensorMap, address: int) -> Any:
         raise LaunchRefused("the driver rejects tensor map m")
 
@@ -191,7 +191,7 @@ def test_a_map_that_the_driver_rejects_is_rejected(kept: KeptLaunch, monkeypatch
     wide = Operand("m", "input", F32, (8, 8))
     mapped = dataclasses.replace(LAUNCH, arguments=(TensorMap.dense("m_map", wide, (4, 4)), *LAUNCH.arguments[1:]))
     inputs = {**INPUTS, "m": np.zeros((8, 8), np.float32)}
-    done = came_of(dataclasses.replace(kept, launch=mapped, inputs=inputs, offsets={}), HostGpu(right))
+    done = came_of(dataclasses.replace(stored, launch=mapped, inputs=inputs, offsets={}), HostGpu(right))
     assert done == {"status": "refused", "reason": "the driver rejects tensor map m"}
 
 

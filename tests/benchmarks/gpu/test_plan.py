@@ -132,7 +132,7 @@ print('"0","Occupancy","Achieved Occupancy","%","12.5"')
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         (PROFILER, {"metrics": {"GPU Speed Of Light Throughput: DRAM Throughput": "81.2 %",
                                 "Occupancy: Achieved Occupancy": "12.5 %"}}),
@@ -141,11 +141,11 @@ print('"0","Occupancy","Achieved Occupancy","%","12.5"')
     ],
     ids=["metrics", "refused", "hangs"],
 )  # fmt: skip
-def test_counters_are_read_or_a_reason_is_returned(text: str, found: dict[str, Any], tmp_path: Path) -> None:
+def test_counters_are_read_or_a_reason_is_returned(text: str, expected: dict[str, Any], tmp_path: Path) -> None:
     ncu = tmp_path / "ncu"
     ncu.write_text(text.format(python=sys.executable))
     ncu.chmod(0o755)
-    assert counters.profiled("2048^3 tf32", tmp_path, 2.0, str(ncu)) == found
+    assert counters.profiled("2048^3 tf32", tmp_path, 2.0, str(ncu)) == expected
 
 
 @pytest.mark.parametrize("key", device_child.HOST)

@@ -67,7 +67,7 @@ def report() -> Iterator[dict[str, Any]]:
         yield json.loads(json.dumps(probe.probe(VirtualRunner(patch), H200)))
 
 
-def found(report: dict[str, Any]) -> dict[str, float]:
+def estimated_constants(report: dict[str, Any]) -> dict[str, float]:
     return {c["name"]: c["found"] for c in report["constants"]}
 
 
@@ -77,7 +77,7 @@ def test_every_mechanism_has_a_kernel(report: dict[str, Any]) -> None:
 
 
 def test_constants_of_another_chip_are_found(report: dict[str, Any]) -> None:
-    constants = found(report)
+    constants = estimated_constants(report)
     assert constants["STORE_ROUND_TRIP"] == pytest.approx(ROUND_TRIP, rel=0.15)
     assert constants["sustained_clock_hz"] == pytest.approx(SUSTAINED / 1e6, rel=0.02)
     assert constants["LAUNCH_SECONDS"] == pytest.approx(analytic.LAUNCH_SECONDS * 1e6, rel=0.2)

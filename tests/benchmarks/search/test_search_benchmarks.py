@@ -135,7 +135,7 @@ def test_methods_are_selected_per_recording_and_unknown_ones_rejected(
 
 
 def test_a_stopped_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_quality, "_write", lambda _, found, *rest: str(found))
+    monkeypatch.setattr(search_quality, "_write", lambda _, searches, *options: str(searches))
     journal = tmp_path / "journal"
     arguments = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
     assert search_quality.main([str(folder), *arguments]) == 0

@@ -43,10 +43,10 @@ def test_the_program_of_the_page_runs() -> None:
     assert done.stdout.strip() == "4 ['GB/s']"
 
 
-def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **given: Any) -> KernelSpec:
+def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **options: Any) -> KernelSpec:
     """Return the page's kernel, possibly with other arguments. ``name`` is the name of the kernel function."""
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
-    return KernelSpec.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **given)
+    return KernelSpec.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **options)
 
 
 def lowered(kernel: KernelSpec, **config: Any) -> Any:
@@ -66,10 +66,10 @@ def recording(folder: Path) -> Path:
     return folder / "cache.json"
 
 
-def replayed(folder: Path, **given: Any) -> Any:
+def replayed(folder: Path, **options: Any) -> Any:
     """Return the result of a search over the whole recording."""
-    options = {"sampler": "brute_force", "trials": 10, "database": folder / "best.db", **given}
-    return tune(add().problem(), backend="replay", recording=recording(folder), **options)
+    all_options = {"sampler": "brute_force", "trials": 10, "database": folder / "best.db", **options}
+    return tune(add().problem(), backend="replay", recording=recording(folder), **all_options)
 
 
 def tune_kernel(folder: Path) -> None:

@@ -45,6 +45,6 @@ if __name__ == "__main__":
     written = DOCUMENT.read_text()
     for title, lines in TABLES.items():
         start, end = f"<!-- {title} -->\n", f"<!-- /{title} -->"
-        before, _, rest = written.partition(start)
-        written = before + start + "".join(f"{line}\n" for line in lines()) + end + rest.partition(end)[2]
+        before, _, after = written.partition(start)
+        written = before + start + "".join(f"{line}\n" for line in lines()) + end + after.partition(end)[2]
     DOCUMENT.write_text(written)

@@ -54,17 +54,19 @@ def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("limits", "status", "said"),
+    ("limits", "status", "message"),
     [
         (CompileLimits(seconds=0.3), "compile_timeout", "took more than 0.3 CPU seconds"),
         (CompileLimits(memory=32 << 20), "compile_error", "took more than 0.031 GiB of memory"),
     ],
 )
-def test_a_compile_beyond_its_limits_is_ended_and_not_repeated(limits: CompileLimits, status: str, said: str) -> None:
+def test_a_compile_beyond_its_limits_is_ended_and_not_repeated(
+    limits: CompileLimits, status: str, message: str
+) -> None:
     starts = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS, limits=limits)
     assert starts.text is not None
     before = set(ptx.compiler_pids())
-    with pytest.raises(CompilerStopped, match=said) as stopped:
+    with pytest.raises(CompilerStopped, match=message) as stopped:
         compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()), limits=limits)
     assert stopped.value.status == status and len(before - set(ptx.compiler_pids())) == 1
     kernel = GeneratedKernel(
@@ -78,4 +80,4 @@ def test_a_compile_beyond_its_limits_is_ended_and_not_repeated(limits: CompileLi
     with CompilePool(workers=1) as pool:
         refused = pool.compile(kernel, "sm_90")
     assert isinstance(refused, CompileFailure) and refused.status.value == status
-    assert said.replace("0.3", f"{0.3 * MACHINE_CODE:g}") in refused.reason
+    assert message.replace("0.3", f"{0.3 * MACHINE_CODE:g}") in refused.reason

@@ -238,10 +238,10 @@ def test_products_that_are_added_up_in_f16(batch):
     assert call("cublaslt", Matmul(m=5, n=7, k=32, acc="f16", out="bf16"))[2] == why
 
 
-def algorithms_of(made):
+def algorithms_of(launch):
     """Return how often a call launches each algorithm."""
     before = list(launches())
-    made(1)
+    launch(1)
     return [after - now for after, now in zip(launches(), before, strict=True)]
 
 

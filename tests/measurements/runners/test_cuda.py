@@ -310,7 +310,7 @@ def test_a_partition_of_a_known_product_has_its_own_size():
     assert device_row("NVIDIA H200 MIG 3g.71gb", slice_of_it, 70 * 10**9) == part
 
 
-def driver_attributes(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
+def driver_attributes(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **other_attributes):
     """Return the attributes that the driver reports for a GPU of this compute capability."""
     its = architecture(cc)
     limits = {
@@ -322,7 +322,7 @@ def driver_attributes(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bu
     counts = {"MultiProcessorCount": sms, "L2CacheSize": int(l2_mib * 2**20), "ClockRate": clock_khz}
     memory = {"MemoryClockRate": memory_khz, "GlobalMemoryBusWidth": bus}
     capability = {"ComputeCapabilityMajor": cc // 10, "ComputeCapabilityMinor": cc % 10}
-    return ATTRIBUTES | limits | counts | memory | capability | others
+    return ATTRIBUTES | limits | counts | memory | capability | other_attributes
 
 
 GIB = 2**30
@@ -425,7 +425,7 @@ def test_eager_launches_are_in_no_graph(tmp_path, pool):
         "        return super().handle(request)\n"
         "if __name__ == '__main__':\n    serve(Telling().handle)\n"
     )
-    told = []
+    logged = []
     for launch in ("graph", "eager"):
         file = tmp_path / launch
         runner = CudaRunner(
@@ -437,5 +437,5 @@ def test_eager_launches_are_in_no_graph(tmp_path, pool):
         assert runner.fingerprint()["launch"] == launch
         assert ("launched one by one" in runner.describe()) == (launch == "eager")
         runner.close()
-        told.append(file.read_text().split())
-    assert told == [["measure", "0.001", "compare", "0.001"], ["measure", "0.0", "compare", "0.0"]]
+        logged.append(file.read_text().split())
+    assert logged == [["measure", "0.001", "compare", "0.001"], ["measure", "0.0", "compare", "0.0"]]

@@ -202,7 +202,7 @@ def test_a_slow_kernel_is_measured_with_few_repeats_and_a_reason(arrays):
 def set_reasons(monkeypatch):
     """Return a function that fakes NVML's reasons for a low clock. Successive calls of NVML cycle through ``bits``."""
 
-    def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons", **others):
+    def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons", **other_functions):
         reasons = itertools.cycle(bits)
         nvml = SimpleNamespace(
             nvmlInit=lambda: None,
@@ -212,7 +212,7 @@ def set_reasons(monkeypatch):
             NVML_CLOCK_SM=1,
             NVMLError=RuntimeError,
             **{name: lambda handle: next(reasons)},
-            **others,
+            **other_functions,
         )
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
 
@@ -376,7 +376,7 @@ def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status,
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "allowed", "wrong"),
+    ("actual", "expected", "allowed", "wrong"),
     [
         (np.inf, 65530.0, 30.0, 0),
         (65504.0, 65530.0, 30.0, 0),
@@ -389,12 +389,12 @@ def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status,
     ],
 )
 @pytest.mark.parametrize("other_wrong", [False, True])
-def test_the_host_decides_on_elements_next_to_the_limits_of_their_type(found, wanted, allowed, wrong, other_wrong):
+def test_the_host_decides_on_elements_next_to_the_limits_of_their_type(actual, expected, allowed, wrong, other_wrong):
     cupy, operand = FakeCupy(), Operand("out", "output", F16, (3,))
     checks = ResultChecks(cupy, {entry_for("f16"): Function(cupy, entry_for("f16"))}, 1)
     slot = Slots(cupy, operand, 1)
-    slot.array(0).host()[...] = np.float16([1.0, found, 3.0 + other_wrong])
-    reference, tolerance = ({"out": cupy.asarray(np.array(x))} for x in ([1.0, wanted, 3.0], [0.1, allowed, 0.1]))
+    slot.array(0).host()[...] = np.float16([1.0, actual, 3.0 + other_wrong])
+    reference, tolerance = ({"out": cupy.asarray(np.array(x))} for x in ([1.0, expected, 3.0], [0.1, allowed, 0.1]))
     worst, count, first = checks.error(slot, ProblemData(None, {}, reference, tolerance, {}, 1, 0))
     assert (count > 0) == bool(wrong or other_wrong) and (worst <= 1) == (count == 0)
     assert not count or first == (1 if wrong else 2)

@@ -59,10 +59,10 @@ def content(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.is_file()}
 
 
-def refused(place: object, folder: Path, *, create: bool) -> str:
+def refused(location: object, folder: Path, *, create: bool) -> str:
     before = content(folder)
     with pytest.raises(StoreError) as caught:
-        Store.open(place, create=create)  # type: ignore[arg-type]
+        Store.open(location, create=create)  # type: ignore[arg-type]
     assert content(folder) == before, "a rejected file is not modified"
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -74,13 +74,13 @@ sys.path[:0] = PATHS
 from pathlib import Path
 from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 import test_faults as t
-path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-if what == "killed":
+path, action, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if action == "killed":
     store = Store.open(path)
     for tile in range(1, number + 1):
         store.append(t.make_trial(tile))
     os.kill(os.getpid(), signal.SIGKILL)
-if what == "full":
+if action == "full":
     store = Store.open(path)
     # files of this process cannot grow beyond that; the log stands before the database itself
     resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
@@ -91,7 +91,7 @@ if what == "full":
             stored += 1
     except StoreError as error:
         print(stored, error)
-if what == "restless":
+if action == "restless":
     for tile in range(1, number + 1):
         with Store.open(path) as store:
             store.append(t.make_trial(tile))
@@ -99,9 +99,9 @@ if what == "restless":
 """
 
 
-def child(path: Path, what: str, number: int) -> "subprocess.Popen[str]":
+def child(path: Path, action: str, number: int) -> "subprocess.Popen[str]":
     code = CHILD.replace("PATHS", json.dumps([str(Path(__file__).parent), *(p for p in sys.path if p)]))
-    arguments = [sys.executable, "-c", code, str(path), what, str(number)]
+    arguments = [sys.executable, "-c", code, str(path), action, str(number)]
     return forked_python.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -39,7 +39,7 @@ ODD: tuple[Any, ...] = (
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     with Store.open(folder / "a.db") as store:
         for i, schedule in enumerate(TEMPLATE.space(PROBLEM, H200).sample(8, 0)):
@@ -139,11 +139,11 @@ def numbers(nightly: bool) -> range:
     return range(NIGHTLY if nightly else DEFAULT)
 
 
-def test_databases(whole: Path, tmp_path: Path, numbers: range) -> None:
+def test_databases(originals: Path, tmp_path: Path, numbers: range) -> None:
     loaded = 0
     for number in numbers:
         random, path = Random(number), tmp_path / "x.db"
-        content = (whole / "a.db").read_bytes()
+        content = (originals / "a.db").read_bytes()
         path.write_bytes(broken(content, random) if number % 3 == 0 else content)
         if number % 3:
             edited(path, random)
@@ -159,12 +159,12 @@ def test_databases(whole: Path, tmp_path: Path, numbers: range) -> None:
     assert 0 < loaded < len(numbers)
 
 
-def test_exports(whole: Path, tmp_path: Path, numbers: range) -> None:
-    original, loaded = json.loads((whole / "h200.transpose.json").read_text()), 0
+def test_exports(originals: Path, tmp_path: Path, numbers: range) -> None:
+    original, loaded = json.loads((originals / "h200.transpose.json").read_text()), 0
     for number in numbers:
         random, path = Random(number), tmp_path / "x.json"
         if number % 3 == 0:
-            path.write_bytes(broken((whole / "h200.transpose.json").read_bytes(), random))
+            path.write_bytes(broken((originals / "h200.transpose.json").read_bytes(), random))
         else:
             path.write_text(json.dumps(changed(original, random)))
         try:
@@ -180,8 +180,8 @@ def test_exports(whole: Path, tmp_path: Path, numbers: range) -> None:
     assert 0 < loaded < len(numbers)
 
 
-def test_recordings(whole: Path, tmp_path: Path, numbers: range) -> None:
-    content, loaded = (whole / "a.jsonl.gz").read_bytes(), 0
+def test_recordings(originals: Path, tmp_path: Path, numbers: range) -> None:
+    content, loaded = (originals / "a.jsonl.gz").read_bytes(), 0
     lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
     for number in numbers:
         random, path = Random(number), tmp_path / "x.jsonl.gz"

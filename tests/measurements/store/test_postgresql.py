@@ -96,12 +96,12 @@ def test_unknown_database_objects_are_rejected(url: str, statement: str) -> None
         Store.open(url, create=False)
 
 
-@pytest.mark.parametrize("given", ["://autosched:se@cret@", "password=se@cret"])
+@pytest.mark.parametrize("url_change", ["://autosched:se@cret@", "password=se@cret"])
 def test_no_command_shows_a_password(
-    url: str, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, url_change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    database_url = url.replace("://autosched@", given) if given.startswith(":") else f"{url}&{given}"
+    database_url = url.replace("://autosched@", url_change) if url_change.startswith(":") else f"{url}&{url_change}"
     assert database_url != url
     Store.open(url).close()
     for command in (

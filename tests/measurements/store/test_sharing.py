@@ -149,7 +149,7 @@ class TestExport:
 
 class TestMerge:
     @pytest.mark.parametrize(
-        ("theirs", "ours", "verdict", "best"),
+        ("imported", "ours", "verdict", "best"),
         [
             ([trial(1, 3.0)], [], MergeOutcome.NEW, 1),
             ([trial(1, 3.0)], [trial(2, 5.0)], MergeOutcome.UNCLEAR, 2),
@@ -171,9 +171,9 @@ class TestMerge:
         ],
     )
     def test_rules(
-        self, tmp_path: Path, theirs: list[Trial], ours: list[Trial], verdict: MergeOutcome, best: object
+        self, tmp_path: Path, imported: list[Trial], ours: list[Trial], verdict: MergeOutcome, best: object
     ) -> None:
-        source, target = database(tmp_path / "theirs.db", *theirs), database(tmp_path / "ours.db", *ours)
+        source, target = database(tmp_path / "theirs.db", *imported), database(tmp_path / "ours.db", *ours)
         merged = merge(source, target)
         assert [entry.verdict for entry in merged.entries] == [verdict]
         assert tile_of(target) == best
@@ -182,7 +182,7 @@ class TestMerge:
         assert target.trials() == before and sum(entry.taken for entry in again.entries) == 0, (
             "no trial is merged twice"
         )
-        assert source.count() == len(theirs)
+        assert source.count() == len(imported)
 
     def test_the_newer_guard_counts(self, tmp_path: Path) -> None:
         source = database(tmp_path / "a.db", trial(2, 5.0, rank=2, day=9), trial(1, 3.0, rank=1, day=9))
@@ -245,7 +245,7 @@ class TestCare:
             maintenance.collect(store, keep=0)
 
     @pytest.mark.parametrize(
-        ("statement", "said"),
+        ("statement", "message"),
         [
             ("UPDATE entries SET ok = 7", "does not match its trials"),
             ("UPDATE entries SET winner_id = 2", "is not the fastest"),
@@ -258,14 +258,14 @@ class TestCare:
             ("DELETE FROM trials", "entry has no trials"),
         ],
     )
-    def test_inconsistencies_are_reported_and_repaired(self, tmp_path: Path, statement: str, said: str) -> None:
+    def test_inconsistencies_are_reported_and_repaired(self, tmp_path: Path, statement: str, message: str) -> None:
         with database(tmp_path / "a.db", trial(1, 3.0), trial(2, 5.0)) as store:
             assert maintenance.check(store) == []
         with closing(sqlite3.connect(tmp_path / "a.db")) as raw, raw:
             raw.execute(statement)
         with Store.open(tmp_path / "a.db") as store:
             (line,) = maintenance.check(store)
-            assert re.search(said, line)
+            assert re.search(message, line)
             if "entries" in statement or "DELETE" in statement:
                 maintenance.repair(store)
                 assert maintenance.check(store) == []

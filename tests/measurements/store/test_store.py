@@ -119,8 +119,8 @@ class TestTrials:
         store.append(make_trial(4, device="a100"))
         store.append(make_trial(5, ok(1e-6, ESTIMATED)))
 
-        def tiles(**wanted: object) -> list[object]:
-            return [r.schedule["tile_m"] for r in store.trials(**wanted)]
+        def tiles(**filters: object) -> list[object]:
+            return [r.schedule["tile_m"] for r in store.trials(**filters)]
 
         assert tiles(problem=PROBLEM) == [1, 2, 4, 5]
         assert tiles(problem=PROBLEM, device="h200") == [1, 2, 5]
@@ -281,10 +281,10 @@ def set_meta(path: Path, key: str, value: str) -> None:
         raw.commit()
 
 
-def refused(place: str | Path, folder: Path, *, create: bool = True) -> str:
+def refused(location: str | Path, folder: Path, *, create: bool = True) -> str:
     before = snapshot(folder)
     with pytest.raises(StoreError) as caught:
-        Store.open(place, create=create)
+        Store.open(location, create=create)
     assert snapshot(folder) == before, "a rejected database must not change the disk"
     assert "\n" not in str(caught.value)
     return str(caught.value)

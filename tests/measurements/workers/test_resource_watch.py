@@ -53,7 +53,7 @@ def test_waiting_does_not_count_as_cpu_time(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("does", "seconds", "memory", "what"),
+    ("does", "seconds", "memory", "limit"),
     [
         ("spin", 0.2, float("inf"), "time"),
         ("spin in a child", 0.5, float("inf"), "time"),
@@ -62,11 +62,11 @@ def test_waiting_does_not_count_as_cpu_time(worker: Worker) -> None:
     ],
 )
 def test_a_worker_is_ended_at_its_limit_and_replaced(
-    does: str, seconds: float, memory: float, what: str, worker: Worker
+    does: str, seconds: float, memory: float, limit: str, worker: Worker
 ) -> None:
     with pytest.raises(WorkerLimitExceeded) as exceeded:
         request_within(worker, {"does": does, "seconds": 60.0}, seconds=seconds, memory=memory)
-    assert exceeded.value.limit == what
+    assert exceeded.value.limit == limit
     assert request_within(worker, {"does": "nothing"}, seconds=5.0) == {"done": True}
 
 

@@ -24,33 +24,33 @@ from measurements.workers.worker import serve
 known = []
 
 def handle(request):
-    what = request["what"]
-    if what == "echo":
+    action = request["action"]
+    if action == "echo":
         return {"back": request["text"]}
-    if what == "turn":
+    if action == "turn":
         answer = Message()
         answer["turned"] = [answer.attach(bytes(request.blobs[d])[::-1]) for d in request["digests"]]
         return answer
-    if what == "count":
+    if action == "count":
         known.append(1)
         return {"calls": len(known)}
-    if what == "hang":
+    if action == "hang":
         with open(request["file"], "w") as file:
             file.write(str(os.getpid()))
         time.sleep(1000)
-    if what == "segfault":
+    if action == "segfault":
         ctypes.string_at(0)
-    if what == "garbage":
+    if action == "garbage":
         for fd in range(3, 64):
             with suppress(OSError):
                 os.write(fd, b'{"id": 1, "blobs": [["short", 3]]}\n')
         time.sleep(1000)
-    if what == "half":
+    if action == "half":
         for fd in range(3, 64):
             with suppress(OSError):
                 os.write(fd, b'{"id": 1, "resu')
         os._exit(3)
-    if what == "raise":
+    if action == "raise":
         raise ValueError("not this")
 
 if __name__ == "__main__":
@@ -88,14 +88,14 @@ def wait_until(condition, seconds=10.0):
 def reversed_blobs(worker, *contents):
     """Send blobs to a worker that reverses each, and return its answer."""
     blobs = {digest_of(content): content for content in contents}
-    answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
+    answer = worker.request({"action": "turn", "digests": list(blobs)}, 60, blobs)
     return [bytes(answer.blobs[digest]) for digest in answer["turned"]]
 
 
 class TestTransport:
     def test_answers_come_back_in_order_from_one_worker(self, worker):
         for i in range(20):
-            assert worker.request({"what": "echo", "text": f"näive {i}\n"}, 10) == {"back": f"näive {i}\n"}
+            assert worker.request({"action": "echo", "text": f"näive {i}\n"}, 10) == {"back": f"näive {i}\n"}
         assert worker.starts == 1
         assert alive(worker.pid)
 
@@ -134,23 +134,23 @@ class TestTransport:
     def test_bytes_of_another_digest_are_rejected(self, worker):
         wrong = digest_of(b"these")
         with pytest.raises(WorkerFailed, match="does not match its digest"):
-            worker.request({"what": "turn", "digests": [wrong]}, 10, {wrong: b"those"})
+            worker.request({"action": "turn", "digests": [wrong]}, 10, {wrong: b"those"})
         assert reversed_blobs(worker, b"these") == [b"eseht"]
         assert worker.starts == 1
 
     def test_an_exception_is_an_answer_and_the_worker_stays(self, worker):
         with pytest.raises(WorkerFailed, match="ValueError: not this"):
-            worker.request({"what": "raise"}, 10)
-        assert worker.request({"what": "count"}, 10) == {"calls": 1}
-        assert worker.request({"what": "count"}, 10) == {"calls": 2}
+            worker.request({"action": "raise"}, 10)
+        assert worker.request({"action": "count"}, 10) == {"calls": 1}
+        assert worker.request({"action": "count"}, 10) == {"calls": 2}
 
     def test_a_death_is_reported_and_the_next_request_starts_a_new_worker(self, worker):
-        worker.request({"what": "count"}, 10)
+        worker.request({"action": "count"}, 10)
         with pytest.raises(WorkerDied, match="was killed by SIGSEGV") as caught:
-            worker.request({"what": "segfault"}, 10)
+            worker.request({"action": "segfault"}, 10)
         assert caught.value.returncode == -signal.SIGSEGV
         assert worker.pid is None
-        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.request({"action": "count"}, 10) == {"calls": 1}
         assert worker.starts == 2
 
     def test_a_worker_killed_while_it_works_has_died(self, worker, folder):
@@ -163,35 +163,35 @@ class TestTransport:
         killer = threading.Thread(target=kill)
         killer.start()
         with pytest.raises(WorkerDied, match="SIGKILL"):
-            worker.request({"what": "hang", "file": str(file)}, 60)
+            worker.request({"action": "hang", "file": str(file)}, 60)
         killer.join()
-        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.request({"action": "count"}, 10) == {"calls": 1}
 
     def test_a_worker_killed_while_idle_is_replaced_with_a_message(self, worker):
-        worker.request({"what": "count"}, 10)
+        worker.request({"action": "count"}, 10)
         pid = worker.pid
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not alive(pid))
         try:
-            answer = worker.request({"what": "count"}, 10)
+            answer = worker.request({"action": "count"}, 10)
         except WorkerDied:
-            answer = worker.request({"what": "count"}, 10)
+            answer = worker.request({"action": "count"}, 10)
         assert answer == {"calls": 1}
         assert worker.starts == 2
 
     def test_an_overrun_kills_the_worker(self, worker, folder):
         worker.start()
         with pytest.raises(WorkerTimeout, match=r"no reply within 0\.5 s"):
-            worker.request({"what": "hang", "file": str(folder / "pid")}, 0.5)
+            worker.request({"action": "hang", "file": str(folder / "pid")}, 0.5)
         wait_until(lambda: not alive(int((folder / "pid").read_text())))
-        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.request({"action": "count"}, 10) == {"calls": 1}
         assert worker.starts == 2
 
-    @pytest.mark.parametrize("what", ["garbage", "half"])
-    def test_an_invalid_response_ends_the_worker(self, worker, what):
-        with pytest.raises(WorkerDied, match="malformed" if what == "garbage" else "ended with exit status 3"):
-            worker.request({"what": what}, 10)
-        assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    @pytest.mark.parametrize("action", ["garbage", "half"])
+    def test_an_invalid_response_ends_the_worker(self, worker, action):
+        with pytest.raises(WorkerDied, match="malformed" if action == "garbage" else "ended with exit status 3"):
+            worker.request({"action": action}, 10)
+        assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
 
     @pytest.mark.parametrize(("end", "error"), [("kill", WorkerDied), ("close", WorkerClosed)])
     def test_the_end_of_a_request_may_come_from_another_thread(self, worker, folder, end, error):
@@ -204,14 +204,14 @@ class TestTransport:
         other = threading.Thread(target=finish)
         other.start()
         with pytest.raises(error):
-            worker.request({"what": "hang", "file": str(file)}, 60)
+            worker.request({"action": "hang", "file": str(file)}, 60)
         other.join()
         wait_until(lambda: not alive(int(file.read_text())))
         if end == "close":
             with pytest.raises(WorkerClosed):
-                worker.request({"what": "count"}, 10)
+                worker.request({"action": "count"}, 10)
         else:
-            assert worker.request({"what": "count"}, 10) == {"calls": 1}
+            assert worker.request({"action": "count"}, 10) == {"calls": 1}
 
     def test_stop_ends_the_worker_and_the_next_request_starts_another(self, worker):
         worker.start()
@@ -219,7 +219,7 @@ class TestTransport:
         worker.stop()
         worker.stop()
         wait_until(lambda: not alive(pid))
-        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.request({"action": "count"}, 10) == {"calls": 1}
 
 
 CONTENTS = st.lists(st.binary(max_size=50), max_size=4, unique=True)

@@ -22,19 +22,19 @@ from measurements.workers.worker import serve
 print("printed while importing")
 
 def handle(request):
-    what = request["what"]
-    if what == "echo":
+    action = request["action"]
+    if action == "echo":
         return {"back": request["text"]}
-    if what == "print":
+    if action == "print":
         print("a line on standard output")
         os.write(1, b"and one below Python\n")
         subprocess.run(["echo", "and one of a child"], check=True)
         return {"read": sys.stdin.read()}
-    if what == "hang":
+    if action == "hang":
         child = subprocess.Popen(["sleep", "1000"])
         open(request["file"], "w").write(f"{os.getpid()} {child.pid}")
         time.sleep(1000)
-    if what == "work in a folder":
+    if action == "work in a folder":
         from measurements.files.work_folders import process_folder, temporary_folder
         with temporary_folder("test") as folder:
             (folder / "data").write_bytes(bytes(1000))
@@ -43,31 +43,31 @@ def handle(request):
             if request["ends"]:
                 os._exit(3)
             time.sleep(1000)
-    if what == "segfault":
+    if action == "segfault":
         ctypes.string_at(0)
-    if what == "abort":
+    if action == "abort":
         os.abort()
-    if what == "exit":
+    if action == "exit":
         sys.stderr.write("last words\n")
         sys.stderr.flush()
         os._exit(3)
-    if what == "raise":
+    if action == "raise":
         raise ValueError("not this")
-    if what == "hoard":
+    if action == "hoard":
         return {"length": len(bytearray(1 << 40))}
-    if what == "set":
+    if action == "set":
         return {"set": {1, 2}}
-    if what == "list":
+    if action == "list":
         return [1]
-    if what == "leave a child":
+    if action == "leave a child":
         if os.fork() == 0:
             time.sleep(1000)
         os._exit(3)
-    if what == "paint":
+    if action == "paint":
         sys.stderr.write("\x1b]0;title\x07 red \x00\n")
         sys.stderr.flush()
         os._exit(3)
-    if what == "flood":
+    if action == "flood":
         sys.stderr.write("noise " * 1_000_000)
         return {}
 
@@ -99,74 +99,74 @@ def wait_until(condition, seconds=10.0):
 
 def test_answers_come_back_in_order_from_one_process(worker):
     for i in range(50):
-        assert worker.request({"what": "echo", "text": i}, 10) == {"back": i}
+        assert worker.request({"action": "echo", "text": i}, 10) == {"back": i}
     assert worker.starts == 1
 
 
 def test_a_document_larger_than_every_pipe_goes_both_ways(worker):
     text = "näive\n" * 500_000
-    assert worker.request({"what": "echo", "text": text}, 30) == {"back": text}
+    assert worker.request({"action": "echo", "text": text}, 30) == {"back": text}
 
 
 def test_prints_of_python_libraries_and_children_do_not_reach_the_protocol(worker):
-    assert worker.request({"what": "print"}, 10) == {"read": ""}
-    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.request({"action": "print"}, 10) == {"read": ""}
+    assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
 
 
 def test_a_flood_on_standard_error_blocks_no_process(worker):
-    assert worker.request({"what": "flood"}, 10) == {}
+    assert worker.request({"action": "flood"}, 10) == {}
 
 
 def test_an_overrun_kills_the_whole_process_group_and_the_next_request_restarts(worker, tmp_path):
     worker.start()
     with pytest.raises(WorkerTimeout, match=r"no reply within 0\.5 s"):
-        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 0.5)
+        worker.request({"action": "hang", "file": str(tmp_path / "pids")}, 0.5)
     pids = [int(p) for p in (tmp_path / "pids").read_text().split()]
     wait_until(lambda: not any(map(alive, pids)))
-    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
     assert worker.starts == 2
 
 
 @pytest.mark.parametrize(
-    ("what", "returncode", "text"),
+    ("action", "returncode", "text"),
     [
         ("segfault", -signal.SIGSEGV, "was killed by SIGSEGV"),
         ("abort", -signal.SIGABRT, "was killed by SIGABRT"),
         ("exit", 3, "ended with exit status 3: last words"),
     ],
 )
-def test_a_death_tells_how_and_the_next_request_restarts(worker, what, returncode, text):
+def test_a_death_tells_how_and_the_next_request_restarts(worker, action, returncode, text):
     with pytest.raises(WorkerDied, match=text) as caught:
-        worker.request({"what": what}, 10)
+        worker.request({"action": action}, 10)
     assert caught.value.returncode == returncode
     assert worker.pid is None
-    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
 
 
 def test_a_death_is_noticed_while_a_child_of_the_child_keeps_the_pipes(worker):
     with pytest.raises(WorkerDied, match="ended with exit status 3"):
-        worker.request({"what": "leave a child"}, 60)
+        worker.request({"action": "leave a child"}, 60)
 
 
 def test_control_characters_of_a_dying_process_are_escaped(worker):
     with pytest.raises(WorkerDied) as caught:
-        worker.request({"what": "paint"}, 10)
+        worker.request({"action": "paint"}, 10)
     assert str(caught.value).endswith(r": \x1b]0;title\x07 red \x00")
 
 
-@pytest.mark.parametrize(("what", "text"), [("raise", "ValueError: not this"), ("set", "TypeError")])
-def test_an_exception_is_an_answer_and_the_process_stays(worker, what, text):
+@pytest.mark.parametrize(("action", "text"), [("raise", "ValueError: not this"), ("set", "TypeError")])
+def test_an_exception_is_an_answer_and_the_process_stays(worker, action, text):
     worker.start()
     pid = worker.pid
     with pytest.raises(WorkerFailed, match=text):
-        worker.request({"what": what}, 10)
+        worker.request({"action": action}, 10)
     assert worker.pid == pid
-    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
 
 
 def test_an_answer_other_than_an_object_ends_the_process(worker):
     with pytest.raises(WorkerDied, match="not a JSON object"):
-        worker.request({"what": "list"}, 10)
+        worker.request({"action": "list"}, 10)
     assert worker.pid is None
 
 
@@ -174,8 +174,8 @@ def test_memory_beyond_the_limit_is_rejected(tmp_path):
     (tmp_path / "plain_worker.py").write_text(PLAIN)
     with Worker("plain_worker", python_path=[str(tmp_path)], memory_limit=4 << 30) as worker:
         with pytest.raises(WorkerFailed, match="MemoryError"):
-            worker.request({"what": "hoard"}, 10)
-        assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+            worker.request({"action": "hoard"}, 10)
+        assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_child_that_died_while_idle_is_replaced(worker):
     worker.start()
     os.kill(worker.pid, signal.SIGKILL)
     time.sleep(0.1)
-    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.request({"action": "echo", "text": 1}, 10) == {"back": 1}
     assert worker.starts == 2
 
 
@@ -225,10 +225,10 @@ def test_close_from_another_thread_ends_a_request(worker, tmp_path):
     timer = threading.Timer(0.2, worker.close)
     timer.start()
     with pytest.raises(WorkerClosed):  # and not WorkerTimeout
-        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
+        worker.request({"action": "hang", "file": str(tmp_path / "pids")}, 60)
     timer.join()
     with pytest.raises(WorkerClosed):
-        worker.request({"what": "echo", "text": 1}, 10)
+        worker.request({"action": "echo", "text": 1}, 10)
 
 
 def test_kill_from_another_thread_is_a_death(worker, tmp_path):
@@ -236,7 +236,7 @@ def test_kill_from_another_thread_is_a_death(worker, tmp_path):
     timer = threading.Timer(0.2, worker.kill)
     timer.start()
     with pytest.raises(WorkerDied, match="SIGKILL"):
-        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
+        worker.request({"action": "hang", "file": str(tmp_path / "pids")}, 60)
     timer.join()
 
 
@@ -252,7 +252,7 @@ def test_close_leaves_neither_process_nor_zombie(worker):
 def test_the_child_ends_when_its_parent_is_killed(tmp_path, busy):
     (tmp_path / "plain_worker.py").write_text(PLAIN)
     pids = tmp_path / "pids"
-    request = {"what": "hang", "file": str(pids)} if busy else {"what": "echo", "text": 1}
+    request = {"action": "hang", "file": str(pids)} if busy else {"action": "echo", "text": 1}
     program = (
         "import sys, time\n"
         f"sys.path.insert(0, {ROOT!r})\n"
@@ -292,7 +292,7 @@ def temporary(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_folders_of_a_killed_worker_are_removed_by_its_parent(worker, tmp_path, temporary, ends):
-    request = {"what": "work in a folder", "file": str(tmp_path / "working"), "ends": ends}
+    request = {"action": "work in a folder", "file": str(tmp_path / "working"), "ends": ends}
     with pytest.raises(WorkerDied if ends else WorkerTimeout):
         worker.request(request, 30.0 if ends else 2.0)
     assert (tmp_path / "working").exists()
@@ -304,7 +304,7 @@ import os, signal, sys, threading
 sys.path[:0] = sys.argv[1].split(os.pathsep)
 from measurements.workers.worker import Worker
 worker = Worker("plain_worker", python_path=[sys.argv[2]])
-request = {"what": "work in a folder", "file": sys.argv[3], "ends": False}
+request = {"action": "work in a folder", "file": sys.argv[3], "ends": False}
 threading.Thread(target=lambda: worker.request(request, 60.0), daemon=True).start()
 while not os.path.exists(sys.argv[3]):
     pass

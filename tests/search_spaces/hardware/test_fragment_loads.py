@@ -250,7 +250,7 @@ def brute_force_answer(row, operand, layout):
     if row.unit == "mma":
         chunk = 16 // size
 
-        def whole(lines):
+        def is_contiguous(lines):
             starts_and_rest = lines.reshape(lines.shape[0], -1, chunk)
             return all(
                 g[0] * size % 16 == 0 and list(g) == list(range(g[0], g[0] + chunk))
@@ -259,7 +259,7 @@ def brute_force_answer(row, operand, layout):
             )
 
         along_k, other = (offsets, offsets.T) if operand == "a" else (offsets.T, offsets)
-        return whole(along_k) or (size == 2 and whole(other))
+        return is_contiguous(along_k) or (size == 2 and is_contiguous(other))
     fragments = [offsets[r : r + rows, c : c + cols] for r, c in origins(layout, (rows, cols))]
     for lines in (fragments, [f.T for f in fragments]):
         leading = int(lines[0][1, 0] - lines[0][0, 0])

@@ -164,8 +164,8 @@ class TestProperties:
             assert (parts.reshape(held[subgroup].shape) == held[subgroup]).all()
 
     @given(maps_and_shapes(), st.booleans())
-    def test_text_round_trip(self, case, turned):
-        wg_map = WgMap(case[0].sg_layout, case[0].sg_data, (0, 1) if turned else (1, 0))
+    def test_text_round_trip(self, case, transposed):
+        wg_map = WgMap(case[0].sg_layout, case[0].sg_data, (0, 1) if transposed else (1, 0))
         assert WgMap.parse(str(wg_map)) == wg_map
         assert WgMap.parse(str(wg_map).replace(" ", "\n").replace("xetile.", "")) == wg_map
 

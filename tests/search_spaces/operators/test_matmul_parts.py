@@ -18,12 +18,12 @@ REDUCED = Matmul(40, 24, 48, batch=2, a="f16", reduction="row_max", epilogue="bi
 
 
 @cache
-def inputs_of(whole: Matmul, seed: int) -> Mapping[str, np.ndarray]:
-    return whole.random_inputs(seed)
+def inputs_of(problem: Matmul, seed: int) -> Mapping[str, np.ndarray]:
+    return problem.random_inputs(seed)
 
 
-def computed(whole: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarray]:
-    inputs = inputs_of(whole, seed)
+def computed(problem: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarray]:
+    inputs = inputs_of(problem, seed)
     part_inputs = {name: inputs[name].reshape(-1)[indices] for name, indices in part.inputs.items()}
     shapes = {o.name: o.shape for o in part.problem.operands()}
     return dict(part.problem.reference({name: x.reshape(shapes[name]) for name, x in part_inputs.items()}))

@@ -66,9 +66,9 @@ def test_a_single_column_has_no_variance() -> None:
 
 
 def test_options_of_the_command_line_make_the_problems() -> None:
-    def problem_of(name: str, **given: object) -> object:
+    def problem_of(name: str, **options: object) -> object:
         row = operator(name)
-        return row.make(**{o.field: o.default for o in row.options} | {"rows": 3, "columns": 4} | given)
+        return row.make(**{o.field: o.default for o in row.options} | {"rows": 3, "columns": 4} | options)
 
     assert problem_of("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16") == Softmax(3, 4, dtype="bf16")
     assert problem_of("softmax", out="f32") == Softmax(3, 4, out="f32")

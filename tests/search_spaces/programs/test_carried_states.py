@@ -113,7 +113,7 @@ def test_a_sum_over_two_loops_is_joined_in_every_iteration() -> None:
     lowered(p, 4)
 
 
-def through_a_shared_tile(turned: bool, padding: float) -> Program:
+def through_a_shared_tile(transposed: bool, padding: float) -> Program:
     @program(x=Input("m n", "f32"), out=Output("m", "f32"))
     def summed(p: Builder, x: Array, out: Array) -> None:
         bn = p.choose(bn=(32, 64))
@@ -121,19 +121,19 @@ def through_a_shared_tile(turned: bool, padding: float) -> Program:
         (i,) = p.blocks((x.shape[0],), (16,))
         tile = p.shared(16, bn, "f32")
         p.store(p.load(p.window(x, (i, 0), (16, bn)), padding=padding), p.window(tile, (0, 0), (16, bn)))
-        shape = (bn, 16) if turned else (16, bn)
-        back = p.load(p.window(tile, (0, 0), shape, turned=turned))
-        rows = p.transpose(back) if turned else back
+        shape = (bn, 16) if transposed else (16, bn)
+        back = p.load(p.window(tile, (0, 0), shape, turned=transposed))
+        rows = p.transpose(back) if transposed else back
         p.store(p.reduction("add", rows, dim=1), p.window(out, (i, 0), (16, 1), column=True))
 
     return summed
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_padding_follows_a_shared_tile(turned: bool) -> None:
-    p = problem(through_a_shared_tile(turned, 1.0), m=16, n=20)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_padding_follows_a_shared_tile(transposed: bool) -> None:
+    p = problem(through_a_shared_tile(transposed, 1.0), m=16, n=20)
     assert "add includes 1 in columns" in (template(p.program).why_not(p, A100) or "")
-    lowered(problem(through_a_shared_tile(turned, 0.0), m=16, n=20), 5)
+    lowered(problem(through_a_shared_tile(transposed, 0.0), m=16, n=20), 5)
 
 
 def test_a_mask_of_another_part_of_a_shared_tile_does_not_cover_its_padding() -> None:

@@ -19,9 +19,9 @@ from search_spaces.programs.template import template
 A100 = device("a100")
 
 
-def run(made: Program, x: Any) -> Any:
-    p = problem(made, m=x.shape[0], n=x.shape[1])
-    own = template(made)
+def run(tile_program: Program, x: Any) -> Any:
+    p = problem(tile_program, m=x.shape[0], n=x.shape[1])
+    own = template(tile_program)
     done = emulate(own.kernel(p, own.space(p, A100).sample(1, 1)[0], A100), {"x": x}, time_limit=60.0)
     assert done.status == "ok", done.reason
     return done.outputs["out"]
@@ -59,7 +59,7 @@ def test_a_result_is_rounded_once(to: str) -> None:
     assert (bounds["out"] <= 1.01 * DTYPES[to].unit_roundoff * x + SMALLEST[to]).all()
 
 
-def turned(to: str) -> Program:
+def transposing(to: str) -> Program:
     @program(x=Input("m n", "f32"), out=Output("n m", to))
     def iterations(p: Any, x: Any, out: Any) -> None:
         i, j = p.blocks(x.shape, (64, 64))
@@ -72,7 +72,7 @@ def turned(to: str) -> Program:
 @pytest.mark.parametrize(("to", "last"), [("f16", 65504.0), ("bf16", float.fromhex("0x1.fep127"))])
 def test_results_on_either_side_of_the_largest_number(to: str, last: float, form: str) -> None:
     """If only some kernels round a result to infinity, exactly the largest number and infinity are accepted."""
-    cast_program = casting(f"largest_{to}", "f32", to) if form == "as loaded" else turned(to)
+    cast_program = casting(f"largest_{to}", "f32", to) if form == "as loaded" else transposing(to)
     type_, step = DTYPES[to], last * DTYPES[to].unit_roundoff
     x = np.full((64, 64), 1.0, np.float32)
     x[0, :6] = [last - 3 * step, last - 0.1 * step, last, last + 0.3 * step, -last - 0.3 * step, last + 0.75 * step]

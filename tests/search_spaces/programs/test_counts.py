@@ -28,9 +28,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "sizes"), spread(CASES, 2))
-def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[str, int]) -> None:
-    example = load_program(f"examples/programs/{place}")
+@pytest.mark.parametrize(("program_path", "sizes"), spread(CASES, 2))
+def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: dict[str, int]) -> None:
+    example = load_program(f"examples/programs/{program_path}")
     p, own, num_exchanges = problem(example, **sizes), template(example), 0
     for schedule in own.space(p, A100).sample(6, 3):
         if schedule.values.get("split_k", 1) != 1 or schedule.values.get("stream_k", 0):
@@ -45,7 +45,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
-        if place != CONVERTED:  # in that program a row held by several warps is counted once
+        if program_path != CONVERTED:  # in that program a row held by several warps is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         num_exchanges += words > 0
@@ -53,9 +53,9 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
 
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
-    def counted(place: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
+    def counted(program_path: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
         """Return counts of schedules. If blocks have different numbers of iterations, also return their mean."""
-        example = load_program(f"examples/programs/{place}")
+        example = load_program(f"examples/programs/{program_path}")
         p, own = problem(example, **sizes), template(example)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
         blocks = [uneven(choices_of(p).inference(config)) for config in configs]

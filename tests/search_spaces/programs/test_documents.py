@@ -20,8 +20,8 @@ FOLDER = os.environ.get("AUTOSCHED_SEEDS", "")
 DOCUMENTS = Path(__file__).parent / "documents"
 PLACES = {
     title: (document, lines)
-    for document, places in tomllib.loads((DOCUMENTS / "places.toml").read_text("utf-8")).items()
-    for title, lines in places.items()
+    for document, positions in tomllib.loads((DOCUMENTS / "places.toml").read_text("utf-8")).items()
+    for title, lines in positions.items()
 }
 STORES_NOTHING = "stores nothing"
 REFUSED = {

@@ -24,8 +24,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 H100 = device("h100")
 
 
-def example(place: str, **sizes: int) -> ProgramProblem:
-    return problem(load_program(str(EXAMPLES / place)), **sizes)
+def example(program_path: str, **sizes: int) -> ProgramProblem:
+    return problem(load_program(str(EXAMPLES / program_path)), **sizes)
 
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"))
@@ -66,7 +66,7 @@ def test_each_array_is_varied_once() -> None:
 
 @pytest.mark.parametrize("seed", representative(range(2), "0"))
 @pytest.mark.parametrize(
-    ("place", "sizes"),
+    ("program_path", "sizes"),
     [
         ("attention.py:causal_attention", {"h": 1, "g": 1, "s": 70, "d": 32}),
         ("softmax_rows.py:row_softmax", {"m": 21, "n": 90}),
@@ -75,8 +75,8 @@ def test_each_array_is_varied_once() -> None:
         ("gemm_relu.py", {"m": 40, "n": 40, "k": 72}),
     ],
 )
-def test_right_kernels_answer_edge_inputs(place: str, sizes: dict[str, int], seed: int) -> None:
-    p = example(place, **sizes)
+def test_right_kernels_answer_edge_inputs(program_path: str, sizes: dict[str, int], seed: int) -> None:
+    p = example(program_path, **sizes)
     own = template(p.program)
     kernel = own.kernel(p, own.space(p, H100).sample(1, seed)[0], H100)
     for input_set in p.stress_inputs(seed):

@@ -21,7 +21,7 @@ DISTRIBUTIONS = [
 ]
 
 
-def places(layout: SharedLayout, of: Distribution) -> np.ndarray:
+def positions_of(layout: SharedLayout, of: Distribution) -> np.ndarray:
     elements = of.elements(WARPS)
     return layout(elements // of.shape[1], elements % of.shape[1])
 
@@ -33,13 +33,13 @@ def test_steps_reach_the_positions_of_the_layout(of: Distribution, text: str) ->
     actual = steps(layout, of, WARPS)
     assert actual is not None
     flips, adds = actual
-    expected = places(layout, of)
+    expected = positions_of(layout, of)
     assert np.array_equal((expected[:, :1] ^ np.asarray(flips)) + np.asarray(adds), expected)
 
 
 def test_threads_with_different_offsets_have_no_common_steps() -> None:
     of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines start at different offsets in a swizzle's period
     layout = SharedLayout.parse("swizzle(2,3,4)", of.shape)
-    expected = places(layout, of)
+    expected = positions_of(layout, of)
     between = expected - expected[:, :1]
     assert (between != between[0]).any() and steps(layout, of, WARPS) is None

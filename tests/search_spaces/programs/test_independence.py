@@ -12,7 +12,7 @@ from search_spaces.programs.language.independence import independent
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes", "wanted"),
+    ("program_path", "sizes", "expected"),
     [
         ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
         ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # a row combines all of n
@@ -26,10 +26,10 @@ from search_spaces.programs.language.independence import independent
         ),  # a tile has one position along n
     ],
 )
-def test_extents_that_blocks_cut(place: str, sizes: dict[str, int], wanted: dict[str, int]) -> None:
-    p = problem(load_program(f"examples/{place}"), **sizes)
+def test_extents_that_blocks_cut(program_path: str, sizes: dict[str, int], expected: dict[str, int]) -> None:
+    p = problem(load_program(f"examples/{program_path}"), **sizes)
     extents = dict(independent(p.usual_trace()))
-    assert {n: axis for n, axis in extents.items() if n in sizes} == wanted
+    assert {n: axis for n, axis in extents.items() if n in sizes} == expected
 
 
 def test_parts_agree_with_the_whole() -> None:

@@ -57,20 +57,20 @@ def test_casts_give_infinity_only_if_every_kernel_does() -> None:
 SOURCE = ir.Source("program.py", 1)
 
 
-def whole(number: int, shape: ir.Shape) -> ir.Value:
+def integer_tile(number: int, shape: ir.Shape) -> ir.Value:
     return ir.Value(number, shape, I32)
 
 
 @pytest.mark.parametrize(("kind", "bound"), [("add", [2.0, 0.0]), ("maxsi", [1.0, 0.0]), ("mul", [np.inf, 0.0])])
 def test_reductions_of_whole_numbers_keep_the_bounds(kind: str, bound: list[float]) -> None:
     """A truncating cast may be off by one if the number is close to an integer."""
-    operation = ir.ReduceTile(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
+    operation = ir.ReduceTile(integer_tile(1, (2, 1)), kind, integer_tile(0, (2, 3)), 1, SOURCE)
     parts, errors = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(reduced(operation, parts, errors, 1)[1], bound)
 
 
 def test_products_of_whole_numbers_keep_the_bounds() -> None:
-    operation = ir.Mma(whole(3, (2, 1)), whole(0, (2, 2)), whole(1, (2, 1)), None, SOURCE)
+    operation = ir.Mma(integer_tile(3, (2, 1)), integer_tile(0, (2, 2)), integer_tile(1, (2, 1)), None, SOURCE)
     a, b = np.array([[3.0, -2.0], [5.0, 1.0]]), np.array([[10.0], [7.0]])
     off = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
     zeros = np.zeros((2, 1))

@@ -37,7 +37,7 @@ PROGRAMS = sorted(
 A100, H100, RTX5090 = device("a100"), device("h100"), device("rtx5090")
 
 
-def places(source: str) -> list[tuple[str, str]]:
+def line_directives(source: str) -> list[tuple[str, str]]:
     """Return each line of the kernel's body with the #line directive before it, or ""."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
@@ -48,20 +48,20 @@ def places(source: str) -> list[tuple[str, str]]:
     return directives
 
 
-def of_example(place: str) -> ProgramProblem:
-    example = load_program(str(EXAMPLES / place))
+def of_example(program_path: str) -> ProgramProblem:
+    example = load_program(str(EXAMPLES / program_path))
     return problem(example, **{size: SIZES.get(size, 64) for size in example.sizes})
 
 
-@pytest.mark.parametrize("place", PROGRAMS)
-def test_each_line_directive_refers_to_an_operation(place: str) -> None:
-    p = of_example(place)
+@pytest.mark.parametrize("program_path", PROGRAMS)
+def test_each_line_directive_refers_to_an_operation(program_path: str) -> None:
+    p = of_example(program_path)
     own = template(p.program)
     where = next(gpu for gpu in (A100, H100, RTX5090) if own.why_not(p, gpu) is None)
     for schedule in own.space(p, where).sample(3, 1):
         operations = choices_of(p).inference(schedule.values).trace.walk()
         known = {f'#line {o.source.line} "{o.source.file}"' for o, _ in operations}
-        for directive, line in places(own.kernel(p, schedule, where).source):
+        for directive, line in line_directives(own.kernel(p, schedule, where).source):
             assert directive in known, line
 
 

@@ -98,9 +98,9 @@ def test_a_mistake_in_a_users_function_is_reported_at_its_line(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", [["space"], ["verify", "--sample", "1"], ["tune", "--trials", "1"]])
-@pytest.mark.parametrize(("line", "told"), [("p.softmax(t)", "softmax"), ("1 // 0", "ZeroDivisionError")])
+@pytest.mark.parametrize(("line", "message"), [("p.softmax(t)", "softmax"), ("1 // 0", "ZeroDivisionError")])
 def test_commands_end_with_exit_status_2(
-    command: list[str], line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mistaken.py"
     path.write_text(
@@ -114,7 +114,7 @@ def test_commands_end_with_exit_status_2(
     arguments = [*command, "--program", str(path), "--size", "m=16", "--size", "n=16", "--device", "a100"]
     assert main(arguments) == 2
     err = capsys.readouterr().err
-    assert f"mistaken.py:6: {told}" in err and "Traceback" not in err
+    assert f"mistaken.py:6: {message}" in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(

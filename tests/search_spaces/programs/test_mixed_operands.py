@@ -13,23 +13,23 @@ from search_spaces.programs.language.ir import Array
 from search_spaces.programs.template import template
 
 
-def product(left: str, right: str, factor: str, turned: bool, tile: int) -> Program:
+def product(left: str, right: str, factor: str, transposed: bool, tile: int) -> Program:
     """Return ``x @ w``, or of w stored transposed, with both factors cast to one type."""
 
-    @program(x=Input("m k", left), w=Input("n k" if turned else "k n", right), out=Output("m n", "f32"))
+    @program(x=Input("m k", left), w=Input("n k" if transposed else "k n", right), out=Output("m n", "f32"))
     def mixed(p: Builder, x: Array, w: Array, out: Array) -> None:
         (m, k), n = x.shape, out.shape[1]
         i, j = p.blocks((m, n), (tile, tile))
         acc = p.state(p.zeros((tile, tile)))
         for s in p.steps(k, 32):
             a = p.load(p.window(x, (i, s), (tile, 32)))
-            b = p.load(p.window(w, (j, s) if turned else (s, j), (tile, 32) if turned else (32, tile)))
-            b = p.transpose(b) if turned else b
+            b = p.load(p.window(w, (j, s) if transposed else (s, j), (tile, 32) if transposed else (32, tile)))
+            b = p.transpose(b) if transposed else b
             acc.set(p.mma(*(v if v.value.dtype.name == factor else v.cast("f32").cast(factor) for v in (a, b)), acc))
         p.store(acc, p.window(out, (i, j), (tile, tile)))
 
-    return Program(f"mixed_{left}_{right}_{factor}_{turned}_{tile}", mixed.function, mixed.arguments,
-                   f"{left} {right} {factor} {turned} {tile}", "")  # fmt: skip
+    return Program(f"mixed_{left}_{right}_{factor}_{transposed}_{tile}", mixed.function, mixed.arguments,
+                   f"{left} {right} {factor} {transposed} {tile}", "")  # fmt: skip
 
 
 FACTORS = [
@@ -46,15 +46,16 @@ FACTORS = [
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "factor", "where", "tile", "turned"),
+    ("left", "right", "factor", "where", "tile", "transposed"),
     spread(
-        [(*case, turned == bool(i % 2)) for i, case in enumerate(FACTORS) for turned in (False, True)], len(FACTORS)
+        [(*case, transposed == bool(i % 2)) for i, case in enumerate(FACTORS) for transposed in (False, True)],
+        len(FACTORS),
     ),
 )
 def test_operands_are_converted_in_registers(
-    left: str, right: str, factor: str, where: str, tile: int, turned: bool
+    left: str, right: str, factor: str, where: str, tile: int, transposed: bool
 ) -> None:
-    p, on = problem(product(left, right, factor, turned, tile), m=40, n=72, k=80), device(where)
+    p, on = problem(product(left, right, factor, transposed, tile), m=40, n=72, k=80), device(where)
     own = template(p.program)
     assert own.why_not(p, on) is None
     for number, schedule in enumerate(own.space(p, on).sample(8, 1)):

@@ -18,15 +18,15 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes"),
+    ("program_path", "sizes"),
     [
         ("gemm_relu.py", {"m": 64, "n": 96, "k": 64}),
         ("softmax_rows.py:row_softmax", {"m": 40, "n": 200}),
         ("attention.py:full_attention", {"h": 1, "g": 1, "s": 64, "d": 64}),
     ],
 )
-def test_requirements_of_every_intrinsic_are_estimated(place: str, sizes: dict[str, int]) -> None:
-    p = problem(load_program(str(EXAMPLES / place)), **sizes)
+def test_requirements_of_every_intrinsic_are_estimated(program_path: str, sizes: dict[str, int]) -> None:
+    p = problem(load_program(str(EXAMPLES / program_path)), **sizes)
     choices, space, rng = choices_of(p), template(p.program).space(p, device("h100")), np.random.default_rng(0)
     live = next(a for a in space.attributes if a.name == "live_registers")
     plan = next(rule for rule in space.rules if rule.name == "plan")

@@ -87,29 +87,29 @@ def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
         with pytest.raises(ProgramError, match=match):
             choices_of(problem(tile_program, n=32, words=24))
 
-    def whole(p: Any, w: Any, out: Any) -> Any:
+    def loaded(p: Any, w: Any, out: Any) -> Any:
         (i,) = p.blocks((w.shape[0],), (16,))
         return i, p.load(p.window(w, (i, 0), (16, 24)))
 
     def twelve(p: Any, w: Any, out: Any) -> None:
-        i, _ = whole(p, w, out)
+        i, _ = loaded(p, w, out)
         p.nibbles(p.load(p.window(w, (i, 0), (16, 12))))
 
     def reversed_numbers(p: Any, w: Any, out: Any) -> None:
-        p.nibbles(whole(p, w, out)[1], range(3, 0, -1))
+        p.nibbles(loaded(p, w, out)[1], range(3, 0, -1))
 
     def times(p: Any, w: Any, out: Any) -> None:
-        p.nibbles(whole(p, w, out)[1], times=2)
+        p.nibbles(loaded(p, w, out)[1], times=2)
 
     def scales(p: Any, w: Any, out: Any) -> None:
-        p.fp4(whole(p, w, out)[1], p.full((16, 1), 1.0))
+        p.fp4(loaded(p, w, out)[1], p.full((16, 1), 1.0))
 
     def half_a_tile(p: Any, w: Any, out: Any) -> None:
-        i, _ = whole(p, w, out)
+        i, _ = loaded(p, w, out)
         p.load(p.window(p.ordered(w, FRAGMENT_WORDS), (i, 4), (16, 8)))
 
-    def turned(p: Any, w: Any, out: Any) -> None:
-        i, _ = whole(p, w, out)
+    def transposed(p: Any, w: Any, out: Any) -> None:
+        i, _ = loaded(p, w, out)
         p.load(p.window(p.ordered(w, FRAGMENT_WORDS), (0, i), (8, 16), turned=True))
 
     def results(p: Any, w: Any, out: Any) -> None:
@@ -117,6 +117,6 @@ def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
 
     for match, body in (
         ("multiple of 8", twelve), ("range", reversed_numbers), ("1 or 16", times), ("scale", scales),
-        ("whole tiles", half_a_tile), ("packed", turned), ("out", results),
+        ("whole tiles", half_a_tile), ("packed", transposed), ("out", results),
     ):  # fmt: skip
         refused(match, body)

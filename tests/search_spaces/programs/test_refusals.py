@@ -189,27 +189,27 @@ def test_padding() -> None:
         i, _ = p.blocks((32, 32), (32, 32))
         return p.load(p.window(a, (i, 0), (32, 48)), padding=padding).cast("f32")
 
-    def kept(p: Builder, value: Tile, out: Array) -> None:
+    def store(p: Builder, value: Tile, out: Array) -> None:
         p.store(value, p.window(out, (0, 0), value.shape))
 
     def maximum(p: Builder, a: Array, b: Array, out: Array) -> None:
-        kept(p, p.reduction("maximumf", tile(p, a), dim=1), out)
+        store(p, p.reduction("maximumf", tile(p, a), dim=1), out)
 
     def maximum_of_padding(p: Builder, a: Array, b: Array, out: Array) -> None:
-        kept(p, p.reduction("maximumf", tile(p, a, -float("inf")) * 2.0 - 1.0, dim=1), out)
+        store(p, p.reduction("maximumf", tile(p, a, -float("inf")) * 2.0 - 1.0, dim=1), out)
 
     def maximum_of_masked(p: Builder, a: Array, b: Array, out: Array) -> None:
-        kept(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 32, tile(p, a), -float("inf")), dim=1), out)
+        store(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 32, tile(p, a), -float("inf")), dim=1), out)
 
     def masked_too_late(p: Builder, a: Array, b: Array, out: Array) -> None:
-        kept(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 40, tile(p, a), -float("inf")), dim=1), out)
+        store(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 40, tile(p, a), -float("inf")), dim=1), out)
 
     def sum_of_shifted(p: Builder, a: Array, b: Array, out: Array) -> None:
-        kept(p, p.reduction("add", tile(p, a) + 1.0, dim=1), out)
+        store(p, p.reduction("add", tile(p, a) + 1.0, dim=1), out)
 
     def product(p: Builder, a: Array, b: Array, out: Array) -> None:
         right = p.load(p.window(b, (0, 0), (48, 32)), padding=1.0)
-        kept(p, p.mma((tile(p, a) + 1.0).cast("f16"), right), out)
+        store(p, p.mma((tile(p, a) + 1.0).cast("f16"), right), out)
 
     assert "maximumf includes 0 in columns outside of the array (loaded at test_refusals.py:" in refused(maximum)
     assert "load with padding=-inf, or use p.where with p.columns" in refused(maximum)

@@ -248,7 +248,7 @@ def refused(body: Any, **arrays: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("load", "told"),
+    ("load", "message"),
     [
         (lambda p, x, index: p.load_scalar(x, 0, 0, high=3), "i32"),
         (lambda p, x, index: p.load_scalar(index, 0, 0, high=3), "1 positions"),
@@ -262,14 +262,14 @@ def refused(body: Any, **arrays: Any) -> str:
         (lambda p, x, index: p.find_tile(index, 0, 8, high=-1), "0 to -1"),
     ],
 )
-def test_refusals_of_scalars_name_the_line(load: Any, told: str) -> None:
+def test_refusals_of_scalars_name_the_line(load: Any, message: str) -> None:
     def body(p: Any, x: Any, index: Any, out: Any) -> None:
         p.blocks((1,), (1,))
         load(p, x, index)
 
     text = refused(body)
     assert text.startswith("test_scalars.py:")
-    assert told in text
+    assert message in text
 
 
 def test_a_scalar_of_a_loop_is_rejected_after_the_loop() -> None:

@@ -102,10 +102,10 @@ def attention(bm: int, length: bool) -> Program:
     kinds = {"lengths": Input("b", "i32")} if length else {}
     of_keys = Input("b s d", "f16")
 
-    def body(p: Any, q: Any, k: Any, v: Any, *rest: Any) -> None:
+    def body(p: Any, q: Any, k: Any, v: Any, *arguments: Any) -> None:
         (b, r, d), s, bn = q.shape, k.shape[1], 32
         batch, i = p.blocks((b, r), (1, bm))
-        end = p.load_scalar(rest[0], batch, high=s) if length else s
+        end = p.load_scalar(arguments[0], batch, high=s) if length else s
         query = p.load(p.window(q[batch], (i, 0), (bm, d)))
         top, total = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1)))
         acc = p.state(p.zeros((bm, d)))
@@ -127,7 +127,7 @@ def attention(bm: int, length: bool) -> Program:
             total.set(total * fade + p.reduction("add", e, dim=1))
             acc.set(p.mma(e.cast("f16"), p.load(values), acc * fade))
             top.set(peak)
-        p.store(p.where(total == 0.0, 0.0, acc / total).cast("f16"), p.window(rest[-1][batch], (i, 0), (bm, d)))
+        p.store(p.where(total == 0.0, 0.0, acc / total).cast("f16"), p.window(arguments[-1][batch], (i, 0), (bm, d)))
 
     arrays = {"q": Input("b r d", "f16"), "k": of_keys, "v": of_keys, **kinds, "o": Output("b r d", "f16")}
     return Program(f"shared_attention_{length}", body, tuple(arrays.items()), f"{bm} {length}", "")
@@ -192,11 +192,11 @@ def refused(body: Any) -> str:
     return str(raised.value)
 
 
-def shared(**given: Any) -> Any:
+def shared(**options: Any) -> Any:
     def body(p: Any, x: Any, out: Any) -> None:
         (i,) = p.blocks((40,), (8,))
         total, other = p.state(p.zeros((8, 1))), p.state(p.zeros((8, 1)))
-        settings = {"parts": 2, "states": (total,), "combine": "add", **given}
+        settings = {"parts": 2, "states": (total,), "combine": "add", **options}
         for j in p.split(16, 16, **settings):
             tile = p.reduction("add", p.load(p.window(x, (i, j), (8, 16))), dim=1)
             total.set(total + tile)
@@ -211,7 +211,7 @@ def second(one: Any, other: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"parts": 0}, "1 to 128"),
         ({"parts": 2.0}, "2.0"),
@@ -221,10 +221,10 @@ def second(one: Any, other: Any) -> Any:
         ({"combine": second}, "add it to states"),
     ],
 )
-def test_refusals_of_shared_loops_name_the_line(given: dict[str, Any], told: str) -> None:
-    text = refused(shared(**given))
+def test_refusals_of_shared_loops_name_the_line(options: dict[str, Any], message: str) -> None:
+    text = refused(shared(**options))
     assert text.startswith("test_shared_loops.py:")
-    assert told in text
+    assert message in text
 
 
 def test_a_store_of_partial_results_is_rejected() -> None:

@@ -27,20 +27,20 @@ def verified(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
         assert outcome(p, own.kernel(p, schedule, target)) == "ok", schedule
 
 
-@program(x=Input("m n", "f32"), turn=Input("half", "f32"), out=Output("m n", "f32"), pairs=Output("m n", "f32"))
-def rotary(p: Any, x: Any, turn: Any, out: Any, pairs: Any) -> None:
+@program(x=Input("m n", "f32"), angle=Input("half", "f32"), out=Output("m n", "f32"), pairs=Output("m n", "f32"))
+def rotary(p: Any, x: Any, angle: Any, out: Any, pairs: Any) -> None:
     """Rotate the halves of each row, and adjacent pairs, by angles. Each row is loaded once."""
-    (m, n), half = x.shape, turn.shape[0]
+    (m, n), half = x.shape, angle.shape[0]
     bm = p.choose(bm=(4, 16))
     (i,) = p.blocks((m,), (bm,))
-    tile, angle = p.load(p.window(x, (i, 0), (bm, n))), p.load(p.window(turn, (0, 0), (1, half)))
-    sine, cosine = p.sine(angle), p.cosine(angle)
+    tile, phase = p.load(p.window(x, (i, 0), (bm, n))), p.load(p.window(angle, (0, 0), (1, half)))
+    sine, cosine = p.sine(phase), p.cosine(phase)
 
-    def turned(one: Any, other: Any) -> Any:
+    def rotated(one: Any, other: Any) -> Any:
         return one * cosine - other * sine, one * sine + other * cosine
 
-    halves = turned(tile[:, :half], tile[:, half:])
-    neighbours = turned(tile[:, 0::2], tile[:, 1::2])
+    halves = rotated(tile[:, :half], tile[:, half:])
+    neighbours = rotated(tile[:, 0::2], tile[:, 1::2])
     p.store(p.join(halves, dim=1), p.window(out, (i, 0), (bm, n)))
     p.store(p.join(neighbours, dim=1, interleaved=True), p.window(pairs, (i, 0), (bm, n)))
 
@@ -49,9 +49,9 @@ def test_rotary_halves_and_pairs() -> None:
     p = problem(rotary, m=21, n=64, half=32)
     verified(p)
     rng = np.random.default_rng(0)
-    x, angle = rng.standard_normal((21, 64)).astype(np.float32), rng.standard_normal(32).astype(np.float32)
-    actual, _ = p.expected({"x": x, "turn": angle})
-    sine, cosine = np.sin(angle), np.cos(angle)
+    x, phase = rng.standard_normal((21, 64)).astype(np.float32), rng.standard_normal(32).astype(np.float32)
+    actual, _ = p.expected({"x": x, "angle": phase})
+    sine, cosine = np.sin(phase), np.cos(phase)
     for name, one, other in (("out", x[:, :32], x[:, 32:]), ("pairs", x[:, 0::2], x[:, 1::2])):
         both = one * cosine - other * sine, one * sine + other * cosine
         expected = np.concatenate(both, 1) if name == "out" else np.stack(both, 2).reshape(21, 64)
@@ -142,7 +142,7 @@ def refused(use: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("use", "told"),
+    ("use", "message"),
     [
         (lambda p, x: x[0], "two slices"),
         (lambda p, x: x[:, 3:5], "equal parts of 32"),
@@ -158,7 +158,7 @@ def refused(use: Any) -> str:
         (lambda p, x: p.join((x[:, :16], x[:, 16:]), dim=1), "columns"),
     ],
 )
-def test_refusals_of_parts_name_the_line(use: Any, told: str) -> None:
+def test_refusals_of_parts_name_the_line(use: Any, message: str) -> None:
     text = refused(use)
     assert text.startswith("test_slices.py:")
-    assert told in text
+    assert message in text

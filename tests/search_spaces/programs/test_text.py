@@ -163,7 +163,7 @@ def test_a_printed_program_holds_for_its_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "sizes"),
+    ("program_path", "sizes"),
     [
         ("seeds/gemm_two_caches.py", {"m": 300, "n": 200, "k": 256}),
         ("seeds/gemm_shared.py", {"m": 300, "n": 200, "k": 256}),
@@ -181,8 +181,8 @@ def test_a_printed_program_holds_for_its_sizes() -> None:
         ("programs/quantize_rows.py:quantize_rows", {"m": 6, "n": 100}),
     ],
 )
-def test_examples_print_and_read_back(place: str, sizes: dict[str, int]) -> None:
-    example = load_program(str(Path(__file__).parents[3] / "examples" / place))
+def test_examples_print_and_read_back(program_path: str, sizes: dict[str, int]) -> None:
+    example = load_program(str(Path(__file__).parents[3] / "examples" / program_path))
     trace = example.trace(sizes, {n: values[-1] for n, values in example.domains(sizes).items()})
     printed = parse(text(trace))
     again = printed.program.trace(printed.sizes, dict(trace.chosen))

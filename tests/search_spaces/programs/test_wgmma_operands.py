@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 
 H100 = device("h100")
 BOXED = {"layout_q": "swizzle(3,3,3)", "layout_k": "transpose+swizzle(3,3,3)", "layout_v": "swizzle(3,3,3)"}
-EACH = {f"{what}_{name}": value for name in "qkv" for what, value in
+EACH = {f"{option}_{name}": value for name in "qkv" for option, value in
         (("copy", "cp.async"), ("vector", 1), ("copy_columns", 1))}  # fmt: skip
 # Before q was copied for each product, the first three gave wrong results on an H100 (ptxas of CUDA 13.0).
 SCHEDULES = {
@@ -81,10 +81,10 @@ OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
         ("MUFU.EX2 R103,R9", 1),
     ],
 )
-@pytest.mark.parametrize("turned", [False, True])
-def test_overwritten_registers_are_counted(write, registers, turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_overwritten_registers_are_counted(write, registers, transposed):
     """R100 to R103 hold q, which no iteration reloads. ``write`` moves p into these registers."""
-    lines = [write, OF_P, OF_Q] if turned else [OF_Q, OF_SHARED, write, OF_P]
+    lines = [write, OF_P, OF_Q] if transposed else [OF_Q, OF_SHARED, write, OF_P]
     assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
 
 

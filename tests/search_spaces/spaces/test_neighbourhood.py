@@ -15,12 +15,12 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 
-def tiles(limit: int = 4096, ways: int = 3) -> Space:
+def tiles(limit: int = 4096, layouts: int = 3) -> Space:
     """Return a space of two tile sizes and a layout. The product is limited, and the first size divides the second."""
     sizes = (8, 16, 32, 64, 128)
     return Space(
         "tiles",
-        [ordinal("m", sizes), ordinal("n", sizes), categorical("layout", [f"layout {i}" for i in range(ways)])],
+        [ordinal("m", sizes), ordinal("n", sizes), categorical("layout", [f"layout {i}" for i in range(layouts)])],
         [Attribute("area", lambda m, n: m * n)],
         [
             Rule("area", lambda area: area <= limit, "{area} is too large"),
@@ -84,7 +84,7 @@ def test_neighbours_are_exactly_those_that_the_rules_allow() -> None:
 
 
 def test_moves_in_two_tied_parameters_are_omitted_if_single_moves_suffice() -> None:
-    neighbours = tiles(ways=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
+    neighbours = tiles(layouts=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
     assert len(neighbours) == 4 + neighbourhood.FEW_NEIGHBOURS
     assert all(len(differing(schedule(16, 32, "layout 0"), near)) == 1 for near in neighbours)
 

@@ -110,11 +110,11 @@ def sums(most: int) -> Space:
 
 @paths
 @given(space=spaces(), place=st.integers(0, 7))
-def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, place: int) -> None:
+def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, index: int) -> None:
     numeric = [p for p in space.parameters if not p.is_text]
     if len(space.parameters) < 2 or not numeric:
         return
-    chosen = numeric[place % len(numeric)]
+    chosen = numeric[index % len(numeric)]
     value = chosen.values[-1]
     other_parameters = [p for p in space.parameters if p is not chosen]
     fixed = Space(space.name, other_parameters, space.attributes, space.rules, constants={chosen.name: int(value)})

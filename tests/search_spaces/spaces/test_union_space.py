@@ -173,13 +173,13 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
     assert len(drawn) == min(n, len(union.strata))  # each stratum is sampled in the first round
-    turns = {s: drawn[s.template, s.values] / s.share for s in union.strata}
-    left = {s: turns[s] for s in union.strata if drawn[s.template, s.values] < s.count}
+    rounds = {s: drawn[s.template, s.values] / s.share for s in union.strata}
+    left = {s: rounds[s] for s in union.strata if drawn[s.template, s.values] < s.count}
     for one, last_round in left.items():  # strata that are not exhausted differ by at most one draw
         assert all(last_round - 1 / one.share <= other + 1e-9 + 1 for other in left.values())
     for stratum in union.strata:
         if drawn[stratum.template, stratum.values] == stratum.count:
-            assert turns[stratum] <= min(left.values(), default=turns[stratum]) + 1 / stratum.share + 1
+            assert rounds[stratum] <= min(left.values(), default=rounds[stratum]) + 1 / stratum.share + 1
 
 
 def stratum_of(union: UnionSpace, schedule: Schedule) -> tuple[str, tuple[int | str, ...]]:
@@ -286,9 +286,9 @@ drawn = union.sample(60, 1)
 for schedule in [*drawn, *union.mutate(drawn, rng), *union.crossover(drawn, drawn[::-1], rng)]:
     print(schedule.key())
 """
-    here, second_output = printed(code)
-    assert here == second_output
-    assert len(here.splitlines()) == 180
+    first_output, second_output = printed(code)
+    assert first_output == second_output
+    assert len(first_output.splitlines()) == 180
 
 
 def test_golden_samples() -> None:

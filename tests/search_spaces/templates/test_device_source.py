@@ -32,11 +32,11 @@ def _kernel(types: dict[str, str]) -> GeneratedKernel:
     return source.kernel(config, constants={}, types=types, arguments=(), call=(), blocks=1)
 
 
-@pytest.mark.parametrize("types, kept", [({}, False), ({"T": "Tile<nobody_reads_it>"}, True)])
-def test_a_constant_used_by_a_header_or_a_type_is_kept(types: dict[str, str], kept: bool) -> None:
+@pytest.mark.parametrize("types, expected", [({}, False), ({"T": "Tile<nobody_reads_it>"}, True)])
+def test_a_constant_used_by_a_header_or_a_type_is_kept(types: dict[str, str], expected: bool) -> None:
     source = _kernel(types).source
     assert "int tile_m = 64;" in source
-    assert ("int nobody_reads_it = 4;" in source) == kept
+    assert ("int nobody_reads_it = 4;" in source) == expected
 
 
 CODE = (

@@ -56,7 +56,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
 
     def loss(moved: dict[str, np.ndarray]) -> float:
         with pytest.MonkeyPatch.context() as patch:  # keep float64, since the problem's type would round
-            patch.setattr(type(forward), "loaded", lambda _, given: given)
+            patch.setattr(type(forward), "loaded", lambda _, values: values)
             return float((forward.reference(moved)["out"] * gradient).sum())
 
     for name, of in (("q", "dq"), ("k", "dk"), ("v", "dv")):

@@ -106,14 +106,14 @@ def hill_seconds(schedule: Schedule) -> float:
     )
 
 
-def best_after(made: Sampler, trials: int) -> float:
+def best_after(searcher: Sampler, trials: int) -> float:
     best = math.inf
     while trials > 0:
-        batch = made.ask(min(8, trials))
+        batch = searcher.ask(min(8, trials))
         trials -= len(batch)
         for schedule in batch:
             best = min(best, hill_seconds(schedule))
-            made.tell(schedule, ok(hill_seconds(schedule)))
+            searcher.tell(schedule, ok(hill_seconds(schedule)))
     return best
 
 

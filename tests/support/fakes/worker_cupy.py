@@ -239,10 +239,10 @@ class Function:
         report.host()[0] += np.uint64(wrong.sum())
         report.host()[2] += np.uint64((outside != int(guard)).sum())
 
-    def check_output(self, found, expected, allowed, count, report):
+    def check_output(self, actual, expected, allowed, count, report):
         limit = allowed.host().reshape(-1)
         with np.errstate(invalid="ignore"):
-            error = np.abs(found.host().astype(np.float64) - expected.host()).reshape(-1)
+            error = np.abs(actual.host().astype(np.float64) - expected.host()).reshape(-1)
             bad = ~(error <= limit) | ((error > 0) & np.isinf(limit))
             ratio = np.nan_to_num(error / limit, nan=np.inf)
         answer = report.host()

@@ -189,11 +189,13 @@ def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[HostLaunchTable, Drive
         attributes = {"cluster": cluster, "cooperative": self.cooperative, "dependent": self.dependent}
         driver.launched(self.function, self.launch, grid, parameters, **attributes)
 
-    def made(self: Any, function: int, launch: Launch, *, cluster: Any = (1, 1, 1), dependent: bool = False) -> None:
+    def initialize(
+        self: Any, function: int, launch: Launch, *, cluster: Any = (1, 1, 1), dependent: bool = False
+    ) -> None:
         self.function, self.launch, self.cluster, self.dependent = function, launch, cluster, dependent
         self.cooperative = launch.cooperative
 
-    patch.setattr(attributed_launch.AttributedLaunch, "__init__", made)
+    patch.setattr(attributed_launch.AttributedLaunch, "__init__", initialize)
     patch.setattr(attributed_launch.AttributedLaunch, "__call__", launched)
     patch.setattr(launch, "_check_cluster", lambda function, cluster: function % 2 == 0)
     patch.setattr(launch, "_clusters_at_a_time", lambda *_: 6)

@@ -11,10 +11,10 @@ from foreign_faults import ForeignKernel, _noise, _words, _zeros
 from measurements.emulator import Order
 
 
-def _kernel(name: str, source: str, *rest: object, **more: object) -> ForeignKernel:
+def _kernel(name: str, source: str, *arguments: object, **more: object) -> ForeignKernel:
     bounds = more.get("block", 64)
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) kernel'
-    return ForeignKernel(name, source.replace("HEAD", head), *rest, **more)  # type: ignore[arg-type]
+    return ForeignKernel(name, source.replace("HEAD", head), *arguments, **more)  # type: ignore[arg-type]
 
 
 HANDED_OVER = _kernel(

@@ -17,13 +17,13 @@ WRONG = "wrong numbers"
 class Fault:
     """A fault: ``old`` is replaced by ``new`` in the kernel.
 
-    Emulation must report one of ``found``: kinds of findings, or WRONG.
+    Emulation must report one of ``findings``: kinds of findings, or WRONG.
     """
 
     name: str
     old: str
     new: str
-    found: tuple[str, ...]
+    findings: tuple[str, ...]
     clustered: bool = False
 
     def kernel(self, m: int, n: int, k: int) -> GeneratedKernel:

@@ -48,7 +48,7 @@ def zeros(*shape: int, kind: Any = np.float32) -> Array:
     return np.zeros(shape, kind)
 
 
-def turned(rows: int, wide: int) -> Array:
+def reversed_rows(rows: int, wide: int) -> Array:
     return X[: rows * wide].reshape(rows, wide)[:, ::-1]
 
 
@@ -60,7 +60,7 @@ IDIOMS = {
     ),
     "matmul": Idiom(lambda: (zeros(64, 64), A, B, 64, 64, 96), 0, lambda: A @ B, (4, 4), (16, 16), (0,)),
     "cpasync": Idiom(
-        lambda: (zeros(32), X, 8), 0, lambda: (X.reshape(8, 128) + turned(8, 128))[:, :32].sum(0), 1, 32, (0,)
+        lambda: (zeros(32), X, 8), 0, lambda: (X.reshape(8, 128) + reversed_rows(8, 128))[:, :32].sum(0), 1, 32, (0,)
     ),
     "lastblock": Idiom(lambda: (zeros(16), zeros(1), X), 1, lambda: X.sum(), 16, 64, (0, 1)),
     "flags": Idiom(
@@ -71,10 +71,10 @@ IDIOMS = {
     "shfl_width": Idiom(
         lambda: (zeros(64), X[:64]), 0, lambda: np.cumsum(X[:64].reshape(8, 8), 1), 1, 64, (0,)
     ),
-    "warp_private_smem": Idiom(lambda: (zeros(384), X[:384]), 0, lambda: turned(12, 32), 1, 128, (0,)),
+    "warp_private_smem": Idiom(lambda: (zeros(384), X[:384]), 0, lambda: reversed_rows(12, 32), 1, 128, (0,)),
     "vec4": Idiom(lambda: (zeros(1001), X[:1001], 1001), 0, lambda: 2 * X[:1001], 4, 64, (0,)),
     "nc_alias": Idiom(lambda: (zeros(255), X[:256], 256), 0, lambda: X[:255] + X[1:256], 4, 64, (0,)),
-    "named_barrier_pc": Idiom(lambda: (zeros(128), X[:128]), 0, lambda: turned(4, 32), 1, 64, (0,)),
+    "named_barrier_pc": Idiom(lambda: (zeros(128), X[:128]), 0, lambda: reversed_rows(4, 32), 1, 64, (0,)),
     "stencil": Idiom(
         lambda: (zeros(200), X[:200], 200), 0, lambda: np.convolve(X[:200], [1, 1, 1], "same"), 4, 64, (0,)
     ),
@@ -86,7 +86,7 @@ IDIOMS = {
         lambda: (zeros(16, 8), HALVES[:256], HALVES[256:384]), 0,
         lambda: HALVES[:256].reshape(16, 16).astype(float) @ HALVES[256:384].reshape(16, 8).astype(float), 1, 32, (0,),
     ),
-    "async_bar": Idiom(lambda: (zeros(256), X[:256]), 0, lambda: turned(4, 64), 1, 128, (0,)),
+    "async_bar": Idiom(lambda: (zeros(256), X[:256]), 0, lambda: reversed_rows(4, 64), 1, 128, (0,)),
 }  # fmt: skip
 
 # (name, text in the source, replacement). If the name ends in "everywhere", every occurrence is replaced.

@@ -42,14 +42,14 @@ def reported_by_verification(
     return set()
 
 
-def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: GeneratedKernel, order: Order) -> None:
-    """Fail unless one launch on random inputs has one of ``found``: kinds of findings, or WRONG."""
+def check_emulation_finds(expected: tuple[str, ...], problem: Problem, kernel: GeneratedKernel, order: Order) -> None:
+    """Fail unless one launch on random inputs has one of ``expected``: kinds of findings, or WRONG."""
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs, order=order)
     kinds = {str(f.kind) for f in run.findings}
     if run.ok and not check(problem, inputs, run.outputs).ok:
         kinds.add(WRONG)
-    assert kinds & set(found), (run.status, run.reason, kinds)
+    assert kinds & set(expected), (run.status, run.reason, kinds)
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ def mutation_tests(
 
     @pytest.mark.parametrize(("case", "fields"), cases)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
-        findings = found_in(case, **dict(fields))
-        assert findings == "ok", findings
+        finding = found_in(case, **dict(fields))
+        assert finding == "ok", finding
 
     @pytest.mark.parametrize("mutation", spread(mutations, count), ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
-        findings = found_with(mutation)
-        assert findings != "ok", f"the fault was not detected: {mutation.name}"
+        finding = found_with(mutation)
+        assert finding != "ok", f"the fault was not detected: {mutation.name}"
         assert mutation.breaks_a_type or not findings.startswith("compile_error"), findings
 
     return unbroken, broken

@@ -55,12 +55,12 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
 class Planted:
     """A fault: in the kernel of a case ``old`` is replaced by ``new``, wherever ``header`` has it.
 
-    ``found`` is the expected report.
+    ``finding`` is the expected report.
     """
 
     name: str
     case: str
-    found: str
+    finding: str
     old: str
     new: str
     header: str = KERNEL

@@ -24,7 +24,7 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 class WgmmaFault:
     """A fault: ``old`` is replaced by ``new`` in a header.
 
-    The emulation of CASES[case] must report one of ``found`` (kinds of findings, or WRONG) in every order of warps,
+    The emulation of CASES[case] must report one of ``findings`` (kinds of findings, or WRONG) in every order of warps,
     with the blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
     """
 
@@ -32,7 +32,7 @@ class WgmmaFault:
     case: str
     old: str
     new: str
-    found: tuple[str, ...]
+    findings: tuple[str, ...]
     header: str = _KERNEL
     blocks: OrderKind = "ascending"
     clusters: int = 0

@@ -61,12 +61,12 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 class Planted:
     """A fault: in the kernel of a case each key of ``edits`` is replaced by its value, wherever ``header`` has it.
 
-    ``maps`` changes fields of tensor maps. ``found`` is a kind of finding, or WRONG.
+    ``maps`` changes fields of tensor maps. ``finding`` is a kind of finding, or WRONG.
     """
 
     name: str
     case: str
-    found: str
+    finding: str
     edits: Mapping[str, str] = dataclasses.field(default_factory=dict)
     header: str = _KERNEL
     maps: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)

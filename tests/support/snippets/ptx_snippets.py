@@ -149,7 +149,7 @@ ret; }}
 def run_ptx(
     text: str,
     words: int,
-    given: npt.NDArray[Any],
+    values: npt.NDArray[Any],
     *,
     grid: int = 1,
     block: int = 32,
@@ -158,7 +158,7 @@ def run_ptx(
 ) -> Emulation:
     """Run ``kernel(out, in)``, whose output has ``words`` of 8 bytes."""
     u64 = SCALAR_DTYPES["u64"]
-    plain = np.ascontiguousarray(given).view(np.uint64).reshape(-1)
+    plain = np.ascontiguousarray(values).view(np.uint64).reshape(-1)
     launch = Launch(
         entry="kernel",
         arguments=(Operand("out", "output", u64, (words,)), Operand("in", "input", u64, plain.shape)),

@@ -60,7 +60,7 @@ def test_every_fault_is_planted_in_a_valid_schedule(name: str, planted: tuple[An
     params("tcgen05", TCGEN05_BY_DAY) + params("tma", TMA_BY_DAY) + params("wgmma", WGMMA_BY_DAY),
 )
 def test_a_planted_fault_is_reported(name: str, planted: Any) -> None:
-    assert planted.found in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
+    assert planted.finding in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
 
 
 @pytest.mark.nightly
@@ -68,7 +68,7 @@ def test_a_planted_fault_is_reported(name: str, planted: Any) -> None:
     ("name", "planted"), params("tcgen05", TCGEN05) + params("tma", TMA) + params("wgmma", WGMMA[4:])
 )
 def test_every_planted_fault_is_reported(name: str, planted: Any) -> None:
-    assert planted.found in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
+    assert planted.finding in reported_by_verification(planted.problem(), planted.kernel(), DEPTHS[name])
 
 
 @pytest.mark.parametrize(

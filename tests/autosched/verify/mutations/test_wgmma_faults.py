@@ -17,4 +17,4 @@ from measurements.emulator.order import Order
 def test_a_planted_fault_is_found(fault: WgmmaFault, nightly: bool) -> None:
     problem, kernel = fault.kernel()
     for seed in (0, 1, 2) if nightly else (0,):
-        check_emulation_finds(fault.found, problem, kernel, Order(fault.blocks, seed))
+        check_emulation_finds(fault.findings, problem, kernel, Order(fault.blocks, seed))

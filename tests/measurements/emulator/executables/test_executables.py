@@ -147,7 +147,7 @@ def test_an_unfilled_constant_is_found() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         ("-DCOPY", "cudaMemcpy of 256 bytes from byte 0 of cudaMalloc#1, which has 128"),
         ("-DFREED", "cudaMalloc#1(freed)"),
@@ -155,23 +155,23 @@ def test_an_unfilled_constant_is_found() -> None:
         ("-DCLUSTER", "multiple of its clusters of 2 x 1 x 1 blocks"),
     ],
 )
-def test_misuse_is_found_and_rejected(option: str, said: str) -> None:
+def test_misuse_is_found_and_rejected(option: str, message: str) -> None:
     done = run(build("misuse", option))
     assert done.returncode == 1 and done.stdout == "PASS\n"
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("option", "error", "said"),
+    ("option", "error", "message"),
     [
         ("-UTRAP", "cudaErrorAssert", """the assertion 'x[threadIdx.x] < most && "below"' fails"""),
         ("-DTRAP", "cudaErrorLaunchFailure", "the kernel stops here (trap)"),
     ],
 )
-def test_a_trapping_kernel_is_reported_with_its_reason(option: str, error: str, said: str) -> None:
+def test_a_trapping_kernel_is_reported_with_its_reason(option: str, error: str, message: str) -> None:
     done = run(build("stops", option))
     assert done.returncode == 1 and done.stdout == f"{error}\nPASS\n", done.stderr
-    assert "thread (20, 0, 0) of block (0, 0, 0)" in done.stderr and said in done.stderr
+    assert "thread (20, 0, 0) of block (0, 0, 0)" in done.stderr and message in done.stderr
 
 
 @pytest.mark.nightly
@@ -212,7 +212,7 @@ def test_the_heap_has_the_size_that_the_program_sets() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("option", "line", "said"),
+    ("option", "line", "message"),
     [
         ("-DFREED", "// read", "heap_misuse in read(int, int*)"),
         ("-DTWICE", "// drop", "heap_misuse in drop(Shape**, int)"),
@@ -221,9 +221,9 @@ def test_the_heap_has_the_size_that_the_program_sets() -> None:
         ("-DRESET", "// read", "freed by cudaDeviceReset in an earlier launch"),
     ],
 )
-def test_faults_of_later_launches_in_the_heap_are_found(option: str, line: str, said: str) -> None:
+def test_faults_of_later_launches_in_the_heap_are_found(option: str, line: str, message: str) -> None:
     done = run(build("device_heap", option))
-    assert done.returncode == 1 and said in done.stderr
+    assert done.returncode == 1 and message in done.stderr
     source = (CORPUS / "device_heap.cu").read_text().splitlines()
     at = next(k for k, text in enumerate(source, 1) if text.endswith(line))
     assert f"device_heap.cu:{at}" in done.stderr
@@ -263,7 +263,7 @@ def test_a_program_runs_under_the_name_of_its_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["/bin/ls"], "is not linked with the shared CUDA runtime"),
         (["/nonexistent"], "cannot be read"),
@@ -272,11 +272,11 @@ def test_a_program_runs_under_the_name_of_its_link() -> None:
         (["--time-limit", "0", "/bin/ls"], "--time-limit"),
     ],
 )
-def test_invalid_executables_are_rejected_in_one_line(arguments: list[str], said: str) -> None:
+def test_invalid_executables_are_rejected_in_one_line(arguments: list[str], message: str) -> None:
     command = [sys.executable, "-m", "autosched", "run", *arguments]
     done = forked_python.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2 and done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1 and said in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and message in done.stderr
 
 
 @pytest.mark.parametrize("flags", [("--no-compress",), ("-Xfatbin", "-compress-all"), ()])

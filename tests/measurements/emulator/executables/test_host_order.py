@@ -98,7 +98,7 @@ def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
 
 # Edges of graphs have data since CUDA 13.
 @pytest.mark.parametrize(
-    ("how", "status", "said"),
+    ("how", "status", "message"),
     [
         ("plain", 0, "nothing was found"),
         ("ordinary", 0, "nothing was found"),
@@ -106,11 +106,11 @@ def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
         ("programmatic", 2, "a programmatic edge of a graph is not emulated"),
     ],
 )
-def test_edges_of_graphs_are_judged_or_rejected_by_name(graph_edges: Path, how: str, status: int, said: str) -> None:
+def test_edges_of_graphs_are_judged_or_rejected_by_name(graph_edges: Path, how: str, status: int, message: str) -> None:
     command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(graph_edges), how]
     done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == status, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stdout == "PASS\n"
 
 

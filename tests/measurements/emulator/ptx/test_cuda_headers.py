@@ -54,7 +54,7 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
         yield template, re.findall(r'"([^"]*)"\s*\(', ":".join(fields[1:3]))
 
 
-def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
+def as_ptx(template: str, constraints: list[str], number: int) -> str | None:
     """Return an assembly statement in a scope that declares registers for its operands, or None if it is not PTX.
 
     Not PTX are, for example, names of libc and macros that were not expanded or are incomplete.
@@ -66,15 +66,15 @@ def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
         if letter.isdigit():
             names.append(names[int(letter)])
         elif letter == "n":
-            names.append("128" if "tensormap::generic" in said else "0" if "st.bulk" in said else "1")
+            names.append("128" if "tensormap::generic" in template else "0" if "st.bulk" in template else "1")
         elif letter in CLASSES:
             names.append(f"%o{number}_{k}")
             declared.append(f".reg .{CLASSES[letter]} {names[-1]};")
         else:
             return None
-    if not re.search(r"[;.]", said) or "YYY(" in said or LACKING.search(said):
+    if not re.search(r"[;.]", template) or "YYY(" in template or LACKING.search(template):
         return None
-    parts = said.replace("%%", "\0")
+    parts = template.replace("%%", "\0")
     parts = re.sub(r"%(\d+)", lambda m: names[int(m[1])], parts).replace("\0", "%")
     end = "" if parts.rstrip().endswith((";", "}")) else ";"
     return f"{' '.join(declared)}\n{{\n{parts}{end}\n}}"

@@ -79,7 +79,7 @@ def found_of(fault: Fault, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("fault", FAULTS[:6], ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
-    assert set(found_of(fault, 0)) & set(fault.found)
+    assert set(found_of(fault, 0)) & set(fault.findings)
 
 
 @pytest.mark.nightly
@@ -87,4 +87,4 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
 def test_a_planted_fault_is_found_in_any_order(fault: Fault) -> None:
     findings = [found_of(fault, seed) for seed in range(4)]
     assert all(findings)
-    assert any(set(kinds) & set(fault.found) for kinds in findings)
+    assert any(set(kinds) & set(fault.findings) for kinds in findings)

@@ -329,16 +329,16 @@ ret; }}
 """
 
 
-@pytest.mark.parametrize(("scope", "found"), [("cta", {"global_race"}), ("gpu", set())])
+@pytest.mark.parametrize(("scope", "expected"), [("cta", {"global_race"}), ("gpu", set())])
 @pytest.mark.parametrize(
     "update",
     ["red.relaxed.{}.global.add.f32 [%at], %x;", "red.relaxed.{}.global.add.v2.f32 [%at], {{%x, %x}};"],
     ids=["scalar", "vector"],
 )
-def test_updates_with_block_scope_race_between_blocks(update: str, scope: str, found: set[str]) -> None:
+def test_updates_with_block_scope_race_between_blocks(update: str, scope: str, expected: set[str]) -> None:
     text = VECTOR_UPDATE.replace("UPDATE", update.format(scope))
     done = autosched.emulate(text, kernel="kernel", arguments=(np.zeros(2, np.float32), np.zeros(1)), grid=2, block=32)
-    assert {str(f.kind) for f in done.findings} == found
+    assert {str(f.kind) for f in done.findings} == expected
     assert done.arrays[0].view(np.float32)[0] == 64
 
 

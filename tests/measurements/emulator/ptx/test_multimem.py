@@ -63,8 +63,8 @@ def name(*parts: object) -> str:
     return ".".join(str(part) for part in parts if part)
 
 
-def form(what: str, how: str, operation: str, kind: str, n: int) -> str:
-    return name("multimem", what, how, operation, f"v{n}" if n > 1 else "", kind)
+def form(instruction: str, how: str, operation: str, kind: str, n: int) -> str:
+    return name("multimem", instruction, how, operation, f"v{n}" if n > 1 else "", kind)
 
 
 def registers(kind: str, n: int) -> tuple[str, str]:

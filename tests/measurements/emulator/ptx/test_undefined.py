@@ -269,11 +269,11 @@ def test_transposing_a_matrix_moves_its_unknown_elements() -> None:
         assert kinds(text) == ({"undefined_register"} if reported else set()), (lane, half)
 
 
-@pytest.mark.parametrize(("index", "found"), [("%a", set()), ("%never", {"undefined_register"})])
-def test_a_jump_by_a_table_takes_an_index_that_is_known(index: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("index", "expected"), [("%a", set()), ("%never", {"undefined_register"})])
+def test_a_jump_by_a_table_takes_an_index_that_is_known(index: str, expected: set[str]) -> None:
     text = f"""and.b32 %b, {index}, 1; TABLE: .branchtargets FIRST, SECOND; brx.idx %b, TABLE;
 FIRST: SECOND: st.global.u32 [%p], %a;"""
-    assert kinds(kernel(text)) == found
+    assert kinds(kernel(text)) == expected
 
 
 RECURSIVE = """.func (.param .b32 r) deep(.param .b32 n, .param .align 4 .b8 s[8]) {
@@ -291,12 +291,12 @@ ret; }
 """
 
 
-@pytest.mark.parametrize(("used", "found"), [("%x", False), ("%y", True)])
-def test_a_recursive_call_keeps_undefined_bits_of_its_caller(used: str, found: bool) -> None:
+@pytest.mark.parametrize(("used", "reported"), [("%x", False), ("%y", True)])
+def test_a_recursive_call_keeps_undefined_bits_of_its_caller(used: str, reported: bool) -> None:
     body = """{ .param .b32 p; .param .align 4 .b8 t[8]; .param .b32 v;
 st.param.b32 [p], 2; st.param.v2.b32 [t], {%a, %never}; call (v), deep, (p, t); ld.param.b32 %b, [v]; }
 st.global.u32 [%p], %b;"""
-    assert kinds(kernel(body, RECURSIVE.replace("USED", used))) == ({"undefined_register"} if found else set())
+    assert kinds(kernel(body, RECURSIVE.replace("USED", used))) == ({"undefined_register"} if reported else set())
 
 
 def test_registers_are_undefined_at_the_start_of_each_block() -> None:

@@ -31,10 +31,10 @@ class Member:
         self.jobs: list[tuple[Any, Future[Any]]] = []
         self.dead = False
 
-    def job(self, what: Any) -> Member:
+    def job(self, work: Any) -> Member:
         if self.dead:
             raise Lost(self.name)
-        self.jobs.append((what, Future()))
+        self.jobs.append((work, Future()))
         return self
 
     def future(self) -> Future[Any]:
@@ -61,8 +61,8 @@ def dispatcher(*members: Member) -> Dispatcher:
     return instance
 
 
-def submit(to: Dispatcher, what: Any) -> Future[Any]:
-    return to.submit(lambda member: member.job(what))
+def submit(to: Dispatcher, work: Any) -> Future[Any]:
+    return to.submit(lambda member: member.job(work))
 
 
 def test_each_member_has_one_running_and_one_waiting_job() -> None:
@@ -104,7 +104,7 @@ def test_an_error_of_a_job_is_its_result() -> None:
     it = dispatcher(a)
     result = submit(it, 1)
 
-    def fail(job: Any) -> Any:
+    def fail(work: Any) -> Any:
         raise ValueError("no such schedule")
 
     a.finish(fail)

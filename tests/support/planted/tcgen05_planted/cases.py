@@ -66,11 +66,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: in the kernel of a case ``old`` is replaced by ``new``. ``found`` is a kind of finding, or WRONG."""
+    """A fault: in the kernel of a case ``old`` is replaced by ``new``. ``finding`` is a kind of finding, or WRONG."""
 
     name: str
     case: str
-    found: str
+    finding: str
     old: str
     new: str
     header: str = KERNEL

@@ -154,9 +154,9 @@ BOXES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, 
 ]
 
 
-@pytest.mark.parametrize(("shape", "box", "place", "steps", "swizzle"), BOXES)
+@pytest.mark.parametrize(("shape", "box", "position", "steps", "swizzle"), BOXES)
 def test_boxes(
-    shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...], steps: tuple[int, ...], swizzle: Swizzle
+    shape: tuple[int, ...], box: tuple[int, ...], position: tuple[int, ...], steps: tuple[int, ...], swizzle: Swizzle
 ) -> None:
     """Load boxes of TMA. In the parameters the slowest dimension comes first, as in numpy."""
     x = (np.arange(np.prod(shape)).reshape(shape) % 1000).astype(np.float16)
@@ -166,7 +166,7 @@ def test_boxes(
     counts = [-(-side // step) for side, step in zip(box, steps, strict=True)]
     expected = np.zeros(counts, np.float16)
     for at in itertools.product(*map(range, counts)):
-        source = [first + step * k for first, step, k in zip(place, steps, at, strict=True)]
+        source = [first + step * k for first, step, k in zip(position, steps, at, strict=True)]
         if all(0 <= k < size for k, size in zip(source, shape, strict=True)):
             expected[at] = x[tuple(source)]
     flat = np.ascontiguousarray(expected).view(np.uint8).reshape(-1)
@@ -175,7 +175,7 @@ def test_boxes(
     image = np.zeros_like(flat)
     image[byte ^ ((byte >> 7) % pieces << 4)] = flat
 
-    numbers = {"bytes": flat.size, "rank": len(shape), "place": ", ".join(map(str, place[::-1]))}
+    numbers = {"bytes": flat.size, "rank": len(shape), "place": ", ".join(map(str, position[::-1]))}
     out = Operand("out", "output", U8, (flat.size,))
     done = run(BOX % numbers, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs={"x": x})
     assert done.ok, done.reason
@@ -229,13 +229,13 @@ WRITE = """
   }
 """
 STORED, ADDED = (
-    f"cp.{how}.tensor.2d.global.shared::cta.{what}tile"
-    for how, what in (("async.bulk", ""), ("reduce.async.bulk", "add."))
+    f"cp.{how}.tensor.2d.global.shared::cta.{operation}tile"
+    for how, operation in (("async.bulk", ""), ("reduce.async.bulk", "add."))
 )
 
 
 @pytest.mark.parametrize(
-    ("instruction", "dtype", "place", "kind"),
+    ("instruction", "dtype", "position", "kind"),
     [
         (STORED, "u16", "8, 3", None),
         (STORED, "u16", "56, 36", None),  # partly beyond the tensor
@@ -258,12 +258,12 @@ STORED, ADDED = (
     ],
 )
 def test_boxes_are_only_written_by_supported_instructions(
-    instruction: str, dtype: str, place: str, kind: FindingKind | None
+    instruction: str, dtype: str, position: str, kind: FindingKind | None
 ) -> None:
     """On an H100, writing boxes by any other instruction gives an illegal instruction."""
     element = SCALAR_DTYPES[dtype]
     map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))
-    body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", place)
+    body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", position)
     inputs = {"x": np.zeros((40, 64), element.storage)}
     done = run(body, "const __grid_constant__ Map map", map_, inputs=inputs, block=32)
     assert kinds(done) == (set() if kind is None else {kind}), done.reason

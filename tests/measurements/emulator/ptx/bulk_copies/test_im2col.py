@@ -67,9 +67,9 @@ def load(
     )
 
 
-def column(x: Array, places: list[tuple[int, ...]], offsets: tuple[int, ...], channels: int, c: int = 0) -> Array:
-    rows = np.zeros((len(places), channels), x.dtype)
-    for row, (image, *at) in zip(rows, places, strict=True):
+def column(x: Array, positions: list[tuple[int, ...]], offsets: tuple[int, ...], channels: int, c: int = 0) -> Array:
+    rows = np.zeros((len(positions), channels), x.dtype)
+    for row, (image, *at) in zip(rows, positions, strict=True):
         where = (image, *(p + o for p, o in zip(at, offsets, strict=True)))
         if all(0 <= p < n for p, n in zip(where, x.shape, strict=False)):
             held = x[where][c : c + channels]

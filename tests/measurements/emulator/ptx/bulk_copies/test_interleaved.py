@@ -27,9 +27,9 @@ PIECES: dict[Swizzle, int] = {"NONE": 1, "32B": 2, "64B": 4, "128B": 8}
 U8, U16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["u16"]
 
 
-def kernel(bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
-    """Return a kernel that loads a box. ``place`` and ``offsets`` have the slowest dimension first."""
-    return load_box(bytes_, place[::-1], None if offsets is None else offsets[::-1], out_bytes=padded(bytes_))
+def kernel(bytes_: int, position: tuple[int, ...], offsets: tuple[int, ...] | None = None) -> str:
+    """Return a kernel that loads a box. ``position`` and ``offsets`` have the slowest dimension first."""
+    return load_box(bytes_, position[::-1], None if offsets is None else offsets[::-1], out_bytes=padded(bytes_))
 
 
 def padded(bytes_: int) -> int:
@@ -51,16 +51,16 @@ def numbered(shape: tuple[int, ...], layout: Layout, dtype: str = "u2") -> Array
     return np.arange(1, 1 + np.prod(shape) * channels).astype(dtype).reshape(*shape, channels)
 
 
-def inside(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    return all(0 <= at < size for at, size in zip(place, shape, strict=True))
+def inside(position: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return all(0 <= at < size for at, size in zip(position, shape, strict=True))
 
 
-def box_slices(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
+def box_slices(x: Array, box: tuple[int, ...], position: tuple[int, ...]) -> Array:
     """Return the slices that a box loads. The box has size one in the second dimension."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
     for at in itertools.product(*map(range, counts)):
-        source = tuple(first + k for first, k in zip(place, at, strict=True))
+        source = tuple(first + k for first, k in zip(position, at, strict=True))
         if inside(source, x.shape[:-1]):
             out[at] = x[source]
     return out
@@ -77,15 +77,20 @@ BOXES: list[tuple[Layout, Swizzle, str, tuple[int, ...], tuple[int, ...], tuple[
 ]
 
 
-@pytest.mark.parametrize(("layout", "swizzle", "dtype", "shape", "box", "place"), BOXES)
+@pytest.mark.parametrize(("layout", "swizzle", "dtype", "shape", "box", "position"), BOXES)
 def test_boxes_of_one_slice_are_loaded(
-    layout: Layout, swizzle: Swizzle, dtype: str, shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...]
+    layout: Layout,
+    swizzle: Swizzle,
+    dtype: str,
+    shape: tuple[int, ...],
+    box: tuple[int, ...],
+    position: tuple[int, ...],
 ) -> None:
     x = numbered(shape, layout, dtype)
-    expected = box_slices(x, box, place)
+    expected = box_slices(x, box, position)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
-        f"{{{kernel(expected.nbytes, place)}}}"
+        f"{{{kernel(expected.nbytes, position)}}}"
     )
     of = autosched.TensorMapOf(x, box=box, swizzle=swizzle, interleave=layout)
     out = np.zeros(padded(expected.nbytes), np.uint8)
@@ -152,9 +157,9 @@ SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tupl
 ]
 
 
-@pytest.mark.parametrize(("layout", "sizes", "strides", "box", "place", "stretches"), SEEN)
+@pytest.mark.parametrize(("layout", "sizes", "strides", "box", "position", "stretches"), SEEN)
 def test_interleaved_loads_agree_with_an_h100(
-    layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...],
+    layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], position: tuple[int, ...],
     stretches: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     """The box has the size of the whole second dimension, but one slice of it is loaded."""
@@ -164,7 +169,7 @@ def test_interleaved_loads_agree_with_an_h100(
     image = np.ascontiguousarray(expected.astype(np.uint16)).view(np.uint8)
     out = Operand("out", "output", U8, (padded(image.size),))
     inputs = {"x": np.arange(1 << 16, dtype=np.uint16)}
-    body = kernel(image.size, place[::-1])
+    body = kernel(image.size, position[::-1])
     done = run(body, "const __grid_constant__ Map map, unsigned char* out", map_, out, inputs=inputs)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"][: image.size], image)

@@ -266,9 +266,9 @@ ONE_WORD = """
 SET, GET = "sum = 5;", "out[32] = sum;"
 
 
-def into_one_word(*places: str, seed: int = 0) -> Emulation:
+def into_one_word(*positions: str, seed: int = 0) -> Emulation:
     body = ONE_WORD
-    for name, position in zip(("FIRST", "SECOND", "THIRD"), places, strict=True):
+    for name, position in zip(("FIRST", "SECOND", "THIRD"), positions, strict=True):
         body = body.replace(name, position)
     return run(body, "u32* out", Operand("out", "inout", SCALAR_DTYPES["u32"], (33,)),
                inputs={"out": np.zeros(33, np.uint32)}, seed=seed)  # fmt: skip
@@ -282,15 +282,15 @@ def test_concurrent_reductions_of_one_word_do_not_race(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
-def test_reductions_of_other_threads_race_with_earlier_accesses(places: tuple[str, str, str], seed: int) -> None:
+@pytest.mark.parametrize("positions", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
+def test_reductions_of_other_threads_race_with_earlier_accesses(positions: tuple[str, str, str], seed: int) -> None:
     """Thread 0's reduction is ordered after thread 0's accesses. Reductions of other threads are not."""
-    assert "shared_race" in kinds(into_one_word(*places, seed=seed))
+    assert "shared_race" in kinds(into_one_word(*positions, seed=seed))
 
 
-@pytest.mark.parametrize(("place", "kind"), [(SET, "shared_race"), (GET, "async_read_before_wait")])
-def test_threads_may_not_access_a_word_during_its_reduction(place: str, kind: str) -> None:
-    assert kind in kinds(into_one_word(SET, "", place))
+@pytest.mark.parametrize(("position", "kind"), [(SET, "shared_race"), (GET, "async_read_before_wait")])
+def test_threads_may_not_access_a_word_during_its_reduction(position: str, kind: str) -> None:
+    assert kind in kinds(into_one_word(SET, "", position))
 
 
 # Thread 32 starts its reduction after thread 0's reduction is complete, but no barrier orders them.
@@ -316,12 +316,12 @@ ONE_AFTER_THE_OTHER = """
 """
 
 
-@pytest.mark.parametrize(("first", "second", "found"), [(SET, "", set()), ("", SET, {"shared_race"})])
-def test_a_reduction_does_not_hide_an_earlier_write(first: str, second: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("first", "second", "expected"), [(SET, "", set()), ("", SET, {"shared_race"})])
+def test_a_reduction_does_not_hide_an_earlier_write(first: str, second: str, expected: set[str]) -> None:
     body = ONE_AFTER_THE_OTHER.replace("FIRST", first).replace("SECOND", second)
     u32 = SCALAR_DTYPES["u32"]
     done = run(body, "u32* out", Operand("out", "inout", u32, (1,)), inputs={"out": np.zeros(1, np.uint32)})
-    assert kinds(done) == found
+    assert kinds(done) == expected
 
 
 # All warps write a word before a barrier. Then an asynchronous write arrives, and thread 0 waits for it. Afterwards
@@ -360,15 +360,15 @@ COMING = {
 
 
 @pytest.mark.parametrize("coming", COMING)
-@pytest.mark.parametrize(("wait", "found"), [("wait(b, 0);", set()), ("", {"async_read_before_wait"})])
-def test_earlier_writers_also_wait_for_the_reduction(coming: str, wait: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("wait", "expected"), [("wait(b, 0);", set()), ("", {"async_read_before_wait"})])
+def test_earlier_writers_also_wait_for_the_reduction(coming: str, wait: str, expected: set[str]) -> None:
     u32 = SCALAR_DTYPES["u32"]
     done = run(
         WRITTEN_TOGETHER.replace("COMING", COMING[coming]).replace("WAIT", wait), "const u32* x, u32* out",
         Operand("x", "input", u32, (4,)), Operand("out", "inout", u32, (1,)),
         inputs={"x": np.full(4, 9, np.uint32), "out": np.zeros(1, np.uint32)},
     )  # fmt: skip
-    assert kinds(done) == found, done.findings
+    assert kinds(done) == expected, done.findings
     assert done.outputs["out"][0] == 9
 
 

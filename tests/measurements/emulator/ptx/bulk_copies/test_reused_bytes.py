@@ -259,15 +259,15 @@ ACROSS = """
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_copies_between_blocks_read_through_the_async_proxy(seed: int) -> None:
-    def across(between: str = "", told: str = "sync_cluster();") -> Emulation:
-        return run(ACROSS % {"between": between, "told": told}, seed=seed, cluster=2)
+    def across(between: str = "", synchronization: str = "sync_cluster();") -> Emulation:
+        return run(ACROSS % {"between": between, "told": synchronization}, seed=seed, cluster=2)
 
     done = across()
     assert done.ok, done.reason
     assert kinds(across("tile[t] = t; __syncthreads();")) == MISSING
     done = across("tile[t] = t; fence(); __syncthreads();")
     assert done.ok, done.reason
-    assert kinds(across(told="__syncthreads();")) == {FindingKind.ASYNC_READ_BEFORE_WAIT}
+    assert kinds(across(synchronization="__syncthreads();")) == {FindingKind.ASYNC_READ_BEFORE_WAIT}
 
 
 # st.async belongs to the generic proxy, like loads and stores.

@@ -193,7 +193,7 @@ def test_a_map_built_by_one_thread_is_used_by_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "kind", "said"),
+    ("old", "new", "kind", "message"),
     [
         (RELEASE, "", FindingKind.MISSING_PROXY_FENCE, "generic.release (or tensormap.cp_fenceproxy) follows"),
         (ACQUIRE, "", FindingKind.MISSING_PROXY_FENCE, "generic.acquire"),
@@ -203,17 +203,17 @@ def test_a_map_built_by_one_thread_is_used_by_another() -> None:
         ("*map = TensorMap{}", "map->opaque[0] = 1", FindingKind.INVALID_ARGUMENT, "not a tensor map"),
     ],
 )
-def test_faults_in_building_and_acquiring_maps(old: str, new: str, kind: FindingKind, said: str) -> None:
+def test_faults_in_building_and_acquiring_maps(old: str, new: str, kind: FindingKind, message: str) -> None:
     name = "autosched/ptx/tensor_map/fields.cuh"
     texts = dict(headers().files)
     assert old in USE + texts[name]
     edited = Headers.of({**texts, name: texts[name].replace(old, new)})
     done = use(USE.replace(old, new), edited)
-    assert any(f.kind == kind and said in f.message for f in done.findings), done.reason
+    assert any(f.kind == kind and message in f.message for f in done.findings), done.reason
 
 
 @pytest.mark.parametrize(
-    ("field", "dimension", "value", "said"),
+    ("field", "dimension", "value", "message"),
     [
         ("box", 1, 257, "its box_dim 1 is 257"),
         ("box", 2, 0, "its box_dim 2 is 0"),
@@ -227,7 +227,7 @@ def test_faults_in_building_and_acquiring_maps(old: str, new: str, kind: Finding
         ("element", None, 9, "box_dim 0 is 128 bytes, more than the 64 bytes"),
     ],
 )
-def test_fields_that_no_tensor_has(field: str, dimension: int | None, value: int, said: str) -> None:
+def test_fields_that_no_tensor_has(field: str, dimension: int | None, value: int, message: str) -> None:
     fields = fields_of(USED, 0)
     fields["swizzle"] = 2
     if dimension is None:
@@ -235,4 +235,4 @@ def test_fields_that_no_tensor_has(field: str, dimension: int | None, value: int
     else:
         fields[field][0, dimension] = value
     done = use(USE, headers(), fields)
-    assert any(f.kind == FindingKind.INVALID_ARGUMENT and said in f.message for f in done.findings), done.reason
+    assert any(f.kind == FindingKind.INVALID_ARGUMENT and message in f.message for f in done.findings), done.reason

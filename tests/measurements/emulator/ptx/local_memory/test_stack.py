@@ -63,11 +63,11 @@ def test_each_lane_has_memory_of_its_own_size() -> None:
     np.testing.assert_array_equal(results(run(SUM_OF_WORDS, 3)), expected)
 
 
-@pytest.mark.parametrize(("alignment", "wanted"), [("", 8), (", 16", 16), (", 64", 64), (", 256", 256)])
-def test_memory_has_the_requested_alignment(alignment: str, wanted: int) -> None:
+@pytest.mark.parametrize(("alignment", "expected"), [("", 8), (", 16", 16), (", 64", 64), (", 256", 256)])
+def test_memory_has_the_requested_alignment(alignment: str, expected: int) -> None:
     body = f"""
   alloca.u64 %p, 20; alloca.u64 %q, 12{alignment}; st.local.u64 [%q], %out;
-  cvt.u32.u64 %v, %q; and.b32 %v, %v, {wanted - 1}; st.global.u32 [%out], %v; ret;
+  cvt.u32.u64 %v, %q; and.b32 %v, %v, {expected - 1}; st.global.u32 [%out], %v; ret;
 """
     assert not results(run(body, 0)).any()
 

@@ -20,8 +20,8 @@ KINDS: dict[str, DType] = {"e4m3": E4M3, "e5m2": E5M2}
 SUMS = {"f16": np.float16, "f32": np.float32}
 
 
-def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Array, behind: str = "") -> Array:
-    """Run ``opcode`` on bytes of A and B, and return each lane's results, (32, 4). ``behind``: additional operands."""
+def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Array, suffix: str = "") -> Array:
+    """Run ``opcode`` on bytes of A and B, and return each lane's results, (32, 4). ``suffix``: additional operands."""
     lane = np.arange(32)
     group, within, four = lane // 4, lane % 4, np.arange(4)
     words = []
@@ -33,7 +33,7 @@ def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Arr
         words.append(np.ascontiguousarray(of_b[lines, group[:, None]]).view(np.uint32)[:, 0])
     words += list(np.ascontiguousarray(of_sums(c)).view(np.uint32).T)
     count = 2 if sums == "f16" else 4
-    snippet = WarpSnippet(f"{opcode} {{%d}}, {{%a}}, {{%b}}, {{%c}}{behind};", count, (depth // 8, depth // 16, count))
+    snippet = WarpSnippet(f"{opcode} {{%d}}, {{%a}}, {{%b}}, {{%c}}{suffix};", count, (depth // 8, depth // 16, count))
     done = run_ptx(warp_program([snippet]), 32 * count, np.array(words).astype(np.uint64))
     assert done.ok, done.reason
     results = done.outputs["out"].view(np.uint64).astype(np.uint32).reshape(count, 32)

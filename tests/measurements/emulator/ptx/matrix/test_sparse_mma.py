@@ -171,12 +171,14 @@ def program(instructions: list[SparseMma]) -> str:
     )
 
 
-def words_of(mma: SparseMma, kept: Numbers, b: Numbers, c: Numbers, metadata: list[int]) -> npt.NDArray[np.uint64]:
+def words_of(
+    mma: SparseMma, compressed: Numbers, b: Numbers, c: Numbers, metadata: list[int]
+) -> npt.NDArray[np.uint64]:
     """Return the registers of each lane: a, b and c, then the metadata."""
     lanes = []
     for lane in range(32):
         at_a, at_b, at_c = of_lane(mma, lane)
-        a_bits = encoded(mma.a, np.array([kept[at] for at in at_a]))
+        a_bits = encoded(mma.a, np.array([compressed[at] for at in at_a]))
         b_bits = encoded(mma.b, np.array([b[at] for at in at_b]))
         of_c = np.array([c[at] for at in at_c])
         if mma.out == "s32":

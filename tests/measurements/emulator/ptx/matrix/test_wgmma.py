@@ -30,7 +30,7 @@ class Operand:
     swizzle: int = 128
     transposed: bool = False
 
-    def place(self, lines: int, depth: int, size: int) -> tuple[Array, int, int]:
+    def layout(self, lines: int, depth: int, size: int) -> tuple[Array, int, int]:
         """Return each element's byte offset, and the descriptor's leading and stride offsets.
 
         Source: PTX ISA 9.7.15.5.1, canonical layouts.
@@ -187,7 +187,7 @@ def run(
     for matrix, operand, at in ((x_bits, left, 0), (y_bits, right, B_AT)):
         if operand is None:
             continue
-        positions, leading, stride = operand.place(*matrix.shape, size)
+        positions, leading, stride = operand.layout(*matrix.shape, size)
         bytes_of = np.ascontiguousarray(matrix).view(np.uint8).reshape(*matrix.shape, size)
         for byte in range(size):
             image[at + positions + byte] = bytes_of[..., byte]

@@ -118,6 +118,6 @@ def mutation_tests(
     def broken(mutation: Mutation) -> None:
         finding = found_with(mutation)
         assert finding != "ok", f"the fault was not detected: {mutation.name}"
-        assert mutation.breaks_a_type or not findings.startswith("compile_error"), findings
+        assert mutation.breaks_a_type or not finding.startswith("compile_error"), finding
 
     return unbroken, broken

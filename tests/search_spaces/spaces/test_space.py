@@ -109,7 +109,7 @@ def sums(most: int) -> Space:
 
 
 @paths
-@given(space=spaces(), place=st.integers(0, 7))
+@given(space=spaces(), index=st.integers(0, 7))
 def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, index: int) -> None:
     numeric = [p for p in space.parameters if not p.is_text]
     if len(space.parameters) < 2 or not numeric:

@@ -91,8 +91,8 @@ def read(path: Path) -> list[Recorded]:
             milliseconds = float(row[-1])
             if 0 < milliseconds < float("inf"):
                 times[tuple(row[:-2])][row[-2]].append(milliseconds * 1e-3)
-    found = (_recorded(dict(zip(names[:-2], key, strict=True)), chip, choices) for key, choices in times.items())
-    return [recorded for recorded in found if recorded is not None]
+    problems = (_recorded(dict(zip(names[:-2], key, strict=True)), chip, choices) for key, choices in times.items())
+    return [recorded for recorded in problems if recorded is not None]
 
 
 def _device(name: str) -> Device:
@@ -110,18 +110,18 @@ def _recorded(row: dict[str, str], chip: Device, by_choice: dict[str, list[float
     strides = [int(row[f"mat{i}_stride_{j}"]) for i in (1, 2) for j in (0, 1)]
     orders = ["row" if s[1] == 1 else "col" for s in (strides[:2], strides[2:])]
     problem = Matmul(**sizes, a=dtype, b=dtype, out=dtype, order_a=orders[0], order_b=orders[1], precision=precision)
-    found = {name: match for name in by_choice if (match := _CONFIG.match(name))}
-    if len(found) < 2:
+    matches = {name: match for name in by_choice if (match := _CONFIG.match(name))}
+    if len(matches) < 2:
         return None
-    values = [tuple(map(int, match.groups())) for match in found.values()]
+    values = [tuple(map(int, match.groups())) for match in matches.values()]
     library = by_choice.get(LIBRARY)
     return Recorded(
         problem,
         chip,
         (strides[0], strides[1], strides[2], strides[3]),
         tuple(TritonConfig(bm, bn, bk, stages, warps) for bm, bk, bn, stages, warps in values),
-        tuple(found),
-        tuple(statistics.median(by_choice[name]) for name in found),
+        tuple(matches),
+        tuple(statistics.median(by_choice[name]) for name in matches),
         None if library is None else statistics.median(library),
         tuple(row.items()),
     )
@@ -159,10 +159,10 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
 
 def files(folder: Path) -> Iterator[Path]:
     """Yield the recordings below a folder, sorted by name. Raises NotARecording if there are none."""
-    found = sorted(folder.rglob("*_mm.txt"))
-    if not found:
+    paths = sorted(folder.rglob("*_mm.txt"))
+    if not paths:
         raise NotARecording(f"{folder} has no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set in it")
-    yield from found
+    yield from paths
 
 
 def split(recorded: Sequence[Recorded], judged: Sequence[Recorded]) -> list[Recorded]:

@@ -100,12 +100,12 @@ def derived(recorded: Recorded) -> np.ndarray:
         values |= {"num_warps": config.warps, "num_stages": config.stages}
         grid = (-(-p.m // config.block_m) * -(-p.n // config.block_n),)
         try:
-            made = compiled(function, KernelCall(grid, arguments), values, None, recorded.device, storages)
+            kernel = compiled(function, KernelCall(grid, arguments), values, None, recorded.device, storages)
         except NotLaunched:
             seconds.append(np.inf)
             continue
-        status, _, found = TritonEstimateRunner(recorded.device, lambda _, made=made: made).estimated(made)
-        seconds.append(found if status is Status.OK else np.inf)
+        status, _, estimate = TritonEstimateRunner(recorded.device, lambda _, kernel=kernel: kernel).estimated(kernel)
+        seconds.append(estimate if status is Status.OK else np.inf)
     return np.array(seconds)
 
 
@@ -181,14 +181,14 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         lines += [_line(row) for row in rows]
         lines.append(_line(medians[device], bold=True))
     off = {device: m.derived - m.by_hand for device, m in medians.items()}
-    said = ", ".join(f"{m.derived:.3f} (by hand {m.by_hand:.3f}) on {device}" for device, m in medians.items())
+    ratios = ", ".join(f"{m.derived:.3f} (by hand {m.by_hand:.3f}) on {device}" for device, m in medians.items())
     reach = "reach" if min(off.values()) > -GOAL else "miss"
     further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
     count = sum(map(len, by_device.values()))
     lines += [
         "",
         f"The goal was a rank correlation at most {GOAL} below that of the hand-written counts. The medians of these "
-        f"{count} problems {reach} it: {said}.",
+        f"{count} problems {reach} it: {ratios}.",
         f"Problems that miss the goal: {', '.join(further) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"
@@ -209,10 +209,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--problems", type=int, default=12, help="number of random problems per device")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="page to write")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     drawn: dict[str, list[Recorded]] = {}
     try:
-        for path in files(given.folder):
+        for path in files(parsed.folder):
             if path.stem not in FITTED:
                 for recorded in read(path):
                     p = recorded.problem
@@ -224,18 +224,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(HEADING)
     by_device: dict[str, list[Row]] = {}
-    for device, found in sorted(drawn.items()):
-        for recorded in random.Random(given.seed).sample(found, min(given.problems, len(found))):
+    for device, candidates in sorted(drawn.items()):
+        for recorded in random.Random(parsed.seed).sample(candidates, min(parsed.problems, len(candidates))):
             row = compared(recorded)
             if row is not None:
                 by_device.setdefault(device, []).append(row)
                 print(_line(row), flush=True)
         print(_line(median_row(by_device[device]), bold=True), flush=True)
-    if given.out is not None:
-        options = f"--problems {given.problems} --seed {given.seed} --out {given.out}"
-        _, heading, kept = given.out.read_text().partition(KEPT) if given.out.exists() else ("", "", "")
+    if parsed.out is not None:
+        options = f"--problems {parsed.problems} --seed {parsed.seed} --out {parsed.out}"
+        _, heading, notes = parsed.out.read_text().partition(KEPT) if parsed.out.exists() else ("", "", "")
         command = f"python -m benchmarks.cost_model.derived_triton FOLDER {options}"
-        given.out.write_text(page(by_device, command) + heading + kept)
+        parsed.out.write_text(page(by_device, command) + heading + notes)
     return 0
 
 

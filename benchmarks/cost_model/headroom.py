@@ -82,7 +82,7 @@ def _some(evidence: Evidence) -> Sequence[float]:
 
 def main(print_line: Callable[[str], object] = print) -> int:
     """Print the tables of the page."""
-    found = list(held_out(device("h100")))
+    cells = list(held_out(device("h100")))
     columns = (
         "present kernel",
         "predictions",
@@ -92,8 +92,8 @@ def main(print_line: Callable[[str], object] = print) -> int:
     )
     print_line(f"| {' | '.join(columns)} |")
     print_line("|---|---:|---:|---:|---:|")
-    for today in dict.fromkeys(h.today for h in found):
-        some = [h for h in found if h.today == today]
+    for today in dict.fromkeys(h.today for h in cells):
+        some = [h for h in cells if h.today == today]
         errors = sorted(h.error for h in some)
         print_line(
             f"| {today} | {len(some)} | {statistics.median(errors):.1f} points | "
@@ -102,7 +102,7 @@ def main(print_line: Callable[[str], object] = print) -> int:
     print_line("")
     print_line("| problem, not tuned | predicted | true |")
     print_line("|---|---:|---:|")
-    for h in found:
+    for h in cells:
         if h.today == "not tuned":
             print_line(f"| {described(h.problem)} | {h.predicted:.1%} | {h.true:.1%} |")
     return 0

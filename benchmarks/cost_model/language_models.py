@@ -66,7 +66,7 @@ def whole_tiles(rows: int, groups: int, tile: int = 128) -> int:
 
 def problems() -> dict[str, Problem]:
     """Return the problems of the page by name."""
-    found: dict[str, Problem] = {}
+    by_name: dict[str, Problem] = {}
     for m in (1, 16, MANY):
         for weights, group, dtype in (
             ("int4", 128, "f16"), ("int4", 128, "bf16"), ("int8", 0, "f16"), ("e4m3", 128, "bf16"), ("nvf4", 16, "bf16")
@@ -75,41 +75,41 @@ def problems() -> dict[str, Problem]:
                 if m == MANY and weights != "int4":
                     continue
                 name = f"{weights}, {dtype}, m {m}, {layout}"
-                found[name] = QuantizedMatmul(
+                by_name[name] = QuantizedMatmul(
                     m=m, n=N, k=K, weights=weights, group=group, dtype=dtype, layout=layout
                 )  # fmt: skip
-    found[f"matmul of bf16, m {MANY}"] = Matmul(m=MANY, n=N, k=K, dtype="bf16")
+    by_name[f"matmul of bf16, m {MANY}"] = Matmul(m=MANY, n=N, k=K, dtype="bf16")
     for cache in ("", "e4m3"):
-        found[f"decode, batch 4, cache of {cache or 'f16'}"] = DecodeAttention(
+        by_name[f"decode, batch 4, cache of {cache or 'f16'}"] = DecodeAttention(
             batch=4, heads=32, kv_heads=8, entries=128, page=64, cache=cache
         )
-    found["attention, 256 queries after 16384 keys"] = Attention(1, 8, 8, 256, 16384, causal=1)
-    found["attention, 8 heads, 2048 positions"] = Attention(1, 8, 8, 2048, causal=1)
-    found["attention, 32 heads, 8192 positions"] = Attention(1, 32, 8, 8192, causal=1)
+    by_name["attention, 256 queries after 16384 keys"] = Attention(1, 8, 8, 256, 16384, causal=1)
+    by_name["attention, 8 heads, 2048 positions"] = Attention(1, 8, 8, 2048, causal=1)
+    by_name["attention, 32 heads, 8192 positions"] = Attention(1, 32, 8, 8192, causal=1)
     for m in (32768, 65536):
-        found[f"64 experts, m {m}, bf16"] = GroupedMatmul(m=m, n=4096, k=7168, groups=64)
-        found[f"64 experts, m {m}, e4m3"] = GroupedMatmul(
+        by_name[f"64 experts, m {m}, bf16"] = GroupedMatmul(m=m, n=4096, k=7168, groups=64)
+        by_name[f"64 experts, m {m}, e4m3"] = GroupedMatmul(
             m=m, n=4096, k=7168, groups=64, dtype="e4m3", w_order="col"
         )  # fmt: skip
-        found[f"matmul of bf16, m {m}"] = Matmul(m=m, n=4096, k=7168, dtype="bf16")
-        found[f"64 unequal experts, m {m}, bf16"] = GroupedMatmul(m=whole_tiles(m, 64), n=4096, k=7168, groups=64)
+        by_name[f"matmul of bf16, m {m}"] = Matmul(m=m, n=4096, k=7168, dtype="bf16")
+        by_name[f"64 unequal experts, m {m}, bf16"] = GroupedMatmul(m=whole_tiles(m, 64), n=4096, k=7168, groups=64)
     for layout in ("rows", "fragments"):
-        found[f"64 experts, m 1024, int4, {layout}"] = GroupedMatmul(
+        by_name[f"64 experts, m 1024, int4, {layout}"] = GroupedMatmul(
             m=1024, n=4096, k=7168, groups=64, w_order="col", weights="int4", scale_group=128, layout=layout
         )
-    found["64 experts, m 1024, bf16"] = GroupedMatmul(m=1024, n=4096, k=7168, groups=64, w_order="col")
-    found["cross entropy, 8192 rows"] = CrossEntropy(8192, VOCABULARY)
-    found["its gradient, 8192 rows"] = CrossEntropyBackward(8192, VOCABULARY)
-    found["linear layer and cross entropy, 4096 rows"] = LinearCrossEntropy(MANY, VOCABULARY, K)
-    found["linear layer and cross entropy, 8192 rows, 262144 columns"] = LinearCrossEntropy(8192, 262144, K)
-    found["gradient of its logits, 4096 rows"] = LinearCrossEntropyDlogits(MANY, VOCABULARY, K)
-    found["cache append, 1 token, 32 heads of each"] = QkNormRopeAppend(1, 32, 32, page=16, pages=64, norm=0)
+    by_name["64 experts, m 1024, bf16"] = GroupedMatmul(m=1024, n=4096, k=7168, groups=64, w_order="col")
+    by_name["cross entropy, 8192 rows"] = CrossEntropy(8192, VOCABULARY)
+    by_name["its gradient, 8192 rows"] = CrossEntropyBackward(8192, VOCABULARY)
+    by_name["linear layer and cross entropy, 4096 rows"] = LinearCrossEntropy(MANY, VOCABULARY, K)
+    by_name["linear layer and cross entropy, 8192 rows, 262144 columns"] = LinearCrossEntropy(8192, 262144, K)
+    by_name["gradient of its logits, 4096 rows"] = LinearCrossEntropyDlogits(MANY, VOCABULARY, K)
+    by_name["cache append, 1 token, 32 heads of each"] = QkNormRopeAppend(1, 32, 32, page=16, pages=64, norm=0)
     for tokens in (64, MANY):
         for cache in ("", "e4m3"):
-            found[f"cache append, {tokens} tokens, cache of {cache or 'bf16'}"] = QkNormRopeAppend(
+            by_name[f"cache append, {tokens} tokens, cache of {cache or 'bf16'}"] = QkNormRopeAppend(
                 tokens, 32, 8, page=64, pages=tokens // 16, cache=cache
             )
-    return found
+    return by_name
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, problem in problems().items():
             if not any(part in name for part in options.only):
                 continue
-            found = estimated(problem, on, options.samples, pool)
+            estimate = estimated(problem, on, options.samples, pool)
             allowed = SLACK * problem.min_bytes / BYTES_PER_SECOND + START
             cells = (
                 *(name, f"{problem.min_bytes / 1e6:.2f} MB", f"{problem.flops / 1e9:.2f}"),
-                *(f"{found.seconds * 1e6:.2f} us", f"{allowed * 1e6:.2f} us"),
-                *(f"{problem.flops / found.seconds / 1e12:.0f}", f"{found.registers}", f"{len(found.loop)}"),
-                *(f"{found.converting}", PUBLISHED.get(name, "")),
+                *(f"{estimate.seconds * 1e6:.2f} us", f"{allowed * 1e6:.2f} us"),
+                *(f"{problem.flops / estimate.seconds / 1e12:.0f}", f"{estimate.registers}", f"{len(estimate.loop)}"),
+                *(f"{estimate.converting}", PUBLISHED.get(name, "")),
             )
             print(f"| {' | '.join(cells)} |", flush=True)
     return 0

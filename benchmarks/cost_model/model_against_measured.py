@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups: dict[str, list[Recorded]] = {}
     try:
         for path in files(folder):
-            kept = [recorded for recorded in read(path) if comparable(recorded)]
-            for recorded in kept:
+            comparable_problems = [recorded for recorded in read(path) if comparable(recorded)]
+            for recorded in comparable_problems:
                 use = "fitted" if path.stem in FITTED else "judging"
                 groups.setdefault(f"{recorded.device.name}, {use}", []).append(recorded)
     except (OSError, NotARecording) as error:

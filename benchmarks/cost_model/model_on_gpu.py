@@ -69,11 +69,11 @@ def _cells(correlation: float, ratio: float, loss: float, loss_of_first: float) 
 
 def described(problem: Problem) -> str:
     """Return the operator and the fields that differ from their defaults."""
-    said = problem.to_json()
-    sizes = [f"{name} {value}" for name, value in said.items() if isinstance(value, int) and value > 1]
-    kinds = [str(said[name]) for name in ("a", "x", "dtype") if name in said]
-    orders = [f"{name}_{said['order_' + name]}" for name in "ab" if said.get(f"order_{name}", "row") != "row"]
-    return ", ".join([str(said["operator"]), *sizes, *kinds, *orders])
+    fields = problem.to_json()
+    sizes = [f"{name} {value}" for name, value in fields.items() if isinstance(value, int) and value > 1]
+    kinds = [str(fields[name]) for name in ("a", "x", "dtype") if name in fields]
+    orders = [f"{name}_{fields['order_' + name]}" for name in "ab" if fields.get(f"order_{name}", "row") != "row"]
+    return ", ".join([str(fields["operator"]), *sizes, *kinds, *orders])
 
 
 def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
@@ -85,12 +85,12 @@ def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
     for trial in trials:
         if trial.ok:
             groups.setdefault((trial.problem_key, trial.device), {}).setdefault(trial.schedule, []).append(trial)
-    found = {key: judged for key, group in groups.items() if (judged := _measured(key[1], group)) is not None}
-    return found, len(groups) - len(found)
+    results = {key: judged for key, group in groups.items() if (judged := _measured(key[1], group)) is not None}
+    return results, len(groups) - len(results)
 
 
 def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured | None:
-    kept: list[tuple[Schedule, float, float]] = []
+    rows: list[tuple[Schedule, float, float]] = []
     try:
         problem, chip = next(iter(group.values()))[0].problem, device(name)
     except (ValueError, UnknownDevice):
@@ -106,10 +106,10 @@ def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured 
         used = next((r.measurement.resources for r in trials if r.measurement.resources), None)
         registers, spilled = (None, 0) if used is None else ([used.registers], _spilled(used))
         predicted = float(analyse([work], chip, registers=registers, spill_bytes=[spilled]).seconds[0])
-        kept.append((schedule, statistics.median(r.seconds for r in trials if r.seconds is not None), predicted))
-    if len(kept) < LEAST_SCHEDULES:
+        rows.append((schedule, statistics.median(r.seconds for r in trials if r.seconds is not None), predicted))
+    if len(rows) < LEAST_SCHEDULES:
         return None
-    schedules, seconds, predicted_seconds = zip(*kept, strict=True)
+    schedules, seconds, predicted_seconds = zip(*rows, strict=True)
     return Measured(problem, name, schedules, np.array(seconds), np.array(predicted_seconds))
 
 
@@ -121,27 +121,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.model_on_gpu", description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="recordings (default: the installed ones)")
     parser.add_argument("--program", action="append", default=[], help="tile program of the recordings")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        for place in given.program:
-            register_at(place)
-        files = given.files or sorted(RECORDED.glob(f"*/*{SUFFIX}"))
+        for program in options.program:
+            register_at(program)
+        files = options.files or sorted(RECORDED.glob(f"*/*{SUFFIX}"))
         trials = [trial for path in files for recording in read(path) for trial in recording.trials]
     except (OSError, RecordingError, ProgramError) as error:
         print(f"benchmarks.cost_model.model_on_gpu: {error}", file=sys.stderr)
         return 2
-    found, left_out = measured(trials)
-    if not found:
+    results, left_out = measured(trials)
+    if not results:
         print("benchmarks.cost_model.model_on_gpu: no recorded problem can be compared", file=sys.stderr)
         return 2
     print(
         "| problem | device | schedules | Spearman | measured / predicted, median | first choice loses | "
         f"best of the first {FIRST} loses |\n|---|---|---|---|---|---|---|"
     )
-    for judged in found.values():
+    for judged in results.values():
         print(judged.row)
-    means = [statistics.fmean(column) for column in zip(*(judged.figures for judged in found.values()), strict=True)]
-    print(f"| mean of {len(found)} | | | {_cells(*means)} |")
+    means = [statistics.fmean(column) for column in zip(*(judged.figures for judged in results.values()), strict=True)]
+    print(f"| mean of {len(results)} | | | {_cells(*means)} |")
     if left_out:
         print(f"\n{left_out} problems are left out: programs that are not loaded, or too few schedules.")
     return 0

@@ -52,12 +52,12 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
 class Winner:
     """An entry of a file: the fastest configuration of a tuner's space.
 
-    ``percentile`` is its rank by the model, in percent of the space. ``behind`` is the fraction by which its estimated
-    seconds exceed those of the model's first choice. ``narrow`` is True if its tiles have at most 32 columns.
+    ``percentile`` is its rank by the model, in percent of the space. ``slowdown`` is the fraction by which its
+    estimated seconds exceed those of the model's first choice. ``narrow`` is True if its tiles have at most 32 columns.
     """
 
     percentile: float
-    behind: float
+    slowdown: float
     narrow: bool
 
 
@@ -66,7 +66,7 @@ Winners = dict[tuple[str, str], list[Winner]]  # (device, type): winners
 
 def winners(folder: Path, format: Format) -> tuple[Winners, int]:
     """Return the winners, and the number of entries that do not fit on the device according to the model."""
-    found: Winners = defaultdict(list)
+    collected: Winners = defaultdict(list)
     unfit = 0
     for file in read_folder(folder, format)[0]:
         name, row = file.name, file.name.device
@@ -81,30 +81,30 @@ def winners(folder: Path, format: Format) -> tuple[Winners, int]:
                 continue
             config = dict(entry.config)
             winner = {key: config.get(key, USUAL.get(key, 1)) for key in SPACE}
-            *others, own = estimated_seconds([*space, winner], layer, entry.size, row).tolist()
+            *space_seconds, own = estimated_seconds([*space, winner], layer, entry.size, row).tolist()
             if own == float("inf"):
                 unfit += 1
                 continue
-            times = np.array(others)
+            times = np.array(space_seconds)
             times = times[np.isfinite(times)]
             same = np.abs(times - own) <= 1e-12 * own
             share = ((times < own) & ~same).mean() + same.mean() / 2
             kind = (name.dtype or "bf16") + (" in blocks" if name.block_shape else "")
             narrow = winner["BLOCK_SIZE_N"] <= 32
-            found[row.name, kind].append(Winner(float(100 * share), float(own / times.min() - 1), narrow))
-    return found, unfit
+            collected[row.name, kind].append(Winner(float(100 * share), float(own / times.min() - 1), narrow))
+    return collected, unfit
 
 
-def table(found: Winners, unfit: int) -> list[str]:
+def table(winners_by_type: Winners, unfit: int) -> list[str]:
     """Return the lines of the table for one folder."""
-    everything = [w for ws in found.values() for w in ws]
-    rows = [(row, kind, ws) for (row, kind), ws in sorted(found.items())] + [("**all**", "", everything)]
+    everything = [w for ws in winners_by_type.values() for w in ws]
+    rows = [(row, kind, ws) for (row, kind), ws in sorted(winners_by_type.items())] + [("**all**", "", everything)]
     return [
         "| device | type | entries | median percentile | worst tenth | behind the first choice |",
         "|---|---|---:|---:|---:|---:|",
         *(
             f"| {row} | {kind} | {len(ws)} | {_median(ws):.1f} | {np.percentile([w.percentile for w in ws], 90):.1f} "
-            f"| {statistics.median(w.behind for w in ws):.1%} |"
+            f"| {statistics.median(w.slowdown for w in ws):.1%} |"
             for row, kind, ws in rows
         ),
         "",
@@ -113,21 +113,23 @@ def table(found: Winners, unfit: int) -> list[str]:
     ]
 
 
-def _median(found: Sequence[Winner]) -> float:
-    return statistics.median(w.percentile for w in found) if found else 0.0
+def _median(group: Sequence[Winner]) -> float:
+    return statistics.median(w.percentile for w in group) if group else 0.0
 
 
-def why_weak(found: Mapping[str, Winners]) -> list[str]:
+def why_weak(by_package: Mapping[str, Winners]) -> list[str]:
     """Return a line for each package, device and type whose median percentile exceeds the goal."""
     lines = []
-    for package, groups in found.items():
+    for package, groups in by_package.items():
         for (row, kind), ws in sorted(groups.items()):
             if _median(ws) <= GOAL:
                 continue
             narrow, wide = [w for w in ws if w.narrow], [w for w in ws if not w.narrow]
-            parts = [f"{_median(p):.1f} of {len(p)} {what}" for p, what in ((narrow, "narrow"), (wide, "others")) if p]
-            behind = statistics.median(w.behind for w in ws)
-            lines.append(f"- {package}, {row}, {kind}: {', '.join(parts)}; {behind:.1%} behind the first choice.")
+            parts = [
+                f"{_median(p):.1f} of {len(p)} {group}" for p, group in ((narrow, "narrow"), (wide, "others")) if p
+            ]
+            slowdown = statistics.median(w.slowdown for w in ws)
+            lines.append(f"- {package}, {row}, {kind}: {', '.join(parts)}; {slowdown:.1%} behind the first choice.")
     return lines
 
 
@@ -194,8 +196,8 @@ def main() -> None:
     parser.add_argument("vllm", type=Path, help="vLLM's folder model_executor/layers/fused_moe/configs")
     parser.add_argument("sglang", type=Path, help="SGLang's folder of configurations for one version of Triton")
     parser.add_argument("--out", type=Path, required=True, help="page to write")
-    given = parser.parse_args()
-    given.out.write_text(page(given.vllm, given.sglang))
+    options = parser.parse_args()
+    options.out.write_text(page(options.vllm, options.sglang))
 
 
 if __name__ == "__main__":

@@ -98,18 +98,18 @@ def cases(names: Sequence[str], chip: str | None) -> list[Case]:
     Raises ValueError for an argument that is neither an operator nor a file.
     """
     known = {row.name for row in operators()}
-    found: list[Case] = []
+    all_cases: list[Case] = []
     for name in names:
         if name in known:
             golden = sorted(GOLDEN.glob("*.json"))
-            found += [
+            all_cases += [
                 read(path, chip) for path in golden if json.loads(path.read_text())["problem"]["operator"] == name
             ]
         elif Path(name).is_file():
-            found.append(read(Path(name), chip))
+            all_cases.append(read(Path(name), chip))
         else:
             raise ValueError(f"{name!r} is neither an operator nor a file: operators are {', '.join(sorted(known))}")
-    return found
+    return all_cases
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", metavar="OPERATOR|FILE")
     parser.add_argument("--device", help="compile for this device instead of each kernel's own")
     try:
-        given = parser.parse_args(arguments)
-        print(table(list(look(cases(given.names, given.device)))))
+        options = parser.parse_args(arguments)
+        print(table(list(look(cases(options.names, options.device)))))
     except (ValueError, OSError, UnknownDevice, DisassemblerMissing, NotDisassembled, NvrtcMissing) as error:
         print(f"benchmarks.cost_model.sass: {error}", file=sys.stderr)
         return 2

@@ -41,15 +41,15 @@ def cases_of(
     if mutant.header.startswith(OF_CASE):
         yield from (case for case in cases if mutant.header == OF_CASE + case.name)
         return
-    place = (f"autosched/{mutant.header}", mutant.line)
-    found, without = False, list[Case]()
+    source_line = (f"autosched/{mutant.header}", mutant.line)
+    reached, without = False, list[Case]()
     for case in _by_new_traits((case for case in cases if includes(case.kernel, mutant.header)), tried):
-        if place in _lines_of_ptx(ptx(case)):
-            found = True
+        if source_line in _lines_of_ptx(ptx(case)):
+            reached = True
             yield case
         else:
             without.append(case)
-    if not found:
+    if not reached:
         yield from _by_new_traits(without, tried)
 
 
@@ -75,12 +75,12 @@ def traits(case: Case) -> frozenset[object]:
     The traits are values in the problem and the schedule: each text, for each number whether it is 0, 1 or more, and
     for each size whether it is odd and whether it is 1.
     """
-    found: set[object] = {("template", case.schedule.template)}
+    case_traits: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
         known = (value == 1, int(value) % 2) if name in _SIZES else _few(value)
-        found.add((name, known))
-    found |= {(f"schedule {name}", _few(value)) for name, value in case.schedule.to_json().items()}
-    return frozenset(found)
+        case_traits.add((name, known))
+    case_traits |= {(f"schedule {name}", _few(value)) for name, value in case.schedule.to_json().items()}
+    return frozenset(case_traits)
 
 
 def _few(value: object) -> object:
@@ -109,9 +109,9 @@ def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
     """Return the header lines that a program's instructions are from, and the lines at which they are inlined."""
-    names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
-    places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
-    return frozenset((names[place[1]], int(place[2])) for place in places)
+    names = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
+    locations = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
+    return frozenset((names[location[1]], int(location[2])) for location in locations)
 
 
 @lru_cache(maxsize=256)
@@ -122,8 +122,8 @@ def program(text: str) -> str:
     """
     numbers: dict[str, str] = {}
 
-    def numbered(found: re.Match[str]) -> str:
-        return numbers.setdefault(found[0], f"%{found[1]}{len(numbers)}")
+    def numbered(match: re.Match[str]) -> str:
+        return numbers.setdefault(match[0], f"%{match[1]}{len(numbers)}")
 
     body = "\n".join(line for line in instructions(text) if not line.startswith("\t.reg "))
     return _REGISTER.sub(numbered, body)

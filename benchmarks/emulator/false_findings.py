@@ -71,16 +71,16 @@ def drawn(seed: int, of: Device) -> Iterator[tuple[Problem, Schedule]]:
     pairs = [(p, t) for p in PROBLEMS for t, lacks in candidates(p, of) if lacks is None]
     spaces = {(p.key(), t.name): t.space(p, of) for p, t in pairs}
     for i in count():
-        for problem, made in pairs:
-            (schedule,) = spaces[problem.key(), made.name].sample(1, seed=seed + i)
+        for problem, kernel_template in pairs:
+            (schedule,) = spaces[problem.key(), kernel_template.name].sample(1, seed=seed + i)
             yield problem, schedule
 
 
 def verified(problem: Problem, schedule: Schedule, of: Device) -> dict[str, Any]:
     started = time.monotonic()
-    made = template(schedule.template)
-    small = emulated_problem(made, problem, schedule)
-    runs = list(verify_kernel(small, made.kernel(small, schedule, of), seed=1))
+    kernel_template = template(schedule.template)
+    small = emulated_problem(kernel_template, problem, schedule)
+    runs = list(verify_kernel(small, kernel_template.kernel(small, schedule, of), seed=1))
     return {
         "problem": problem.to_json(),
         "template": schedule.template,

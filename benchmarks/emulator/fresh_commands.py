@@ -165,11 +165,11 @@ def with_runner(folder: Path, tree: Path) -> Path:
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
     progress(f"the runner of {tree} is compiled in {usual} if it is missing")
     seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])
-    kept = folder / "emulator"
-    kept.mkdir(parents=True)
+    emulator_folder = folder / "emulator"
+    emulator_folder.mkdir(parents=True)
     for file in (usual / "emulator").glob("runner-*"):
         if file.is_file():
-            shutil.copy2(file, kept / file.name)
+            shutil.copy2(file, emulator_folder / file.name)
     return folder
 
 
@@ -186,18 +186,18 @@ def problems(size: int) -> dict[str, list[str]]:
 def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
     """Return the table of quick verifications."""
     caches = {name: with_runner(folder / name, tree) for name, tree in trees.items()}
-    ways = {f"{tree}, `{how}`": (tree, how) for how in ("--sample 1", "--schedule") for tree in reversed(trees)}
+    variants = {f"{tree}, `{how}`": (tree, how) for how in ("--sample 1", "--schedule") for tree in reversed(trees)}
     new, commands = {}, {}
     for name, problem in problems(size).items():
         chosen = {tree: {"--sample 1": ["--sample", "1"]} for tree in trees}
         files = drawn_by_earliest(trees, problem, caches)
-        for tree, place in trees.items():
+        for tree, checkout in trees.items():
             chosen[tree]["--schedule"] = ["--schedule", str(files[tree])]
-            new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--schedule"]])
+            new[name, tree] = seconds_of(checkout, caches[tree], ["verify", *problem, *chosen[tree]["--schedule"]])
             # this run also compiles the kernel
-            seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--sample 1"]])
+            seconds_of(checkout, caches[tree], ["verify", *problem, *chosen[tree]["--sample 1"]])
             progress(f"{name}, {tree}: {new[name, tree]:.2f} s")
-        for way, (tree, how) in ways.items():
+        for way, (tree, how) in variants.items():
             commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
     least = dict.fromkeys(commands, float("inf"))
     # Measure in rounds over all operators, so that a temporarily busy machine does not affect only one operator.
@@ -205,9 +205,10 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
         least = {key: min(known, seconds_of(*commands[key])) for key, known in least.items()}
         progress(f"round {i + 1} of {repeats}")
     rows = {
-        name: [*(new[name, tree] for tree in reversed(trees)), *(least[name, way] for way in ways)] for name in COMMANDS
+        name: [*(new[name, tree] for tree in reversed(trees)), *(least[name, way] for way in variants)]
+        for name in COMMANDS
     }
-    heads = [*(f"new, {tree}" for tree in reversed(trees)), *ways]
+    heads = [*(f"new, {tree}" for tree in reversed(trees)), *variants]
     return table("quick", heads, rows, ".2f")
 
 

@@ -92,49 +92,49 @@ def mutants_of(header: str, text: str) -> Iterator[Mutant]:
     """Return every mutant of one file."""
     code = _blanked(text)
 
-    def made(kind: str, start: int, old: str, new: str) -> Mutant:
+    def mutant(kind: str, start: int, old: str, new: str) -> Mutant:
         return Mutant(header, text.count("\n", 0, start) + 1, kind, start, text[start : start + len(old)], new)
 
-    for found in _STATEMENT.finditer(code):
-        statement = found["statement"]
+    for match in _STATEMENT.finditer(code):
+        statement = match["statement"]
         if not _DECLARATION.match(statement):
-            yield made("statement left out", found.start("statement"), statement, ";")
-    for found in _GUARD.finditer(code):
-        yield made("guard left out", found.start(), found[0], ";")
-    for found in _OPERATOR.finditer(code):
-        for new in _OPERATORS[found[0]]:
-            yield made("operator", found.start(), found[0], new)
-    for found in _WORD.finditer(code):
-        for new in _WORDS[found[0]]:
-            yield made("identity or name", found.start(), found[0], new)
+            yield mutant("statement left out", match.start("statement"), statement, ";")
+    for match in _GUARD.finditer(code):
+        yield mutant("guard left out", match.start(), match[0], ";")
+    for match in _OPERATOR.finditer(code):
+        for new in _OPERATORS[match[0]]:
+            yield mutant("operator", match.start(), match[0], new)
+    for match in _WORD.finditer(code):
+        for new in _WORDS[match[0]]:
+            yield mutant("identity or name", match.start(), match[0], new)
     for pattern, new in _NAMES:
-        for found in re.finditer(pattern, code):
-            yield made("name", found.start(), found[0], new)
-    for found in _NUMBER.finditer(code):
-        value = int(found[1])
+        for match in re.finditer(pattern, code):
+            yield mutant("name", match.start(), match[0], new)
+    for match in _NUMBER.finditer(code):
+        value = int(match[1])
         for other in (value + 1, value - 1) if value > 0 else (1,):
-            yield made("number", found.start(), found[0], f"{other}{found[2]}")
-    for found in _FLOAT.finditer(code):
-        yield made("number", found.start(), found[0], "1.0f" if float(found[1]) == 0.0 else "0.0f")
-    for found in _CONDITION.finditer(code):
-        end = _closing(code, found.end() - 1)
-        condition = code[found.end() : end]
-        for new in ("true", "false", f"!({text[found.end() : end]})"):
-            yield made("condition", found.end(), condition, new)
+            yield mutant("number", match.start(), match[0], f"{other}{match[2]}")
+    for match in _FLOAT.finditer(code):
+        yield mutant("number", match.start(), match[0], "1.0f" if float(match[1]) == 0.0 else "0.0f")
+    for match in _CONDITION.finditer(code):
+        end = _closing(code, match.end() - 1)
+        condition = code[match.end() : end]
+        for new in ("true", "false", f"!({text[match.end() : end]})"):
+            yield mutant("condition", match.end(), condition, new)
     for kind, pattern in (("term left out", _TERM), ("factor left out", _FACTOR), ("condition left out", _CONJUNCT)):
-        for found in pattern.finditer(code):
-            yield made(kind, found.start(), found[0], "")
-    for found in _CHOICE.finditer(code):
-        yield made("choice", found.start(), found[0], f"? {found[2]} : {found[1]}")
-    for found in _TEMPLATE_ARGUMENT.finditer(code):
-        yield made("width", found.start(), found[0], f"<({found[1]}) + 1>")
+        for match in pattern.finditer(code):
+            yield mutant(kind, match.start(), match[0], "")
+    for match in _CHOICE.finditer(code):
+        yield mutant("choice", match.start(), match[0], f"? {match[2]} : {match[1]}")
+    for match in _TEMPLATE_ARGUMENT.finditer(code):
+        yield mutant("width", match.start(), match[0], f"<({match[1]}) + 1>")
 
 
 def _blanked(text: str) -> str:
     """Return ``text`` with everything that is not mutated replaced by spaces, so that positions are unchanged."""
 
-    def blanks(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
+    def blanks(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match[0])
 
     text = re.sub(r"//[^\n]*", blanks, text)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', blanks, text)
@@ -146,8 +146,8 @@ def _blanked(text: str) -> str:
 def _closing(code: str, opening: int) -> int:
     """Return the position of the bracket that closes the bracket at ``opening``."""
     depth = 0
-    for place in range(opening, len(code)):
-        depth += {"(": 1, ")": -1}.get(code[place], 0)
+    for position in range(opening, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[position], 0)
         if depth == 0:
-            return place
+            return position
     return opening

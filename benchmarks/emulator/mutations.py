@@ -88,10 +88,10 @@ def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     path = cache_root() / "mutants" / f"{sha256(json.dumps(request).encode()).hexdigest()}.json"
     if path.exists():
         return PtxOutput(**json.loads(path.read_text()))
-    made = compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
+    ptx = compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
     make_folder(path.parent)
-    publish(path, json.dumps(made._asdict()).encode())
-    return made
+    publish(path, json.dumps(ptx._asdict()).encode())
+    return ptx
 
 
 def ptx_of(kernel: GeneratedKernel) -> PtxOutput:
@@ -186,7 +186,7 @@ def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
     """Compile and verify ``mutant`` with the ``cases`` that contain it, until one verification reports it."""
     started = time.monotonic()
-    result, case_name, said = "refused", "", ""
+    result, case_name, message = "refused", "", ""
     files = dict(Headers.from_folder(include_dir()).files)
     of_ptx, of_asm = mutant.header.startswith(OF_CASE), mutant.header.startswith(INLINE_PTX)
     headers, opcode = Headers.of({}), ""
@@ -207,26 +207,26 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             result = "unreached" if result == "refused" else result
             continue
         if of_ptx:
-            made = right._replace(text=mutant.applied(right.text or ""))
+            compiled = right._replace(text=mutant.applied(right.text or ""))
         else:
             kernel = case.with_headers(headers)
-            made = ptx_of(kernel)
-            if made.text is None:  # the mutant does not compile, often because of a static_assert
-                errors = [line for line in made.log.splitlines() if "error" in line]
-                result, case_name, said = "refused", case.name, (errors or [made.log])[0][:200]
+            compiled = ptx_of(kernel)
+            if compiled.text is None:  # the mutant does not compile, often because of a static_assert
+                errors = [line for line in compiled.log.splitlines() if "error" in line]
+                result, case_name, message = "refused", case.name, (errors or [compiled.log])[0][:200]
                 break
-            if program(made.text) == program(right.text or ""):
+            if program(compiled.text) == program(right.text or ""):
                 result = "unreached" if result == "refused" else result
                 continue
-        tried.append((case, kernel, made))
+        tried.append((case, kernel, compiled))
         verified.append(case)
-        result, said = _judged(_last_run(case, kernel, executed(made)))
+        result, message = _judged(_last_run(case, kernel, executed(compiled)))
         case_name = case.name
         if result != "survived":
             break
     if result == "survived":
-        for case, kernel, made in sorted(tried, key=lambda one: one[0].cost)[:FULL_CASES]:
-            result, said = _judged(_last_run(case, kernel, executed(made), "full"))
+        for case, kernel, compiled in sorted(tried, key=lambda one: one[0].cost)[:FULL_CASES]:
+            result, message = _judged(_last_run(case, kernel, executed(compiled), "full"))
             case_name = case.name
             if result != "survived":
                 break
@@ -234,9 +234,9 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
         case, _, _ = tried[0]
         right = right_ptx(case)
         why = why_same(right.text or "", mutant, partial(_passes, case, right))
-        result, said = ("same", why) if why else (result, said)
+        result, message = ("same", why) if why else (result, message)
     seconds = round(time.monotonic() - started, 2)
-    return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+    return Outcome(**asdict(mutant), result=result, case=case_name, said=message, seconds=seconds)
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
@@ -249,8 +249,8 @@ def _opcode(text: str, mutant: Mutant) -> str:
 
 def _columns(text: str, mutant: Mutant) -> int:
     """Return n if the mutated line defines the wgmma with n columns, and 0 for any other line."""
-    found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
-    return int(found[1]) if found else 0
+    match = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
+    return int(match[1]) if match else 0
 
 
 def _judged(last: Run) -> tuple[str, str]:
@@ -293,9 +293,9 @@ def judged_again(log: Path) -> Iterator[Outcome]:
     for outcome in read(log):
         if outcome.result == "survived":
             mutant = Mutant(**{name: getattr(outcome, name) for name in Mutant.__dataclass_fields__})
-            found = run(mutant, cases)
-            if found.result != "survived":
-                yield found
+            rerun = run(mutant, cases)
+            if rerun.result != "survived":
+                yield rerun
 
 
 def executed(ptx: PtxOutput) -> Execute:
@@ -322,11 +322,11 @@ def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers
 
 def read(log: Path) -> list[Outcome]:
     """Return the newest outcome of each mutant in the log."""
-    found: dict[tuple[object, ...], Outcome] = {}
+    outcomes: dict[tuple[object, ...], Outcome] = {}
     for line in log.read_text().splitlines():
         outcome = Outcome(**json.loads(line))
-        found[(outcome.header, outcome.start, outcome.old, outcome.new)] = outcome
-    return list(found.values())
+        outcomes[(outcome.header, outcome.start, outcome.old, outcome.new)] = outcome
+    return list(outcomes.values())
 
 
 def reasons() -> list[Mapping[str, Any]]:
@@ -359,8 +359,8 @@ def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[s
 def _touches(text: str, part: str, edit: Outcome) -> bool:
     """Return True if an edit of ``text`` is inside an occurrence of ``part``, or contains one."""
     end = edit.start + len(edit.old)
-    places = (found.span() for found in re.finditer(re.escape(part), text))
-    return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)
+    spans = (match.span() for match in re.finditer(re.escape(part), text))
+    return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in spans)
 
 
 def report(outcomes: Sequence[Outcome]) -> str:

@@ -29,7 +29,7 @@ PROGRAM = "the tile program"
 CUDA = "the generated CUDA"
 SAMPLED = 6000  # maximum number of schedules to sample until one of them executes the edited line
 
-Wanted = Mapping[str, Any]  # for each parameter, its value or a list of possible values
+Values = Mapping[str, Any]  # for each parameter, its value or a list of possible values
 Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 
@@ -38,14 +38,14 @@ class Fault:
     """A fault: ``old`` is replaced by ``new``, or ``host`` is an error of the host code in the launch.
 
     ``old`` occurs once in ``header`` (below include/autosched) or its folder, in the tile program, or in the generated
-    CUDA. ``wanted`` describes the schedule in which the fault is planted.
+    CUDA. ``values`` describes the schedule in which the fault is planted.
     """
 
     name: str
     kind: str  # indices, bounds, sizes, orders, proxies, barriers, values, epilogue, scales, stream-K, host, device
     template: str
     problem: Problem
-    wanted: Wanted
+    values: Values
     header: str = ""
     old: str = ""
     new: str = ""
@@ -57,7 +57,7 @@ class Fault:
         return device(self.device)
 
     def schedule(self) -> Schedule:
-        return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
+        return _schedule(self.template, self.problem, self.device, tuple(sorted(self.values.items())))
 
     def planted(self) -> KernelTemplate:
         """Return a template that generates kernels with the fault, for problems of every size."""
@@ -80,12 +80,12 @@ class Fault:
 
 
 @cache
-def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple[str, Any], ...]) -> Schedule:
+def _schedule(name: str, problem: Problem, device_name: str, values: tuple[tuple[str, Any], ...]) -> Schedule:
     space = template(name).space(problem, device(device_name))
     for schedule in space.sample(SAMPLED, 0):
-        if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in wanted):
+        if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in values):
             return schedule
-    raise ValueError(f"no schedule of {name} for {problem.key()} has {dict(wanted)}")
+    raise ValueError(f"no schedule of {name} for {problem.key()} has {dict(values)}")
 
 
 def with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
@@ -102,8 +102,8 @@ def with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
     Raises:
         ValueError: ``old`` does not occur exactly once.
     """
-    made = _faulty_type(type(problem), old, new)
-    return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
+    faulty_type = _faulty_type(type(problem), old, new)
+    return faulty_type(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
 
 
 @cache
@@ -189,11 +189,11 @@ def check(fault: Fault) -> str:
     try:
         kernel = fault.planted().kernel(fault.problem, fault.schedule(), fault.where)
         right = template(fault.template).kernel(fault.problem, fault.schedule(), fault.where)
-        broken, whole = compile_to_bytecode(kernel), compile_to_bytecode(right)
+        broken, correct = compile_to_bytecode(kernel), compile_to_bytecode(right)
     except (ValueError, KernelCompileError) as error:
         return str(error)[:200]
     return (
         "no sampled schedule executes the edited line"
-        if fault.host is None and broken.path.read_bytes() == whole.path.read_bytes()
+        if fault.host is None and broken.path.read_bytes() == correct.path.read_bytes()
         else ""
     )

@@ -81,10 +81,10 @@ def _declaring(declared: str, text: str) -> str:
 
 def _undefined(text: str, mutant: Mutant) -> str:
     """Return the program with an undefined register in place of the result, or "" if the result is not one register."""
-    made = _PARTS.fullmatch(mutant.old)
-    if made is None or made["guard"] or made["opcode"].startswith(_EFFECTS):
+    match = _PARTS.fullmatch(mutant.old)
+    if match is None or match["guard"] or match["opcode"].startswith(_EFFECTS):
         return ""
-    results, _, _ = _results(made["operands"])
+    results, _, _ = _results(match["operands"])
     kinds = {_kind(result) for result in results}
     if not results or None in kinds:
         return ""
@@ -98,10 +98,10 @@ def _without_partners(text: str, mutant: Mutant) -> str:
 
     This supports only ``shfl.bfly`` that becomes ``shfl.down``. The result is "" for other mutants.
     """
-    found = _PARTS.fullmatch(mutant.old)
-    if found is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
+    match = _PARTS.fullmatch(mutant.old)
+    if match is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
         return ""
-    result, _, distance, *_ = (part.strip() for part in found["operands"].split(","))
+    result, _, distance, *_ = (part.strip() for part in match["operands"].split(","))
     lines = (
         mutant.old,
         "mov.u32 %partner, %laneid;",
@@ -149,28 +149,28 @@ def _followed(text: str, mutant: Mutant) -> str:
     reached = True
     while reached:  # a result computed from a copied register is copied too
         reached = False
-        for found in parts:
-            if found is None or found["guard"] or found["opcode"].split(".")[0] not in _KEEP:
+        for match in parts:
+            if match is None or match["guard"] or match["opcode"].split(".")[0] not in _KEEP:
                 continue
-            results, _, rest = _results(found["operands"])
-            if len(results) == 1 and results[0] not in copies and copies.keys() & set(_REGISTER.findall(rest)):
+            results, _, operands = _results(match["operands"])
+            if len(results) == 1 and results[0] not in copies and copies.keys() & set(_REGISTER.findall(operands)):
                 copies[results[0]] = f"%copy{len(copies)}"
                 reached = True
     if any(_kind(register) is None for register in copies):
         return ""
     declared = [f".reg .{_kind(register)} {copy};" for register, copy in copies.items()]
     declared += [".reg .pred %differs;", ".reg .pred %guarded;"]
-    made: list[str] = []
-    for i, (line, found) in enumerate(zip(lines, parts, strict=True)):
-        before, after = ([], []) if found is None else _doubled(found, copies, i, declared)
+    new_lines: list[str] = []
+    for i, (line, match) in enumerate(zip(lines, parts, strict=True)):
+        before, after = ([], []) if match is None else _doubled(match, copies, i, declared)
         if i == at:
             before, after = [], []
             if wrong is not None:
-                results, comma, rest = _results(wrong["operands"])
-                text_of = wrong["operands"][: len(wrong["operands"]) - len(comma + rest)]
-                before = [f"{wrong['opcode']} {_copied(text_of, copies)}{comma}{_copied(rest, copies)};"]
-        made += [f"\t{new}" for new in before] + [line] + [f"\t{new}" for new in after]
-    return _declaring("\n\t".join(declared), "\n".join(made))
+                results, comma, operands = _results(wrong["operands"])
+                text_of = wrong["operands"][: len(wrong["operands"]) - len(comma + operands)]
+                before = [f"{wrong['opcode']} {_copied(text_of, copies)}{comma}{_copied(operands, copies)};"]
+        new_lines += [f"\t{new}" for new in before] + [line] + [f"\t{new}" for new in after]
+    return _declaring("\n\t".join(declared), "\n".join(new_lines))
 
 
 def _copied(operands: str, copies: Mapping[str, str]) -> str:
@@ -178,27 +178,27 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 
 
 def _doubled(
-    found: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
+    match: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
     """Return the code to insert before and after an instruction, given the registers with copies."""
-    opcode, guard = found["opcode"], found["guard"] or ""
+    opcode, guard = match["opcode"], match["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):
-        results, comma, rest = [], "", found["operands"]
+        results, comma, operands = [], "", match["operands"]
     else:
-        results, comma, rest = _results(found["operands"])
-    touched = sorted(copies.keys() & set(_REGISTER.findall(guard + rest)))
+        results, comma, operands = _results(match["operands"])
+    touched = sorted(copies.keys() & set(_REGISTER.findall(guard + operands)))
     copied = [register for register in results if register in copies]
     restored = [f"{guard}mov.{_kind(register)} {copies[register]}, {register};" for register in copied]
     if copied and head in _KEEP and not guard and len(results) == 1:
-        return [f"{opcode} {copies[results[0]]}{comma}{_copied(rest, copies)};"], []
+        return [f"{opcode} {copies[results[0]]}{comma}{_copied(operands, copies)};"], []
     if not touched:
         return [], restored
     kind = _kind(results[0]) if len(results) == 1 else None
     if head in _DROP and not guard and kind is not None:
         declared.append(f".reg .{kind} %made{line};")
         same = _differs(kind, results[0], f"%made{line}")
-        return [f"{opcode} %made{line}{comma}{_copied(rest, copies)};"], [*same, *restored]
+        return [f"{opcode} %made{line}{comma}{_copied(operands, copies)};"], [*same, *restored]
     checks = [
         text
         for register in touched
@@ -235,36 +235,36 @@ def _both(mutant: Mutant) -> tuple[str, str] | None:
 
 def _is_dead(text: str, instruction: str) -> bool:
     """Return True if no store, jump, barrier or memory copy needs the result of ``instruction``, even indirectly."""
-    made = _PARTS.fullmatch(instruction)
-    if made is None or made["opcode"].startswith(_EFFECTS):
+    replacement = _PARTS.fullmatch(instruction)
+    if replacement is None or replacement["opcode"].startswith(_EFFECTS):
         return False
     sources: dict[str, set[str]] = {}
     needed: set[str] = set()
     for line in text.splitlines():
-        found = _PARTS.fullmatch(line.strip())
-        if found is None:
+        match = _PARTS.fullmatch(line.strip())
+        if match is None:
             continue
-        guards = set(_REGISTER.findall(found["guard"] or ""))
-        if found["opcode"].startswith(_EFFECTS):
-            needed |= guards | set(_REGISTER.findall(found["operands"]))
+        guards = set(_REGISTER.findall(match["guard"] or ""))
+        if match["opcode"].startswith(_EFFECTS):
+            needed |= guards | set(_REGISTER.findall(match["operands"]))
             continue
-        results, _, rest = _results(found["operands"])
+        results, _, operands = _results(match["operands"])
         for result in results:
-            sources.setdefault(result, set()).update(guards, _REGISTER.findall(rest))
+            sources.setdefault(result, set()).update(guards, _REGISTER.findall(operands))
     pending = list(needed)
     while pending:
         for source in sources.get(pending.pop(), ()):
             if source not in needed:
                 needed.add(source)
                 pending.append(source)
-    results, _, _ = _results(made["operands"])
+    results, _, _ = _results(replacement["operands"])
     return bool(results) and not needed & set(results)
 
 
 def _results(operands: str) -> tuple[list[str], str, str]:
     """Return the registers that an instruction writes, a comma, and its sources."""
     if operands.startswith("{"):
-        first, comma, rest = operands.partition("}")
+        first, comma, remaining = operands.partition("}")
     else:
-        first, comma, rest = operands.partition(",")
-    return _REGISTER.findall(first), comma, rest
+        first, comma, remaining = operands.partition(",")
+    return _REGISTER.findall(first), comma, remaining

@@ -81,11 +81,11 @@ class Edit:
 
 def edits_of(instruction: str) -> Iterator[Edit]:
     """Return every edit of one instruction, which includes the semicolon."""
-    found = _SPLIT.fullmatch(instruction)
-    if found is None:
+    match = _SPLIT.fullmatch(instruction)
+    if match is None:
         return
-    guard, opcode, operands = found["guard"] or "", found["opcode"], found["operands"]
-    head, *rest = opcode.split(".")
+    guard, opcode, operands = match["guard"] or "", match["opcode"], match["operands"]
+    head, *modifiers = opcode.split(".")
     if not opcode.startswith(_NOT_LEFT_OUT):
         yield Edit("instruction left out", "")
     if guard:
@@ -95,20 +95,20 @@ def edits_of(instruction: str) -> Iterator[Edit]:
     if opcode.startswith("ld.param"):
         return
     for other in _OPCODES.get(head, ()):
-        if other == "rem" and rest[-1].startswith("f"):
+        if other == "rem" and modifiers[-1].startswith("f"):
             continue
         if other == "shr":
-            rest = [rest[-1].replace("b", "u")]
-        yield Edit("opcode", f"{guard}{'.'.join((other, *rest))}{operands};")
+            modifiers = [modifiers[-1].replace("b", "u")]
+        yield Edit("opcode", f"{guard}{'.'.join((other, *modifiers))}{operands};")
     if head == "shr":
-        yield Edit("opcode", f"{guard}shl.b{rest[-1][1:]}{operands};")
-    for i, qualifier in enumerate(rest):
+        yield Edit("opcode", f"{guard}shl.b{modifiers[-1][1:]}{operands};")
+    for i, qualifier in enumerate(modifiers):
         for other in _QUALIFIERS.get(qualifier, ()):
-            if head in ("bar", "barrier") or (head == "mul" and rest[-1].startswith("f")):
+            if head in ("bar", "barrier") or (head == "mul" and modifiers[-1].startswith("f")):
                 continue
-            parts = (head, *rest[:i], *((other,) if other else ()), *rest[i + 1 :])
+            parts = (head, *modifiers[:i], *((other,) if other else ()), *modifiers[i + 1 :])
             yield Edit("qualifier", f"{guard}{'.'.join(parts)}{operands};")
-    if head == "ldmatrix" and "trans" not in rest:
+    if head == "ldmatrix" and "trans" not in modifiers:
         yield Edit("qualifier", f"{guard}{opcode.replace('.shared', '.trans.shared')}{operands};")
     for old, new in _PAIRS:
         if old in opcode:
@@ -174,16 +174,16 @@ def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mut
 
     The edits of an instruction are only computed when they are needed.
     """
-    places = list(_instructions(text))
+    instructions = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}
-    left = list(range(len(places)))
+    left = list(range(len(instructions)))
     while left:
         having = []
         for i in rng.permutation(left):
-            start, instruction = places[i]
+            start, instruction = instructions[i]
             if i not in edits:
-                made = list(edits_of(instruction))
-                edits[i] = [made[k] for k in rng.permutation(len(made))]
+                possible_edits = list(edits_of(instruction))
+                edits[i] = [possible_edits[k] for k in rng.permutation(len(possible_edits))]
             if edits[i]:
                 edit = edits[i].pop()
                 yield Mutant(name, text.count("\n", 0, start) + 1, edit.kind, start, instruction, edit.new)
@@ -195,8 +195,8 @@ def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mut
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
     """Yield the position and the text of each instruction of a program."""
     body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
-    for found in _LINE.finditer(body):
-        yield found.start("instruction"), found["instruction"]
+    for match in _LINE.finditer(body):
+        yield match.start("instruction"), match["instruction"]
 
 
 @dataclass(frozen=True)
@@ -216,9 +216,9 @@ class Asm:
 
 def asm_of(text: str) -> Iterator[Asm]:
     """Return every ``asm`` statement of a header, including those in macros."""
-    for found in _ASM.finditer(text):
-        depth, end, sections, plain, texts = 1, found.end(), [found.end()], True, ""
-        for piece in _PIECE.finditer(text, found.end()):
+    for match in _ASM.finditer(text):
+        depth, end, sections, plain, texts = 1, match.end(), [match.end()], True, ""
+        for piece in _PIECE.finditer(text, match.end()):
             depth += (piece["open"] is not None) - (piece["close"] is not None)
             end = piece.end()
             if depth == 0:
@@ -228,9 +228,9 @@ def asm_of(text: str) -> Iterator[Asm]:
             elif len(sections) == 1:
                 plain &= piece["word"] is None
                 texts += piece["text"] or ""
-        instructions = (found.end(), sections[1] if len(sections) > 1 else end - 1)
+        instructions = (match.end(), sections[1] if len(sections) > 1 else end - 1)
         opcode = re.search(r"(?<![\w.%])[a-z]\w*(?:\.[\w:]+)+", re.sub(r"\\[nt]|\.reg \.\w+ \w+;", " ", texts))
-        yield Asm(found.start(), end, instructions, plain, opcode[0] if opcode else "")
+        yield Asm(match.start(), end, instructions, plain, opcode[0] if opcode else "")
 
 
 def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
@@ -239,7 +239,7 @@ def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
     Mutants edit instructions, including instructions that a macro assembles from literal parts, and their operands.
     """
 
-    def made(kind: str, start: int, old: str, new: str) -> Mutant:
+    def mutant(kind: str, start: int, old: str, new: str) -> Mutant:
         return Mutant(header, text.count("\n", 0, start) + 1, kind, start, old, new)
 
     for asm in asm_of(text):
@@ -249,51 +249,51 @@ def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
             continue
         texts = text[first:end].rstrip(" \\\n")
         if asm.plain:
-            whole = "".join(piece["text"] for piece in _PIECE.finditer(texts) if piece["text"] is not None)
-            for found in _INSTRUCTION.finditer(re.sub(r"\\[nt]|[{}](?=\\n)|}$|\.reg [^;]*;", _blanks, whole)):
-                for edit in edits_of(found[0]):
-                    new = whole[: found.start()] + edit.new + whole[found.end() :]
-                    yield made(edit.kind, first, texts, f'"{new}"')
+            joined = "".join(piece["text"] for piece in _PIECE.finditer(texts) if piece["text"] is not None)
+            for match in _INSTRUCTION.finditer(re.sub(r"\\[nt]|[{}](?=\\n)|}$|\.reg [^;]*;", _blanks, joined)):
+                for edit in edits_of(match[0]):
+                    new = joined[: match.start()] + edit.new + joined[match.end() :]
+                    yield mutant(edit.kind, first, texts, f'"{new}"')
         else:
-            yield made("instruction left out", first, texts, '""')
+            yield mutant("instruction left out", first, texts, '""')
             for piece in _PIECE.finditer(text, first, end):
                 if piece["text"]:
                     for edit in _edits_of_part(piece["text"]):
-                        yield made(edit.kind, piece.start(), piece[0], f'"{edit.new}"')
-        yield from _mutants_of_operands(made, text, end, asm.end)
-    for found in _MACRO_ARGUMENT.finditer(text):
-        if not any(asm.start <= found.start() < asm.end for asm in asm_of(text)):
-            for edit in _edits_of_part(found["text"]):
-                yield made(edit.kind, found.start(), found[0], f'"{edit.new}"')
+                        yield mutant(edit.kind, piece.start(), piece[0], f'"{edit.new}"')
+        yield from _mutants_of_operands(mutant, text, end, asm.end)
+    for match in _MACRO_ARGUMENT.finditer(text):
+        if not any(asm.start <= match.start() < asm.end for asm in asm_of(text)):
+            for edit in _edits_of_part(match["text"]):
+                yield mutant(edit.kind, match.start(), match[0], f'"{edit.new}"')
 
 
-def _blanks(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+def _blanks(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _edits_of_part(part: str) -> Iterator[Edit]:
     """Return edits of the literal part of an instruction whose remaining text is from a macro."""
-    for found in _WORD.finditer(part):
-        for other in _QUALIFIERS.get(found[1], ()):
-            yield Edit("qualifier", part[: found.start()] + (f".{other}" if other else "") + part[found.end() :])
-    for found in _PAIR.finditer(part):
-        yield Edit("operand", f"{part[: found.start()]}{found[2]}, {found[1]}{part[found.end() :]}")
+    for match in _WORD.finditer(part):
+        for other in _QUALIFIERS.get(match[1], ()):
+            yield Edit("qualifier", part[: match.start()] + (f".{other}" if other else "") + part[match.end() :])
+    for match in _PAIR.finditer(part):
+        yield Edit("operand", f"{part[: match.start()]}{match[2]}, {match[1]}{part[match.end() :]}")
     for old, new in (("p, 1, 1", "p, -1, 1"), ("p, 1, 1", "p, 1, -1"), (", p,", ", 1,")):
         if old in part:
             yield Edit("operand", part.replace(old, new, 1))
 
 
 def _mutants_of_operands(
-    made: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
+    mutant: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
 ) -> Iterator[Mutant]:
     """Return mutants that swap two adjacent operands of the same constraint, or drop a result's previous value."""
     operands = list(_OPERAND.finditer(text, start, end))
     for operand in operands:
         if operand["constraint"].startswith("+"):
-            yield made("constraint", operand.start(), operand[0], operand[0].replace('"+', '"=', 1))
+            yield mutant("constraint", operand.start(), operand[0], operand[0].replace('"+', '"=', 1))
     for a, b in pairwise(operands):
         between = text[a.end() : b.start()]
         if a["constraint"] == b["constraint"] and ":" not in between and a["value"] != b["value"]:
             old = text[a.start() : b.end()]
             new = f'"{a["constraint"]}"{b["value"]}{between}"{b["constraint"]}"{a["value"]}'
-            yield made("operand", a.start(), old, new)
+            yield mutant("operand", a.start(), old, new)

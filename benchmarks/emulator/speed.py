@@ -61,7 +61,7 @@ WINNERS: tuple[tuple[str, Problem], ...] = (
 class Verification:
     """A verification. ``compiling`` is wall-clock time of NVRTC and PTX translation; other times are CPU seconds."""
 
-    what: str
+    name: str
     status: str
     runs: int
     seconds: float
@@ -139,7 +139,7 @@ def main() -> int:
             full.append(one)
             if not options.json:
                 print(
-                    f"full verification of {one.what}: {one.status}, {one.runs} runs, {one.seconds:.1f} s", flush=True
+                    f"full verification of {one.name}: {one.status}, {one.runs} runs, {one.seconds:.1f} s", flush=True
                 )
     if options.json:
         report = {"runner": built, "quick": [asdict(p) for p in quick], "mixed": sampled}

@@ -247,12 +247,12 @@ def main() -> int:
         return int(bool(problems))
     for fault in chosen:
         for depth in options.depth:
-            found = judge(fault, depth)
+            result = judge(fault, depth)
             if options.log:
                 with options.log.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+                    file.write(json.dumps(result) + "\n")
             print(
-                f"{found['status']:12} {depth:5} {found['seconds']:6.1f} s  {fault.name}: {found['reason'][:120]}",
+                f"{result['status']:12} {depth:5} {result['seconds']:6.1f} s  {fault.name}: {result['reason'][:120]}",
                 flush=True,
             )
     return 0

@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--skip", nargs="*", default=[], metavar="STEP")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
-    taken: list[Step] = []
+    finished_steps: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="first-hour-") as folder:
         home, clone = Path(folder, "home"), Path(folder, "clone")
         home.mkdir()
@@ -165,17 +165,21 @@ def main() -> int:
         for name, command in steps(clone, home, options.dependencies):
             if name in options.skip:
                 continue
-            taken.append(run_step(name, command, clone, environment))
-            print(f"{taken[-1]}", file=sys.stderr, flush=True)
+            finished_steps.append(run_step(name, command, clone, environment))
+            print(f"{finished_steps[-1]}", file=sys.stderr, flush=True)
             if name == "venv" and options.dependencies is not None:
                 take_dependencies(home / "venv", options.dependencies.resolve())
     load = os.getloadavg()[0]
     if options.json:
-        print(json.dumps({"commit": options.commit, "load": load, "steps": [asdict(step) for step in taken]}, indent=2))
+        print(
+            json.dumps(
+                {"commit": options.commit, "load": load, "steps": [asdict(step) for step in finished_steps]}, indent=2
+            )
+        )
         return 0
     print(f"{options.commit}, {platform.machine()}, {os.cpu_count()} cores, load average at the end {load:.1f}\n")
     print("| step | exit | wall s | CPU s | longest silence s |\n|---|---:|---:|---:|---:|")
-    for step in taken:
+    for step in finished_steps:
         print(f"| {step.name} | {step.status} | {step.wall:.1f} | {step.cpu:.1f} | {step.silence:.1f} |")
     return 0
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.cost_model.autoheuristic import NotARecording, Recorded, files, read
 from benchmarks.cost_model.model_against_measured import as_recorded, comparable, predicted
-from benchmarks.search.first_choices import first_choice, like_theirs, theirs
+from benchmarks.search.first_choices import first_choice, heuristics_choice, nearest_seconds
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -109,8 +109,8 @@ def beside_nvidias_configuration() -> list[float]:
     for name in ("a100", "rtx4090"):
         for m, n, k in MODELS:
             problem, chip = Matmul(m, n, k, a="bf16", b="bf16", out="bf16", order_b="col"), device(name)
-            configuration = theirs(problem, chip)
-            near = None if configuration is None else like_theirs(problem, configuration, chip)
+            configuration = heuristics_choice(problem, chip)
+            near = None if configuration is None else nearest_seconds(problem, configuration, chip)
             if configuration is None or near is None:
                 continue
             schedule, seconds = first_choice(problem, chip)
@@ -140,17 +140,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="folder with AutoHeuristic's *_mm.txt files")
     folder = parser.parse_args(arguments).folder
-    found: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     try:
         if folder is not None:
-            found["A100, compared with recorded cuBLAS"] = beside_recordings(folder)
+            ratios["A100, compared with recorded cuBLAS"] = beside_recordings(folder)
     except (OSError, NotARecording) as error:
         print(f"benchmarks.gpu.against_cublas: {error}", file=sys.stderr)
         return 2
-    found["RTX 4090, compared with published cuBLAS"] = beside_published()
-    found["A100 and RTX 4090, compared with NVIDIA's configuration by the same model"] = beside_nvidias_configuration()
+    ratios["RTX 4090, compared with published cuBLAS"] = beside_published()
+    ratios["A100 and RTX 4090, compared with NVIDIA's configuration by the same model"] = beside_nvidias_configuration()
     print()
-    for name, shares in found.items():
+    for name, shares in ratios.items():
         if shares:
             print(summary(name, shares))
     return 0

@@ -30,16 +30,16 @@ def ini(root: Path) -> str:
 
 def counts(path: Path) -> dict[str, int]:
     """Return the numbers of passed, failed and skipped tests in a JUnit XML file."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     try:
         suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
     except (OSError, ElementTree.ParseError):  # pytest was killed before it wrote the file
         suites = []
     for suite in suites:
         for name in ("tests", "failures", "errors", "skipped"):
-            found[name] += int(suite.get(name, "0"))
-    failed = found["failures"] + found["errors"]
-    return {"passed": found["tests"] - failed - found["skipped"], "failed": failed, "skipped": found["skipped"]}
+            totals[name] += int(suite.get(name, "0"))
+    failed = totals["failures"] + totals["errors"]
+    return {"passed": totals["tests"] - failed - totals["skipped"], "failed": failed, "skipped": totals["skipped"]}
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:

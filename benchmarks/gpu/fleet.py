@@ -141,10 +141,10 @@ def measured(jobs: int, kill: bool) -> Iterator[str]:
         if kill:
             threading.Timer(jobs * MEASURING / GPUS / 2, cluster.remove_node, (node, False)).start()
         began = time.monotonic()
-        found = dict(runner.measure(candidates))
+        results = dict(runner.measure(candidates))
         seconds = time.monotonic() - began
         lost = fleet.gpus(runner.device)
-        ok = sum(m.ok for m in found.values())
+        ok = sum(m.ok for m in results.values())
         name = "one node killed midway" if kill else "all nodes"
         yield (
             f"| {name} | {os.getloadavg()[0]:.1f} | {ok} of {jobs} | {seconds:.1f} s | {busy(log):.1%} "

@@ -60,7 +60,7 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     first = descended(space, AnalyticEstimates(problem, usable, on), space.sample(samples, SEED))[:COMPILED]
-    found = []
+    estimates = []
     compiling = [pool.submit(usable.kernel(problem, s, on), on.arch) for s in first]
     for position, result in enumerate(future.result() for future in compiling):
         template = usable.of(first[position])
@@ -70,10 +70,10 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
         work = template.counts(problem, template.config(problem, first[position], on), on)
         spilled = used.spill_store_bytes + used.spill_load_bytes
         a = analyse([work], on, registers=[used.registers], spill_bytes=[spilled])
-        found.append(Estimated(float(a.seconds[0]), float(a.in_flight[0]), used.registers))
-    if not found:
+        estimates.append(Estimated(float(a.seconds[0]), float(a.in_flight[0]), used.registers))
+    if not estimates:
         raise ValueError(f"no schedule compiles among the model's first choices for {problem}")
-    return min(found, key=lambda e: e.seconds)
+    return min(estimates, key=lambda e: e.seconds)
 
 
 def copy_of(moved: int) -> Copy:

@@ -105,14 +105,14 @@ class NotKnown(ValueError):
 class Constant:
     """A constant of the time model: unit, assumed value, and a function that derives it from measured times.
 
-    The argument of ``found`` is the seconds of the varied schedules by name, of a tiny launch ("tiny") and of a copy
-    ("copy"). ``found`` raises NotKnown if no value of the constant explains the times.
+    The argument of ``estimate`` is the seconds of the varied schedules by name, of a tiny launch ("tiny") and of a copy
+    ("copy"). ``estimate`` raises NotKnown if no value of the constant explains the times.
     """
 
     name: str
     unit: str
     assumed: Callable[[Device], float]
-    found: Callable[[Mapping[str, float], Device], float]
+    estimate: Callable[[Mapping[str, float], Device], float]
 
 
 class Measures(Protocol):
@@ -248,15 +248,15 @@ def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str
     }
     for constant in CONSTANTS:
         try:
-            found: float | None = constant.found(times, device)
+            estimate: float | None = constant.estimate(times, device)
         except KeyError as missing:
             report["left_out"].append(f"{constant.name}: no time of {missing.args[0]}")
-            found = None
+            estimate = None
         except NotKnown as why:
             report["left_out"].append(f"{constant.name}: not known: {why}")
-            found = None
+            estimate = None
         report["constants"].append(
-            {"name": constant.name, "unit": constant.unit, "assumed": constant.assumed(device), "found": found}
+            {"name": constant.name, "unit": constant.unit, "assumed": constant.assumed(device), "found": estimate}
         )
     return report
 
@@ -334,11 +334,11 @@ def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
     """
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
-        found = {c["name"]: c["found"] for c in report["constants"]}
+        estimates = {c["name"]: c["found"] for c in report["constants"]}
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a probe report: {error!r} is missing") from None
     for constant in CONSTANTS:
-        value, assumed = found.get(constant.name), constant.assumed(device)
+        value, assumed = estimates.get(constant.name), constant.assumed(device)
         if value is not None and not abs(value - assumed) <= AGREES * assumed:
             lines.append(f"{constant.name}: assumed {assumed:.4g} {constant.unit}, found {value:.4g}")
     return lines
@@ -361,12 +361,12 @@ def page(report: Mapping[str, Any], device: Device) -> str:
         lines.append(f"  {name:32} {row['seconds'] * 1e6:9.1f} {rate:7.1f} {over}")
     lines += ["", "Constants of the time model:                assumed     found"]
     for row in report["constants"]:
-        found = "not known" if row["found"] is None else f"{row['found']:9.4g}"
-        lines.append(f"  {row['name']:24} {row['unit']:17} {row['assumed']:9.4g} {found}")
+        value = "not known" if row["found"] is None else f"{row['found']:9.4g}"
+        lines.append(f"  {row['name']:24} {row['unit']:17} {row['assumed']:9.4g} {value}")
     against = disagreements(report, device)
     lines += ["", "Contradictions:", *(f"  {line}" for line in against or ["nothing"])]
     if report["left_out"]:
-        lines += ["", "Left out:", *(f"  {what}" for what in report["left_out"])]
+        lines += ["", "Left out:", *(f"  {omission}" for omission in report["left_out"])]
     return "\n".join(lines)
 
 

@@ -149,7 +149,7 @@ def _typical(row: Operator) -> Problem | str:
         return str(error)
 
 
-def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
+def of_program(program_path: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     """Return the name and the problem of a tile program, and register it.
 
     If the program is a template of an operator, the problem is of that operator.
@@ -157,15 +157,15 @@ def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     Raises:
         ValueError: The program or its sizes are invalid.
     """
-    program = register_at(place)
+    program = register_at(program_path)
     known = operator(program.operator if isinstance(program, ProgramTemplate) else program.name)
     numbers: dict[str, int] = {}
     for text in sizes:
         name, _, number = text.partition("=")
         if not number.isdecimal() or name not in (option.name for option in known.options):
-            raise ValueError(f"invalid --size {text}: use NAME=N with a size of {place}")
+            raise ValueError(f"invalid --size {text}: use NAME=N with a size of {program_path}")
         numbers[name] = int(number)
     missing = [o.name for o in known.options if o.default is None and o.name not in numbers]
     if missing:
-        raise ValueError(f"{place} needs {' and '.join(f'--size {name}=N' for name in missing)}")
+        raise ValueError(f"{program_path} needs {' and '.join(f'--size {name}=N' for name in missing)}")
     return program.name, known.make(**{o.field: numbers[o.name] for o in known.options if o.name in numbers})

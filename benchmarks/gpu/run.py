@@ -182,8 +182,8 @@ class Benchmark:
         (self.plan.out / "probe.json").write_text(json.dumps(report, indent=1) + "\n")
         (self.plan.out / "probe.txt").write_text(text + "\n")
         print(text, flush=True)
-        for what in report["left_out"]:
-            self._leave_out(f"of the probe: {what}")
+        for reason in report["left_out"]:
+            self._leave_out(f"of the probe: {reason}")
 
     def _others(self) -> None:
         """Tune the shapes of all operators except matmul, or of users' kernels."""
@@ -458,15 +458,15 @@ class Benchmark:
                 return {}
             schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
-        winner, *others = self.runner.compare(
+        winner, *baselines = self.runner.compare(
             [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm_cache
         )
         compared = {
-            name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), others, strict=True)
+            name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), baselines, strict=True)
         }
-        for name, found in compared.items():
-            if found["ratio"] is None:
-                self._leave_out(f"the comparison with {name}: {found['reason']}")
+        for name, comparison in compared.items():
+            if comparison["ratio"] is None:
+                self._leave_out(f"the comparison with {name}: {comparison['reason']}")
         return compared
 
     # ---- what is written ----
@@ -503,14 +503,14 @@ class Benchmark:
         share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
-    def _leave_out(self, what: str) -> None:
+    def _leave_out(self, reason: str) -> None:
         """Print a reason for skipping, once."""
-        if what not in self.results["left_out"]:
-            self.results["left_out"].append(what)
-            self._say(f"left out: {what}")
+        if reason not in self.results["left_out"]:
+            self.results["left_out"].append(reason)
+            self._say(f"left out: {reason}")
 
-    def _say(self, what: str) -> None:
-        print(f"[{time.monotonic() - self._began:6.0f} s] {what}", flush=True)
+    def _say(self, line: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.0f} s] {line}", flush=True)
 
     def _write(self) -> None:
         for name, text in (
@@ -547,19 +547,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--size", action="append", default=[], metavar="NAME=N", help="with --program: a size of the program"
     )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
-    given = parser.parse_args(arguments)
-    if not (given.minutes > 0 and math.isfinite(given.minutes)):
-        parser.error(f"--minutes must be positive, not {given.minutes}")
-    if given.seed < 0 or given.trials < 1:
+    parsed = parser.parse_args(arguments)
+    if not (parsed.minutes > 0 and math.isfinite(parsed.minutes)):
+        parser.error(f"--minutes must be positive, not {parsed.minutes}")
+    if parsed.seed < 0 or parsed.trials < 1:
         parser.error("--seed must be at least 0 and --trials at least 1")
     try:
-        kernels = [KernelSpec.from_file(path) for path in given.kernel]
+        kernels = [KernelSpec.from_file(path) for path in parsed.kernel]
         for kernel in kernels:
             kernel.register()
         own = [(kernel.file.name, problem) for kernel in kernels for problem in kernel.problems]
-        if given.program is not None:
-            own.append(of_program(given.program, given.size))
-        elif given.size:
+        if parsed.program is not None:
+            own.append(of_program(parsed.program, parsed.size))
+        elif parsed.size:
             parser.error("--size requires --program FILE[:NAME]")
     except ValueError as error:
         parser.error(str(error))
@@ -575,23 +575,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1
     try:
-        given.out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=given.out).close()
+        parsed.out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=parsed.out).close()
     except OSError as error:
-        parser.error(f"--out {given.out} cannot be written ({error.strerror})")
+        parser.error(f"--out {parsed.out} cannot be written ({error.strerror})")
     for number in (signal.SIGTERM, signal.SIGHUP):  # handle like Ctrl-C: write trials in flight, then end
         signal.signal(number, signal.default_int_handler)
-    seconds = given.minutes * 60 - (time.monotonic() - began)
+    seconds = parsed.minutes * 60 - (time.monotonic() - began)
     with pool:
         # no winner takes longer than a second, and a kernel that hangs must not cost a short run much time
-        options = CudaOptions(seed=given.seed, launch_limit=1.0)
+        options = CudaOptions(seed=parsed.seed, launch_limit=1.0)
         runner = CudaRunner(device, pool, options=options)
         try:
-            parts = ("others",) if own else tuple(given.parts)
-            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=tuple(own))
+            parts = ("others",) if own else tuple(parsed.parts)
+            plan = Plan(seconds, parsed.out, seed=parsed.seed, trials=parsed.trials, parts=parts, own=tuple(own))
             return Benchmark(plan, device, runner).run()
         except OSError as error:
-            print(f"benchmarks.gpu: {given.out} cannot be written ({error}); its files are unchanged", file=sys.stderr)
+            print(f"benchmarks.gpu: {parsed.out} cannot be written ({error}); its files are unchanged", file=sys.stderr)
             return 1
         finally:
             runner.close()

@@ -27,8 +27,10 @@ def table(r: Mapping[str, Any], device: Device) -> str:
         same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
         lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
     for row in r["sampled"]:
-        said = ", ".join(f"{n} {status}" for status, n in sorted(row["failures"].items())) or "all ok"
-        lines.append(f"random schedules of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {said}")
+        statuses = ", ".join(f"{n} {status}" for status, n in sorted(row["failures"].items())) or "all ok"
+        lines.append(
+            f"random schedules of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {statuses}"
+        )
     lines.append("")
     entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
     head = (
@@ -58,7 +60,7 @@ def table(r: Mapping[str, Any], device: Device) -> str:
     geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
     if geomean:
         lines.append(f"geometric mean over {geomean[1]} shapes: {geomean[0]:.3f} times the library's time")
-    lines += [f"left out: {what}" for what in r["left_out"]]
+    lines += [f"left out: {reason}" for reason in r["left_out"]]
     return "\n".join(lines)
 
 
@@ -75,13 +77,13 @@ def line(row: dict[str, Any]) -> str:
 
 def short_name(problem: Problem) -> str:
     """Return a few words that distinguish the problems of one benchmark."""
-    said = {k: v for k, v in problem.to_json().items() if k != "operator"}
-    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
+    fields = {k: v for k, v in problem.to_json().items() if k != "operator"}
+    sizes = "x".join(str(fields.pop(k)) for k in list(fields) if isinstance(fields[k], int) and fields[k] > 1)
     if isinstance(problem, Matmul):
         orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
         size = f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)}"
         return f"{size} {problem.a} {orders}{f' {problem.epilogue}' * (problem.epilogue != 'none')}"
-    return f"{problem.operator} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+    return f"{problem.operator} {sizes} {fields.get('dtype', fields.get('x', ''))}".rstrip()
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

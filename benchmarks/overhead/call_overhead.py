@@ -140,23 +140,23 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
     def raw_with_a_new_output() -> None:
         launch(grid, block, (a, b, cp.empty((4096, 4096), "float16")), shared_mem=0)
 
-    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    variants: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "bound()": (bound, raw),
         "kernel(a, b, out=out)": (lambda: kernel(a, b, out=out), raw),
         "kernel(a, b)": (lambda: kernel(a, b), raw_with_a_new_output),
         "autosched.matmul(a, b, out)": (lambda: autosched.matmul(a, b, out), raw),
         "autosched.matmul(a, b)": (lambda: autosched.matmul(a, b), raw_with_a_new_output),
     }
-    return in_turns(ways, rounds, calls)
+    return in_turns(variants, rounds, calls)
 
 
 def in_turns(
-    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
+    variants: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
 ) -> dict[str, tuple[float, float]]:
     """Return by how many seconds the first of each pair is slower: median over rounds, and difference of minima."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(rounds):
-        for name, (ours, base) in ways.items():
+        for name, (ours, base) in variants.items():
             times[name].append((seconds(ours, calls), seconds(base, calls)))
     return {
         name: (statistics.median(o - b for o, b in both), min(o for o, _ in both) - min(b for _, b in both))

@@ -42,21 +42,21 @@ _BATCH = 10_000
 def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]:
     """Return a database with ``trials`` random trials of ``problems`` problems, numbered from ``first`` on."""
     random, h200 = Random(1 + first), device("h200")
-    made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
-    schedules = template("matmul").space(made[0], h200).sample(512, 0)
+    matmuls = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
+    schedules = template("matmul").space(matmuls[0], h200).sample(512, 0)
     with Store.open(path) as store:
         for start in range(0, trials, _BATCH):
             rows = []
             for i in range(start, min(trials, start + _BATCH)):
-                turn = i // problems  # only the first schedules are valid; give these the shortest times
-                seconds = random.uniform(1e-5, 2e-5) * (1 if turn < len(schedules) else 10)
-                schedule = schedules[turn % len(schedules)]
-                if turn >= len(schedules):
-                    schedule = schedule.replace(split_k=100 + turn)
+                schedule_number = i // problems  # only the first schedules are valid; give these the shortest times
+                seconds = random.uniform(1e-5, 2e-5) * (1 if schedule_number < len(schedules) else 10)
+                schedule = schedules[schedule_number % len(schedules)]
+                if schedule_number >= len(schedules):
+                    schedule = schedule.replace(split_k=100 + schedule_number)
                 rows.append(
                     store_rows.to_row(
                         Trial(
-                            problem_key=made[i % problems].key(),
+                            problem_key=matmuls[i % problems].key(),
                             schedule=schedule,
                             device="h200",
                             fingerprint='{"device":"h200","sm":"sm_90a","toolchain":"nvrtc 13.0.88"}',
@@ -83,7 +83,7 @@ def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]
                 connection.execute(schema.TRIALS.insert(), rows)
         with store.writing() as connection:
             best_index.rebuild(connection, store.name)
-    return made
+    return matmuls
 
 
 def medians(name: str, call: Callable[[], object], repeats: int = 200) -> dict[str, float]:
@@ -107,14 +107,14 @@ def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
 
 def look_ups(path: Path, one: Matmul) -> dict[str, float]:
     """Measure look-ups in an unchanged database, and right after commits, when results are not cached."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for state in ("at_rest", "being_written"):
         store, database = Store.open(path, create=False), Database(path)
         with_time = time.time() - (60 if state == "at_rest" else -60)
         os.utime(path, (with_time, with_time))
-        found |= medians(f"store_best_{state}", partial(store.best, one, "h200"))
-        found |= medians(f"database_best_{state}", partial(database.best, one, "h200"))
-    return found | medians("open_and_best", lambda: Database(path).best(one, "h200"), 20)
+        times |= medians(f"store_best_{state}", partial(store.best, one, "h200"))
+        times |= medians(f"database_best_{state}", partial(database.best, one, "h200"))
+    return times | medians("open_and_best", lambda: Database(path).best(one, "h200"), 20)
 
 
 def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
@@ -122,8 +122,8 @@ def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
     fill(folder / "mine.db", trials, problems)
     fill(folder / "theirs.db", trials, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:
-        found: dict[str, Any] = seconds("merge", lambda: merge(source, target))
-        return found | {"after": target.count()}
+        times: dict[str, Any] = seconds("merge", lambda: merge(source, target))
+        return times | {"after": target.count()}
 
 
 def main() -> None:
@@ -137,21 +137,21 @@ def main() -> None:
     parser.add_argument(
         "--folder", help="folder in which the databases are created and kept (default: a temporary folder)"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(given.folder or temporary)
-        found: dict[str, Any] = {"trials": given.trials, "problems": given.problems}
-        if given.merge:
-            found |= merged(folder, given.trials, given.problems)
+        folder = Path(options.folder or temporary)
+        results: dict[str, Any] = {"trials": options.trials, "problems": options.problems}
+        if options.merge:
+            results |= merged(folder, options.trials, options.problems)
         else:
-            problems = fill(folder / "large.db", given.trials, given.problems)
+            problems = fill(folder / "large.db", options.trials, options.problems)
             one = problems[len(problems) // 2]
-            found |= {"bytes": (folder / "large.db").stat().st_size, **look_ups(folder / "large.db", one)}
-            if given.load:
+            results |= {"bytes": (folder / "large.db").stat().st_size, **look_ups(folder / "large.db", one)}
+            if options.load:
                 store = Store.open(folder / "large.db", create=False)
-                found |= seconds("load", lambda: store.trials(one, "h200", Provenance.MEASURED))
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(found, indent=1))
+                results |= seconds("load", lambda: store.trials(one, "h200", Provenance.MEASURED))
+        results["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

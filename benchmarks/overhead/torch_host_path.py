@@ -58,22 +58,22 @@ def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, 
     tiny = tuple(torch.ones(4, 4) for _ in range(2))
     rows = torch.ones(4, 512)
     with operators(stand_in, folder) as (table, in_python):
-        ways: dict[str, Callable[[], Any]] = {
+        callables: dict[str, Callable[[], Any]] = {
             "torch.matmul of 4 x 4 on the CPU, including the allocation of the result": lambda: torch.matmul(*tiny),
             "torch.clone of 4 x 4 on the CPU": lambda: torch.clone(tiny[0]),
         }
         for name, its in (("table", table), ("Python", in_python)):
             matmul, softmax = its["matmul"], its["softmax"]
-            ways |= {
+            callables |= {
                 f"matmul, 3 pointers, {name}": partial(matmul, *plain),
                 f"matmul, 3 tensor maps in a cluster, {name}": partial(matmul, mapped[0], mapped[1].T),
                 f"softmax, {name}": partial(softmax, rows),
             }
-        for way in ways.values():
+        for way in callables.values():
             way()
-        times: dict[str, list[float]] = {name: [] for name in ways}
+        times: dict[str, list[float]] = {name: [] for name in callables}
         for _ in range(rounds):
-            for name, way in ways.items():
+            for name, way in callables.items():
                 times[name].append(seconds(way, calls))
     return times
 
@@ -92,13 +92,13 @@ def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dic
 
     path = HostLaunchTable(extension(), stand_in, stand_in)
     libraries = [torch.library.Library(f"{SPACE}{suffix}", "FRAGMENT") for suffix in ("", "_python")]
-    found: list[dict[str, Any]] = [{}, {}]
+    rows: list[dict[str, Any]] = [{}, {}]
     for name in ("matmul", "softmax"):
         for library in libraries:
             library.define(name + ops.SCHEMAS[name])
         path.register(libraries[0], name, ops.SCHEMAS[name], "CPU", ops.ON_GPU[name], partial(ops.called, name))
         libraries[1].impl(name, ops.ON_GPU[name], "CPU")
-        for its, library in zip(found, libraries, strict=True):
+        for its, library in zip(rows, libraries, strict=True):
             its[name] = getattr(getattr(torch.ops, library.ns), name).default
     database = str(folder / "best.db")
     tuned(database, Matmul(m=64, n=64, k=64))
@@ -106,7 +106,7 @@ def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dic
     tuned(database, Softmax(rows=4, columns=512, dtype="f32", out="f32"), "row_reduction")
     autosched.use(database)
     with cpu_tensors_as_cuda(), mock.patch.object(torch.Tensor, "get_device", lambda _: 0):
-        yield found[0], found[1]
+        yield rows[0], rows[1]
     assert gpu_library().__version__.startswith("cuda.core")
 
 

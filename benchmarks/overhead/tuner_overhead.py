@@ -78,13 +78,13 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     """Return the wall seconds of a search, its CPU seconds, and the number of trials that were timed."""
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
-    made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
-    made.ask(0)  # pay one-time costs (tables of the space, libraries) before the clock starts
+    searcher = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
+    searcher.ask(0)  # pay one-time costs (tables of the space, libraries) before the clock starts
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
         identity = RunIdentity.of(SearchTask(PROBLEM, H200, templates, space), runner.provenance, None, seed)
-        tuner = Tuner(TunerParts(identity, runner, store, made, generate=templates.kernel))
+        tuner = Tuner(TunerParts(identity, runner, store, searcher, generate=templates.kernel))
         result = tuner.run(SearchPlan(trials=trials))
         processor = time.process_time() - processor
     if result.stopped:
@@ -143,35 +143,37 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sampler", default="evolution", choices=samplers())
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    given = parser.parse_args()
-    measure_seconds = given.measure_ms * 1e-3
+    options = parser.parse_args()
+    measure_seconds = options.measure_ms * 1e-3
     with tempfile.TemporaryDirectory(prefix="tuner-overhead-") as name:
         folder = Path(name)
         spawn = get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as fresh:
-            databases = [folder / f"instant-{i}.db" for i in range(given.repeats)]
-            alone = list(fresh.map(instant, databases, repeat(given.sampler), repeat(given.trials), repeat(given.seed)))
-        rest = (folder / "cache", given.sampler, given.trials, given.workers, measure_seconds, given.seed)
-        compiled = pipeline(folder / "cold", *rest)
-        cached = [pipeline(folder / f"full-{i}", *rest) for i in range(given.repeats)]
+            databases = [folder / f"instant-{i}.db" for i in range(options.repeats)]
+            alone = list(
+                fresh.map(instant, databases, repeat(options.sampler), repeat(options.trials), repeat(options.seed))
+            )
+        settings = (folder / "cache", options.sampler, options.trials, options.workers, measure_seconds, options.seed)
+        compiled = pipeline(folder / "cold", *settings)
+        cached = [pipeline(folder / f"full-{i}", *settings) for i in range(options.repeats)]
         report: dict[str, Any] = {
             "date": datetime.now(UTC).date().isoformat(),
             "cpus": os.cpu_count(),
             "load": os.getloadavg()[0],
-            "sampler": given.sampler,
-            "trials": given.trials,
-            "repeats": given.repeats,
-            "workers": given.workers,
-            "measure_ms": given.measure_ms,
+            "sampler": options.sampler,
+            "trials": options.trials,
+            "repeats": options.repeats,
+            "workers": options.workers,
+            "measure_ms": options.measure_ms,
             **min(alone, key=lambda run: run["overhead_ms"]),
             "compiled": compiled,
             "cached": max(cached, key=lambda run: run["measuring_busy"]),
         }
-    if given.json:
+    if options.json:
         print(json.dumps(report, indent=2))
         return 0
     best = report["cached"]
-    print(f"load average {report['load']:.1f} on {report['cpus']} cores, {given.trials} trials of {given.sampler}")
+    print(f"load average {report['load']:.1f} on {report['cpus']} cores, {options.trials} trials of {options.sampler}")
     print(f"the tuner's own time: {report['overhead_ms']:.1f} ms per trial", end="")
     print(f" ({report['overhead_processor_ms']:.1f} ms of CPU time)")
     print(f"compiling: {compiled['seconds']:.1f} s, compilers busy {100 * compiled['compiling_busy']:.1f} %")

@@ -94,30 +94,32 @@ class Noise:
 
     def __call__(self, rounds: int) -> Times:
         if self.drawn == "independent":
-            taken = self.rng.choice(self.record, (rounds, PROGRAMS))
+            samples = self.rng.choice(self.record, (rounds, PROGRAMS))
         else:
             piece = max(len(self.record) // (2 * PROGRAMS), 1)
             starts = self.rng.integers(len(self.record) - piece * PROGRAMS + 1, size=-(-rounds // piece))
-            places = (starts[:, None] + np.arange(piece * PROGRAMS)).reshape(-1, PROGRAMS)[:rounds]
-            taken = np.empty((rounds, PROGRAMS))
-            for row, order, there in zip(taken, interleaved(PROGRAMS, rounds), places, strict=True):
-                row[order] = self.record[there]
+            indices = (starts[:, None] + np.arange(piece * PROGRAMS)).reshape(-1, PROGRAMS)[:rounds]
+            samples = np.empty((rounds, PROGRAMS))
+            for row, order, row_indices in zip(samples, interleaved(PROGRAMS, rounds), indices, strict=True):
+                row[order] = self.record[row_indices]
         control = tuple(self.rng.choice(self.control, rounds))
         self.control_times += control
-        return Times(tuple(taken[:, 0]), tuple(taken[:, 1] * (1 + self.slowdown)), tuple(taken[:, 2]), control)
+        return Times(tuple(samples[:, 0]), tuple(samples[:, 1] * (1 + self.slowdown)), tuple(samples[:, 2]), control)
 
     def tuned(self) -> tuple[Timing, Timing]:
         """Return simulated times of the entry and of its control at tuning."""
         of_entry, of_control = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
         return Timing.of(of_entry), Timing.of(of_control)
 
-    def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make the result ``found`` uncertain. ``driver``: slowdown by a driver."""
+    def unsettled(self, comparison: TimeComparison, driver: float = 0.0) -> bool:
+        """Return True if the times at tuning make ``comparison`` uncertain. ``driver``: slowdown by a driver."""
         of_entry, of_control = self.tuned()
         of_entry = Timing(*(t / (1 + driver) for t in (of_entry.median, of_entry.p25, of_entry.p75)), of_entry.count)
-        assert found.control is not None
+        assert comparison.control is not None
         then = AtTuning(of_entry, Control("library", of_control), "")
-        return since(then, found.ratio, found.control, statistics.median(self.control_times), found.limit).slower
+        return since(
+            then, comparison.ratio, comparison.control, statistics.median(self.control_times), comparison.limit
+        ).slower
 
 
 def simulate(
@@ -125,31 +127,33 @@ def simulate(
 ) -> Result:
     """Simulate ``runs`` checks of ``entries`` entries each. With a slowdown, a tenth of them are slowed."""
     limits, effort, rng = SlowdownLimits(), ComparisonEffort(seconds=math.inf), np.random.default_rng(seed)
-    false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
+    false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = revealed = 0
     for _ in range(runs):
-        places = rng.integers(len(records), size=entries)
+        record_indices = rng.integers(len(records), size=entries)
         slow = set(range(entries // 10)) if slowdown else set()
 
-        def noise(i: int, places: Any = places, slow: set[int] = slow) -> Noise:
-            record, control = records[places[i]], records[(places[i] + 1) % len(records)]
+        def noise(i: int, record_indices: Any = record_indices, slow: set[int] = slow) -> Noise:
+            record, control = records[record_indices[i]], records[(record_indices[i] + 1) % len(records)]
             return Noise(record, control, slowdown if i in slow else 0.0, drawn, rng)
 
         noises = [noise(i) for i in range(entries)]
-        first = {i: until_decided(made, limits, 0.0, effort) for i, made in enumerate(noises)}
+        first = {i: until_decided(entry_noise, limits, 0.0, effort) for i, entry_noise in enumerate(noises)}
         second = {i: until_decided(noise(i), limits, 0.0, effort) for i in flagged(first)}
         verdicts, doubt = judged(first, second, dict.fromkeys(first, limits))
         named = {i for i, j in verdicts.items() if j.verdict is SpeedChange.SLOWER}
         fine = [i for i, j in verdicts.items() if i not in slow and j.verdict in (SpeedChange.SAME, SpeedChange.FASTER)]
         settled += len(fine)
         unsettled += sum(noises[i].unsettled(first[i]) for i in fine)
-        told += sum(noises[i].unsettled(first[i], DRIVER) for i in fine)
-        quiet = {i for i in slow if relative_noise(list(records[places[i]])) < QUIET}
+        revealed += sum(noises[i].unsettled(first[i], DRIVER) for i in fine)
+        quiet = {i for i in slow if relative_noise(list(records[record_indices[i]])) < QUIET}
         false_alarms += bool(named - slow)
         doubted += bool(doubt)
         slowed, found_slow = slowed + len(slow), found_slow + len(named & slow)
         slowed_quiet, found_quiet = slowed_quiet + len(quiet), found_quiet + len(named & quiet)
     slowed_ones = (slowed, found_slow, slowed_quiet, found_quiet)
-    return Result(file, drawn, slowdown, runs, entries, false_alarms, doubted, *slowed_ones, settled, unsettled, told)
+    return Result(
+        file, drawn, slowdown, runs, entries, false_alarms, doubted, *slowed_ones, settled, unsettled, revealed
+    )
 
 
 def results(folder: Path, runs: int, entries: int, seed: int) -> Iterator[Result]:
@@ -171,28 +175,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--entries", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
-    began, found = time.monotonic(), []
-    if not given.json:
+    options = parser.parse_args(arguments)
+    began, rows = time.monotonic(), []
+    if not options.json:
         print(
             "| recorded on | drawn | slowdown | runs | runs with a false alarm | found | found, noise under 1% "
             "| unsettled | told |"
         )
         print("|---|---|---|---|---|---|---|---|---|")
-    for result in results(given.folder, given.runs, given.entries, given.seed):
-        found.append(result)
-        if not given.json:
+    for result in results(options.folder, options.runs, options.entries, options.seed):
+        rows.append(result)
+        if not options.json:
             print(_row(result), flush=True)
-    if not found:
+    if not rows:
         print(
-            f"guard_power: {given.folder} has no recorded spaces (*.json, *.json.gz): name another folder",
+            f"guard_power: {options.folder} has no recorded spaces (*.json, *.json.gz): name another folder",
             file=sys.stderr,
         )
         return 2
-    if given.json:
-        print(json.dumps([asdict(r) for r in found], indent=1))
+    if options.json:
+        print(json.dumps([asdict(r) for r in rows], indent=1))
     else:
-        print(f"\n{given.entries} entries a run, seed {given.seed}, {time.monotonic() - began:.0f} s")
+        print(f"\n{options.entries} entries a run, seed {options.seed}, {time.monotonic() - began:.0f} s")
     return 0
 
 

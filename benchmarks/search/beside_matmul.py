@@ -52,30 +52,30 @@ def best(template: KernelTemplate, problem: Matmul, where: Device, samples: int)
             if time_of(near) >= time_of(current):
                 break
             current = near
-    found = min(seconds, key=lambda s: seconds[s])
-    return found, seconds[found]
+    fastest = min(seconds, key=lambda s: seconds[s])
+    return fastest, seconds[fastest]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="a100")
     parser.add_argument("--samples", type=int, default=1500)
-    given = parser.parse_args()
-    where, program = device(given.device), load(str(PROGRAM))
+    options = parser.parse_args()
+    where, program = device(options.device), load(str(PROGRAM))
     assert isinstance(program, ProgramTemplate)
     rows = []
     for problem in PROBLEMS:
-        (_, template), (found, own) = (best(t, problem, where, given.samples) for t in (MATMUL, program.template()))
+        (_, template), (fastest, own) = (best(t, problem, where, options.samples) for t in (MATMUL, program.template()))
         text = ", ".join(f"{k}={v}" for k, v in problem.to_json().items() if k in ("m", "n", "k", "batch", "a", "out",
                          "order_b", "epilogue"))  # fmt: skip
         times = " | ".join(f"{seconds * 1e6:.1f} us" for seconds in (template, own))
-        shared = "stream-K" if found.values.get("stream_k") else f"split {found.integer('split_k')}"
+        shared = "stream-K" if fastest.values.get("stream_k") else f"split {fastest.integer('split_k')}"
         rows.append(f"| {text} | {times} | {own / template:.3f} | {shared} |")
         print(rows[-1], flush=True)
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
         "# Matmul as a tile program, compared with the hand-written template\n\n"
-        f"`python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, {today}, "
+        f"`python -m benchmarks.search.beside_matmul --device {options.device} --samples {options.samples}`, {today}, "
         f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
         "Times are estimates of the time model for the best schedule found in each space.\n"
         "A search starts from random schedules and improves the best ones by steps to faster neighbours.\n"

@@ -37,9 +37,9 @@ def main() -> int:
     print("| problem | schedules | launches | modules | CPU seconds |\n|---|---:|---:|---:|---:|", flush=True)
     for problem in PROBLEMS:
         started = time.process_time()
-        found = counts(problem, device(arguments.device), arguments.schedules)
+        module_counts = counts(problem, device(arguments.device), arguments.schedules)
         size = f"{problem.m}x{problem.n}x{problem.k}"
-        print(f"| {size} | {' | '.join(map(str, found))} | {time.process_time() - started:.1f} |", flush=True)
+        print(f"| {size} | {' | '.join(map(str, module_counts))} | {time.process_time() - started:.1f} |", flush=True)
     return 0
 
 

@@ -108,7 +108,7 @@ def _cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
+def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
     """Return a Markdown page."""
     lines = [
         f"# Direct search of the time model compared with {trials} trials",
@@ -124,12 +124,12 @@ def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
         f"| problem | GPU | best, direct | best, {trials} trials | CPU, direct | CPU, trials | compiled, direct |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for case, direct, sampled in found:
+    for case, direct, sampled in searches:
         times = f"{direct.best * 1e6:.2f} us | {sampled.best * 1e6:.2f} us"
         spent = f"{direct.seconds:.1f} s | {sampled.seconds:.1f} s | {direct.compiled}"
         lines.append(f"| {case.name} | {case.device} | {times} | {spent} |")
-    worse = sum(direct.best > sampled.best * 1.001 for _, direct, sampled in found)
-    last = f"The direct search is more than 0.1% slower in {worse} of {len(found)} problems."
+    worse = sum(direct.best > sampled.best * 1.001 for _, direct, sampled in searches)
+    last = f"The direct search is more than 0.1% slower in {worse} of {len(searches)} problems."
     return "\n".join([*lines, "", last, ""])
 
 
@@ -137,16 +137,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--only", nargs="*", default=None, help="run only cases with these names or GPUs")
-    given = parser.parse_args(arguments)
-    found: list[tuple[Case, Search, Search]] = []
+    options = parser.parse_args(arguments)
+    searches: list[tuple[Case, Search, Search]] = []
     for case in cases():
-        if given.only is not None and not {case.name, case.device} & set(given.only):
+        if options.only is not None and not {case.name, case.device} & set(options.only):
             continue
-        found.append((case, searched(case, None), searched(case, given.trials)))
-        print(f"{case.name} on {case.device}: {found[-1][1]}, {found[-1][2]}", file=sys.stderr, flush=True)
-        if given.only is None:
-            (RESULTS / "direct_search.md").write_text(report(found, given.trials), encoding="utf-8")
-    print(report(found, given.trials))
+        searches.append((case, searched(case, None), searched(case, options.trials)))
+        print(f"{case.name} on {case.device}: {searches[-1][1]}, {searches[-1][2]}", file=sys.stderr, flush=True)
+        if options.only is None:
+            (RESULTS / "direct_search.md").write_text(report(searches, options.trials), encoding="utf-8")
+    print(report(searches, options.trials))
     return 0
 
 

@@ -43,7 +43,7 @@ def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
     return schedule, predicted_seconds(usable, problem, [schedule], on)[0]
 
 
-def theirs(problem: Matmul, on: Device) -> Configuration | None:
+def heuristics_choice(problem: Matmul, on: Device) -> Configuration | None:
     """Return the first configuration of nvMatmulHeuristics.
 
     Returns None if nvMatmulHeuristics is not installed or does not support the problem.
@@ -54,7 +54,7 @@ def theirs(problem: Matmul, on: Device) -> Configuration | None:
     return next(iter(nvidia_heuristics.configurations(problem, name, 1)), None)
 
 
-def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
+def nearest_seconds(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
     """Return the predicted seconds of autosched's nearest schedule to the configuration; None without one."""
     if on.name not in nvidia_heuristics.GPUS:
         return None
@@ -119,8 +119,8 @@ def _shown(schedule: Schedule) -> str:
     parts += ["ping-pong"] if schedule.integer("ping_pong") else []
     buffers = schedule.integer("store_buffers")
     parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []
-    turned = "transposed " if schedule.template.endswith("transposed") else ""
-    return turned + ", ".join(parts)
+    prefix = "transposed " if schedule.template.endswith("transposed") else ""
+    return prefix + ", ".join(parts)
 
 
 def _tile(schedule: Schedule) -> str:
@@ -128,8 +128,8 @@ def _tile(schedule: Schedule) -> str:
 
 
 def _shown_tcgen05(schedule: Schedule) -> str:
-    turned = "transposed " if schedule.template.endswith("transposed") else ""
-    parts = [f"{turned}tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
+    prefix = "transposed " if schedule.template.endswith("transposed") else ""
+    parts = [f"{prefix}tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     tiles, buffers = schedule.integer("tiles_per_block"), schedule.integer("store_buffers")
     parts += [f"{tiles} tiles a block, {schedule.integer('sum_buffers')} in tensor memory"] if tiles > 1 else []
@@ -165,7 +165,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     on = device(arguments.device)
-    made: list[CompiledChoice] = []
+    choices: list[CompiledChoice] = []
     print("| problem | first choice of the time model | its TFLOP/s | nvMatmulHeuristics | as ours, against ours |")
     print("|---|---|---|---|---|", flush=True)
     for purpose, problem in matmuls()[: arguments.shapes]:
@@ -178,9 +178,9 @@ def main() -> int:
             print(f"| {name} | none: {error} | | | |", flush=True)
             continue
         if arguments.compile:
-            made.append(compiled(name, problem, schedule, on))
-        other = theirs(problem, on)
-        near = like_theirs(problem, other, on) if other is not None else None
+            choices.append(compiled(name, problem, schedule, on))
+        other = heuristics_choice(problem, on)
+        near = nearest_seconds(problem, other, on) if other is not None else None
         batch = f"{problem.batch} x " if problem.batch > 1 else ""
         stored = f"{problem.order_a}/{problem.order_b}"
         orders = "" if stored == "row/row" else f" {stored}"
@@ -190,8 +190,8 @@ def main() -> int:
             f"| {f'{near / seconds:.2f}' if near is not None else ''} |",
             flush=True,
         )
-    if made:
-        print(f"\n{_summary(made)}")
+    if choices:
+        print(f"\n{_summary(choices)}")
     return 0
 
 

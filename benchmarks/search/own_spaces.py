@@ -63,11 +63,11 @@ class Family:
 
 def families() -> dict[str, Problem]:
     """Return the first problem of each operator."""
-    found: dict[str, Problem] = {"matmul": matmuls()[0][1]}
+    by_operator: dict[str, Problem] = {"matmul": matmuls()[0][1]}
     for name, problem in other_problems():
         if not isinstance(problem, str):
-            found.setdefault(name, problem)
-    return found
+            by_operator.setdefault(name, problem)
+    return by_operator
 
 
 def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
@@ -85,16 +85,16 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
         return float(model.log_seconds([schedule])[0])
 
     for seed in range(repeats):
-        found, own = search(log_seconds, sampler(DEFAULT, space, seed=seed), seed, trials)
-        chosen.append(found[-1])
+        best_found, own = search(log_seconds, sampler(DEFAULT, space, seed=seed), seed, trials)
+        chosen.append(best_found[-1])
         spent += own
     best = min(best, *chosen)
-    gaps = tuple(math.exp(found - best) - 1.0 for found in chosen)
+    gaps = tuple(math.exp(best_found - best) - 1.0 for best_found in chosen)
     return Family(name, problem, space.count(), gaps, spent / (repeats * trials))
 
 
 def search(
-    log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
+    log_seconds: Callable[[Schedule], float], searcher: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
     """Return the noise-free ``log_seconds`` of the best measured schedule after each trial, and CPU seconds.
 
@@ -106,7 +106,7 @@ def search(
     chosen = [math.inf]
     for _ in range(trials):
         began = time.process_time()
-        proposals = made.ask(1)
+        proposals = searcher.ask(1)
         spent += time.process_time() - began
         if not proposals:
             break
@@ -119,12 +119,12 @@ def search(
             if seconds < fastest:
                 fastest, chosen[-1] = seconds, true
         began = time.process_time()
-        made.tell(proposals[0], result)
+        searcher.tell(proposals[0], result)
         spent += time.process_time() - began
     return chosen[1:], spent
 
 
-def report(found: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:
+def report(results: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:
     """Return a Markdown page."""
     lines = [
         "# Searches in autosched's own spaces",
@@ -139,11 +139,11 @@ def report(found: Sequence[Family], trials: int, reference: int, repeats: int, c
         "| family | problem | schedules | median gap | worst | CPU time per proposal |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    for f in found:
+    for f in results:
         numbers = f"{f.schedules:.1e} | {100 * f.gap:.1f}% | {100 * max(f.gaps):.1f}% | {1e3 * f.seconds:.0f} ms"
         lines.append(f"| {f.name} | {f.problem} | {numbers} |")
-    reached = sum(f.gap <= GOAL for f in found)
-    last = f"The median gap is at most {100 * GOAL:.0f}% in {reached} of {len(found)} families."
+    reached = sum(f.gap <= GOAL for f in results)
+    last = f"The median gap is at most {100 * GOAL:.0f}% in {reached} of {len(results)} families."
     return "\n".join([*lines, "", last, ""])
 
 
@@ -159,17 +159,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="h200")
     parser.add_argument("--families", nargs="+", default=list(known), choices=known, metavar="F")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args(arguments)
-    found: list[Family] = []
-    for name in given.families:
-        family = run(name, known[name], device(given.device), given.trials, given.reference, given.repeats)
+    options = parser.parse_args(arguments)
+    results: list[Family] = []
+    for name in options.families:
+        family = run(name, known[name], device(options.device), options.trials, options.reference, options.repeats)
         if family is None:
             print(f"own_spaces: {name} has no cost counts", file=sys.stderr)
             continue
-        found.append(family)
-        text = report(found, given.trials, given.reference, given.repeats, given.device)
-        given.results.mkdir(parents=True, exist_ok=True)
-        (given.results / "own_spaces.md").write_text(text, encoding="utf-8")
+        results.append(family)
+        text = report(results, options.trials, options.reference, options.repeats, options.device)
+        options.results.mkdir(parents=True, exist_ok=True)
+        (options.results / "own_spaces.md").write_text(text, encoding="utf-8")
         print(f"{name}: {100 * family.gap:.1f}%", file=sys.stderr, flush=True)
     return 0
 

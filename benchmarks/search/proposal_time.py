@@ -36,15 +36,15 @@ def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[
     """Return the CPU seconds of each trial in one search. The first trial includes the sampler's set-up."""
     spent = []
     began = time.process_time()
-    made = sampler(DEFAULT, space, seed=seed)
+    searcher = sampler(DEFAULT, space, seed=seed)
     for _ in range(trials):
-        proposals = made.ask(1)
+        proposals = searcher.ask(1)
         own = time.process_time() - began
         if not proposals:
             break
         result = judge(proposals[0])
         began = time.process_time()
-        made.tell(proposals[0], result)
+        searcher.tell(proposals[0], result)
         spent.append(own + time.process_time() - began)
         began = time.process_time()
     return spent
@@ -76,23 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--recording", type=Path, default=None)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     began = time.process_time()
-    space, judge = unpruned(device(given.device))
+    space, judge = unpruned(device(options.device))
     space.sample(1, 0)
     print(f"building the large space: {time.process_time() - began:.1f} s of CPU time")
     spaces: list[tuple[str, SearchSpace, Judge]] = [("all valid schedules of a matmul", space, judge)]
-    if given.recording is not None:
-        table = read_table(given.recording)
-        spaces.append((given.recording.name, table.space(), table.measurements.__getitem__))
+    if options.recording is not None:
+        table = read_table(options.recording)
+        spaces.append((options.recording.name, table.space(), table.measurements.__getitem__))
     for name, searched, judged in spaces:
-        spent = proposals(searched, judged, given.trials, given.seed)
-        parts = [spent[i : i + given.part] for i in range(0, len(spent), given.part)]
+        spent = proposals(searched, judged, options.trials, options.seed)
+        parts = [spent[i : i + options.part] for i in range(0, len(spent), options.part)]
         means = ", ".join(f"{1e3 * sum(part) / len(part):.0f}" for part in parts)
         mean = 1e3 * sum(spent) / len(spent)
         print(
             f"{name}, {searched.count():.1e} schedules, {len(spent)} trials: {mean:.1f} ms each, "
-            f"the longest {1e3 * max(spent):.0f} ms; mean of each {given.part} trials: {means} ms"
+            f"the longest {1e3 * max(spent):.0f} ms; mean of each {options.part} trials: {means} ms"
         )
     return 0
 

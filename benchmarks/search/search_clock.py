@@ -102,39 +102,39 @@ class Searcher:
         return None
 
 
-def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
+def stream(searcher: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
     """Search like ``tune``. Return simulated seconds (infinite if never) and evaluations until NEAR the optimum."""
-    while made.proposed < MOST:
-        free_slots = in_flight.size(made.reported) - len(made.out)
+    while searcher.proposed < MOST:
+        free_slots = in_flight.size(searcher.reported) - len(searcher.out)
         if free_slots > 0:
-            before = made.proposed
-            spent = made.propose(free_slots)
-            in_flight.note("propose", [spent] * (made.proposed - before))
-        if not made.out:
+            before = searcher.proposed
+            spent = searcher.propose(free_slots)
+            in_flight.note("propose", [spent] * (searcher.proposed - before))
+        if not searcher.out:
             break
-        made.wait()
-        near = made.near()
+        searcher.wait()
+        near = searcher.near()
         in_flight.note("compile", [costs.compile])
         in_flight.note("measure", [costs.measure])
         if near is not None:
-            return near, made.reported
-    return math.inf, made.reported
+            return near, searcher.reported
+    return math.inf, searcher.reported
 
 
-def batches(made: Searcher, size: int) -> tuple[float, int]:
+def batches(searcher: Searcher, size: int) -> tuple[float, int]:
     """Search in batches. Return the same values as ``stream``.
 
     A batch is proposed while the previous one is measured, so the results of the previous batch are still unknown.
     """
-    made.propose(size)
-    while made.out and made.proposed < MOST:
-        under_way = len(made.out)
-        made.propose(size)
-        made.now = max(made.now, made.out[under_way - 1][0])
-        near = made.near()
+    searcher.propose(size)
+    while searcher.out and searcher.proposed < MOST:
+        under_way = len(searcher.out)
+        searcher.propose(size)
+        searcher.now = max(searcher.now, searcher.out[under_way - 1][0])
+        near = searcher.near()
         if near is not None:
-            return near, made.reported
-    return math.inf, made.reported
+            return near, searcher.reported
+    return math.inf, searcher.reported
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,25 +146,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 16])
     parser.add_argument("--compile-ms", type=float, default=300.0)
     parser.add_argument("--measure-ms", type=float, default=20.0)
-    given = parser.parse_args(arguments)
-    files = sorted(f for f in given.folder.glob("*.json.gz"))
-    files = [f for f in files if given.files is None or f.name.removesuffix(".json.gz") in given.files]
+    options = parser.parse_args(arguments)
+    files = sorted(f for f in options.folder.glob("*.json.gz"))
+    files = [f for f in files if options.files is None or f.name.removesuffix(".json.gz") in options.files]
     if not files:
-        print(f"search_clock: {given.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
+        print(f"search_clock: {options.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
         return 2
-    costs = Costs(given.compile_ms / 1e3, given.measure_ms / 1e3)
+    costs = Costs(options.compile_ms / 1e3, options.measure_ms / 1e3)
     print(
-        f"Seconds to 95% of the optimum, medians of {given.repeats} searches; a compile takes {given.compile_ms:g} ms, "
-        f"a measurement {given.measure_ms:g} ms. {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores "
-        f"({platform.machine()}), without a GPU.\n"
+        f"Seconds to 95% of the optimum, medians of {options.repeats} searches; "
+        f"a compile takes {options.compile_ms:g} ms, a measurement {options.measure_ms:g} ms. "
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), without a GPU.\n"
     )
     print("| recording | cores | evolution, batches of 16 | bayes, as in tune | ratio |\n|---|---:|---:|---:|---:|")
-    for cores in given.cores:
+    for cores in options.cores:
         ratios = []
         for file in files:
             table = read_table(file)
             space = table.space()
-            seeds = range(given.repeats)
+            seeds = range(options.repeats)
             before = [batches(Searcher(table, space, "evolution", cores, costs, s), BATCH) for s in seeds]
             after = [
                 stream(Searcher(table, space, "bayes", cores, costs, s), InFlightLimit(compilers=cores), costs)
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
             old, new = statistics.median(t for t, _ in before), statistics.median(t for t, _ in after)
             ratios.append(new / old)
-            evaluations = [statistics.median(n for _, n in found) for found in (before, after)]
+            evaluations = [statistics.median(n for _, n in searches) for searches in (before, after)]
             print(
                 f"| {file.name.removesuffix('.json.gz')} | {cores} | {old:.1f} ({evaluations[0]:g} trials) | "
                 f"{new:.1f} ({evaluations[1]:g} trials) | {ratios[-1]:.2f} |",

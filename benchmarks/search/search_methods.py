@@ -135,10 +135,10 @@ def _loaded(file: str) -> tuple[Table, UnionSpace]:
 
 def _ours(table: Table, job: Job) -> Iterator[Schedule]:
     _, space = _loaded(job.file)
-    made = sampler(job.method, space, seed=job.seed)
-    while proposals := made.ask(1):
+    searcher = sampler(job.method, space, seed=job.seed)
+    while proposals := searcher.ask(1):
         yield proposals[0]
-        made.tell(proposals[0], table.measurements[proposals[0]])
+        searcher.tell(proposals[0], table.measurements[proposals[0]])
 
 
 @lru_cache(maxsize=1)
@@ -155,9 +155,9 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
     """Return the restrictions that give exactly the recorded configurations. Raises ValueError if no set does."""
-    whole = list(itertools.product(*values.values()))
+    combinations = list(itertools.product(*values.values()))
     coded = {
-        name: np.array([row[i] for row in whole], dtype=np.int64)
+        name: np.array([row[i] for row in combinations], dtype=np.int64)
         for i, (name, own) in enumerate(values.items())
         if all(isinstance(value, int) for value in own)
     }
@@ -166,10 +166,10 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
             rules = [parse(text, dict.fromkeys(coded, "int")) for text in texts]
         except ExpressionError:  # the set is for other kernels: it uses parameters that this recording lacks
             continue
-        legal = np.ones(len(whole), dtype=bool)
+        legal = np.ones(len(combinations), dtype=bool)
         for rule in rules:
             legal &= rule.holds(coded, {})
-        if {whole[i] for i in np.flatnonzero(legal)} == recorded:
+        if {combinations[i] for i in np.flatnonzero(legal)} == recorded:
             return list(texts)
     raise ValueError("unknown restrictions of this recording: add them to RESTRICTIONS")
 
@@ -207,8 +207,8 @@ def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
         )
     (parameters,) = table.parameters.values()
     for result in results:
-        found = ((p, result[p.name]) for p in parameters)
-        yield Schedule(table.kernel, tuple((p.name, v if v in p.values else str(v)) for p, v in found))
+        pairs = ((p, result[p.name]) for p in parameters)
+        yield Schedule(table.kernel, tuple((p.name, v if v in p.values else str(v)) for p, v in pairs))
 
 
 def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
@@ -219,8 +219,8 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
     (parameters,) = table.parameters.values()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = optuna.samplers.TPESampler(seed=job.seed, multivariate=ordinal)
-    study = optuna.create_study(sampler=made)
+        searcher = optuna.samplers.TPESampler(seed=job.seed, multivariate=ordinal)
+    study = optuna.create_study(sampler=searcher)
     without_time = optuna.trial.TrialState.FAIL if ordinal else optuna.trial.TrialState.PRUNED
     visited: set[Schedule] = set()
     for _ in range(DRAWS * job.budget):

@@ -43,10 +43,10 @@ def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: in
     Raises ValueError for an unknown method or recording, or if no number follows the colon.
     """
     named = {_name(str(f)): f for f in files}
-    made = []
+    all_jobs = []
     for text in methods:
-        rest, _, number = text.partition(":")
-        method, _, only = rest.partition("@")
+        spec, _, number = text.partition(":")
+        method, _, only = spec.partition("@")
         if number and not number.isdecimal():
             raise ValueError(f"invalid number of searches in {text!r}: write METHOD:N")
         if method not in METHODS:
@@ -54,8 +54,8 @@ def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: in
         if only and only not in named:
             raise ValueError(f"unknown recording {only!r} for {method}: use one of {', '.join(named)}")
         for file in [named[only]] if only else files:
-            made += [Job(str(file), method, seed, budget) for seed in range(int(number or repeats))]
-    return made
+            all_jobs += [Job(str(file), method, seed, budget) for seed in range(int(number or repeats))]
+    return all_jobs
 
 
 Key = tuple[str, str, int, int]
@@ -71,33 +71,33 @@ def _journal(path: Path | None) -> dict[Key, Search]:
     Raises:
         ValueError: A complete line is not a search. An incomplete last line is ignored.
     """
-    found = dict[Key, Search]()
+    finished = dict[Key, Search]()
     if path is None or not path.exists():
-        return found
+        return finished
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
             file, method, seed, budget, quality = json.loads(line)
-            found[str(file), str(method), int(seed), int(budget)] = Search(seed, tuple(map(float, quality)), 0.0)
+            finished[str(file), str(method), int(seed), int(budget)] = Search(seed, tuple(map(float, quality)), 0.0)
         except (ValueError, TypeError):
             raise ValueError(f"line {number} of {path} is not a search: give another --journal") from None
     if lines[-1]:
         path.write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
-    return found
+    return finished
 
 
-def _note(path: Path | None, job: Job, made: Search) -> None:
+def _note(path: Path | None, job: Job, search: Search) -> None:
     if path is not None:
         with path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([*_key(job), made.quality]) + "\n")
+            stream.write(json.dumps([*_key(job), search.quality]) + "\n")
 
 
 def _name(file: str) -> str:
     return Path(file).name.removesuffix(".json.gz")
 
 
-def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
-    """Return the tables as Markdown. ``found`` has the searches of each method, by file."""
+def summary(by_file: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
+    """Return the tables as Markdown. ``by_file`` has the searches of each method, by file."""
     lines = [
         "# Search quality on recorded spaces",
         "",
@@ -107,30 +107,30 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
         "",
     ]
     after = [n for n in AFTER if n <= budget] or [budget]
-    for file, methods in found.items():
+    for file, methods in by_file.items():
         lines += [
             f"## {file}",
             "",
             "| method | searches | to 90% | to 95% | to 99% | " + " | ".join(f"after {n}" for n in after) + " |",
             "|---|" + "---:|" * (4 + len(after)),
         ]
-        for method, made in methods.items():
-            medians = [made.median_evaluations_to(q) for q in QUALITIES]
+        for method, searches in methods.items():
+            medians = [searches.median_evaluations_to(q) for q in QUALITIES]
             cells = [f"over {budget}" if m is None else f"{m:g}" for m in medians]
-            cells += [f"{made.quartiles(n)[1]:.3f}" for n in after]
-            lines.append(f"| {method} | {len(made.searches)} | " + " | ".join(cells) + " |")
+            cells += [f"{searches.quartiles(n)[1]:.3f}" for n in after]
+            lines.append(f"| {method} | {len(searches.searches)} | " + " | ".join(cells) + " |")
         missing = [method for method in METHODS if method not in methods]
         lines += ["", f"Not run: {', '.join(missing)}.", ""] if missing else [""]
-    lines += [*_against_best_peer(found, budget), ""]
+    lines += [*_against_best_peer(by_file, budget), ""]
     return "\n".join(lines)
 
 
-def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> list[str]:
+def _against_best_peer(by_file: dict[str, dict[str, Searches]], budget: int) -> list[str]:
     lines = ["## bayes compared with the best other tuner", ""]
     lines += ["Median number of evaluations until a schedule reaches 95% of the optimum's speed; fewer is better.", ""]
     lines += ["| recording | bayes | best other tuner | ratio |", "|---|---:|---|---:|"]
     ratios = []
-    for file, methods in found.items():
+    for file, methods in by_file.items():
         ours = methods["bayes"].median_evaluations_to(NEAR) if "bayes" in methods else None
         peers = {m: s.median_evaluations_to(NEAR) for m, s in methods.items() if m not in OURS}
         reached = {m: n for m, n in peers.items() if n is not None}
@@ -158,7 +158,7 @@ def _write(
     """
     from autosched.replay.curves import draw_curves
 
-    found = {
+    by_file = {
         file: {
             m: Searches(m, budget, tuple(methods[m]))
             for m in METHODS
@@ -168,15 +168,18 @@ def _write(
     }
     now = datetime.now(UTC)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = summary(found, repeats, budget, now)
+    text = summary(by_file, repeats, budget, now)
     Path(f"{path}.md").write_text(text, encoding="utf-8")
     recordings = {
-        file: [{key: v for key, v in searches_json(made).items() if key != "searches"} for made in methods.values()]
-        for file, methods in found.items()
+        file: [
+            {key: v for key, v in searches_json(method_searches).items() if key != "searches"}
+            for method_searches in methods.values()
+        ]
+        for file, methods in by_file.items()
     }
     document = {"date": f"{now:%Y-%m-%d}", "repeats": repeats, "budget": budget, "recordings": recordings}
     Path(f"{path}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    drawn = [(file, list(methods.values())) for file, methods in found.items() if methods]
+    drawn = [(file, list(methods.values())) for file, methods in by_file.items() if methods]
     draw_curves(drawn, Path(f"{path}.png"))
     return text
 
@@ -200,33 +203,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=None,
         help="file to which searches are appended; searches in it are not repeated",
     )
-    given = parser.parse_args(arguments)
-    files = sorted(Path(given.folder).glob("*.json.gz"))
-    if given.files is not None:
-        files = [f for f in files if _name(str(f)) in given.files]
+    options = parser.parse_args(arguments)
+    files = sorted(Path(options.folder).glob("*.json.gz"))
+    if options.files is not None:
+        files = [f for f in files if _name(str(f)) in options.files]
     if not files:
-        print(f"search_quality: {given.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
+        print(f"search_quality: {options.folder} has no matching *.json.gz: name another folder", file=sys.stderr)
         return 2
     try:
-        todo = jobs(files, given.methods, given.repeats, given.budget)
-        done = _journal(given.journal)
+        todo = jobs(files, options.methods, options.repeats, options.budget)
+        done = _journal(options.journal)
     except ValueError as error:
         print(f"search_quality: {error}", file=sys.stderr)
         return 2
-    found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
+    by_file: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
     planned = Counter((_name(job.file), job.method) for job in todo)
     text = ""
     # A forked worker would hang in OpenMP if this process has already used it.
-    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
-        made = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(given.repeats // 2, 1))
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        results = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(options.repeats // 2, 1))
         for following, job in zip([*todo[1:], None], todo, strict=True):
             if (found_here := done.get(_key(job))) is None:
-                _, found_here = next(made)
-                _note(given.journal, job, found_here)
-            found[_name(job.file)].setdefault(job.method, []).append(found_here)
+                _, found_here = next(results)
+                _note(options.journal, job, found_here)
+            by_file[_name(job.file)].setdefault(job.method, []).append(found_here)
             if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
-                text = _write(given.results / given.name, found, planned, given.repeats, given.budget)
+                text = _write(options.results / options.name, by_file, planned, options.repeats, options.budget)
     print(text)
     return 0
 

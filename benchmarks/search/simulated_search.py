@@ -72,9 +72,9 @@ SEARCHES = 3  # number of searches with the true times: a single search missed t
 HIT = 0.01  # a winner counts as a hit if it is at most this fraction slower than the best known schedule
 
 
-def deviate(seed: int, *what: object) -> float:
+def deviate(seed: int, *subject: object) -> float:
     """Return a pseudo-random number from the standard normal distribution, determined by the arguments."""
-    bits = zlib.crc32(repr((seed, *what)).encode())
+    bits = zlib.crc32(repr((seed, *subject)).encode())
     return statistics.NormalDist().inv_cdf((bits + 0.5) / 2.0**32)
 
 
@@ -93,8 +93,8 @@ class Truth:
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Return the logarithm of each schedule's seconds in steady state, shape [n]."""
         deviations = np.array([self._deviation(s) for s in schedules])
-        found: FloatArray = self.estimates.log_seconds(schedules) + deviations
-        return found
+        values: FloatArray = self.estimates.log_seconds(schedules) + deviations
+        return values
 
     def _deviation(self, schedule: Schedule) -> float:
         values = sum(deviate(self.seed, schedule.template, name, value) for name, value in schedule.items)
@@ -109,8 +109,8 @@ class Truth:
 
 def structure_of(schedule: Schedule) -> tuple[object, ...]:
     """Return the template and the parameters with the largest effect, with their values."""
-    wanted = ("tile_", "stages", "consumer_warpgroups", "cluster_")
-    return (schedule.template, *(item for item in schedule.items if item[0].startswith(wanted)))
+    prefixes = ("tile_", "stages", "consumer_warpgroups", "cluster_")
+    return (schedule.template, *(item for item in schedule.items if item[0].startswith(prefixes)))
 
 
 @dataclass
@@ -135,14 +135,14 @@ class SimulatedGpu:
 
     def raced(self, schedule: Schedule, rule: RaceRule) -> float:
         """Return the seconds of a schedule: the incumbent's seconds times the ratio that a paired timing gives."""
-        gpu, mine = self.gpu, self.kernels.setdefault(schedule, self.truth.kernel(schedule))
-        other = mine if self.incumbent is None else self.kernels[self.incumbent]
-        reference = mine.steady if self.incumbent is None else self.seconds
-        found = race(
-            self.timer, lambda _: gpu.launch(other), lambda _: gpu.launch(mine), reference, COPIES, LIMIT, rule
+        gpu, own_kernel = self.gpu, self.kernels.setdefault(schedule, self.truth.kernel(schedule))
+        other = own_kernel if self.incumbent is None else self.kernels[self.incumbent]
+        reference = own_kernel.steady if self.incumbent is None else self.seconds
+        result = race(
+            self.timer, lambda _: gpu.launch(other), lambda _: gpu.launch(own_kernel), reference, COPIES, LIMIT, rule
         )
-        assert found is not None
-        return reference * statistics.median(found.ratios)
+        assert result is not None
+        return reference * statistics.median(result.ratios)
 
     def trial(self, schedule: Schedule, ready: float, new_module: bool) -> tuple[float, float]:
         """Return the measured seconds of a candidate, and the simulated time at the end of the measurement."""
@@ -169,8 +169,8 @@ class SimulatedGpu:
                     for _ in range(n):
                         self.gpu.launch(kernel)
 
-                found = self.timer.timed(LIMIT, [group], lambda k=kernel, n=settles: group(k, n))
-                times[running[i]].append(found[0] / count)
+                timings = self.timer.timed(LIMIT, [group], lambda k=kernel, n=settles: group(k, n))
+                times[running[i]].append(timings[0] / count)
         return {schedule: statistics.median(times[schedule]) for schedule in running}
 
 
@@ -319,22 +319,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="advance the clock by the sampler's measured CPU time (default: counted work)",
     )
-    given = parser.parse_args(arguments)
-    task = task_of(PROBLEM, device(given.device))
+    options = parser.parse_args(arguments)
+    task = task_of(PROBLEM, device(options.device))
     columns = ("run", "trials", "modules", "winner / best known", "seconds", "CPU seconds counted", "measured")
     print(f"| {' | '.join(columns)} |\n|{'---:|' * len(columns)}", flush=True)
     losses, trials = [], []
-    for run in range(given.first, given.first + given.runs):
+    for run in range(options.first, options.first + options.runs):
         estimates = AnalyticEstimates(task.problem, task.templates, task.device)
         truth = Truth(estimates, run)
-        found = Search(task, truth, run, given.cores, given.seconds, cpu_time=given.cpu_time).run()
-        best = known_best(task, truth, found)
-        losses.append(math.exp(found.log_seconds - best) - 1)
-        trials.append(found.trials)
-        row = f"| {run} | {found.trials} | {found.modules} | {1 + losses[-1]:.4f} | {found.finished:.1f} "
-        print(f"{row}| {found.counted:.2f} | {found.measured:.2f} |", flush=True)
+        outcome = Search(task, truth, run, options.cores, options.seconds, cpu_time=options.cpu_time).run()
+        best = known_best(task, truth, outcome)
+        losses.append(math.exp(outcome.log_seconds - best) - 1)
+        trials.append(outcome.trials)
+        row = f"| {run} | {outcome.trials} | {outcome.modules} | {1 + losses[-1]:.4f} | {outcome.finished:.1f} "
+        print(f"{row}| {outcome.counted:.2f} | {outcome.measured:.2f} |", flush=True)
     hits = sum(loss <= HIT for loss in losses)
-    print(f"\n{hits} of {given.runs} winners within {HIT:.0%} of the best known; at least {min(trials)} trials.")
+    print(f"\n{hits} of {options.runs} winners within {HIT:.0%} of the best known; at least {min(trials)} trials.")
     estimates = AnalyticEstimates(task.problem, task.templates, task.device)
     near = fastest(task.space, estimates, 0)[0]
     guesses, true = (np.exp(x) for x in (estimates.log_seconds(near), Truth(estimates, 0).log_seconds(near)))
@@ -345,13 +345,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def known_best(task: SearchTask, truth: Truth, found: Outcome) -> float:
+def known_best(task: SearchTask, truth: Truth, outcome: Outcome) -> float:
     """Return the smallest true log seconds that searches with the true times find."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
-    known = [found.winner]
+    known = [outcome.winner]
     for seed in range(SEARCHES):
         best, _ = fastest(task.space, handed, seed)
-        known += [*best, *descended(task.space, handed, [found.winner, *best[:4]])]
+        known += [*best, *descended(task.space, handed, [outcome.winner, *best[:4]])]
     return float(handed.log_seconds(known).min())
 
 

@@ -65,10 +65,10 @@ def divides(multiple: str, *factors: str) -> Restriction:
     """Require that ``multiple`` is a multiple of the product of ``factors``."""
     product = factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
 
-    def allows(whole: IntArray, **parts: IntArray) -> BoolArray:
-        return np.equal(whole % math.prod(parts.values()), 0)
+    def allows(number: IntArray, **parts: IntArray) -> BoolArray:
+        return np.equal(number % math.prod(parts.values()), 0)
 
-    names = {"whole": multiple, **{name: name for name in factors}}
+    names = {"number": multiple, **{name: name for name in factors}}
     return Restriction(f"{multiple} % {product} == 0", allows, names)
 
 
@@ -141,7 +141,7 @@ CASES = (
 
 def compare(case: Case) -> str:
     """Return one row of the table."""
-    ours, listed, theirs = [], [], []
+    ours, listed, peer_seconds = [], [], []
     for _ in range(REPEATS):
         start = time.process_time()
         space = case.space()
@@ -151,12 +151,12 @@ def compare(case: Case) -> str:
         listed.append(time.process_time() - start)
         start = time.process_time()
         peer = case.kernel_tuner()
-        theirs.append(time.process_time() - start)
+        peer_seconds.append(time.process_time() - start)
     names = list(case.domains)
     same = set(zip(*(columns[name].tolist() for name in names), strict=True)) == set(peer.list)
     if space.count() != peer.size or not same:
         raise SystemExit(f"{case.name}: {space.count()} configurations here, {peer.size} in Kernel Tuner, or others")
-    a, b, c = median(ours), median(listed), median(theirs)
+    a, b, c = median(ours), median(listed), median(peer_seconds)
     return (
         f"| {case.name} | {space.raw_count:,} | {space.count():,} | {c:.3f} s | {a:.4f} s | {b:.4f} s "
         f"| {c / a:.0f}x | {c / b:.0f}x |"

@@ -55,17 +55,17 @@ SPACES = {
 
 @dataclass(frozen=True)
 class Counted:
-    turn: int
+    loop_instructions: int
     tensor: int
     registers: int
     spilled: int
-    whole: int
+    all_instructions: int
     seconds: float
 
     def row(self, name: str) -> str:
         return (
-            f"| {name} | {self.turn} | {self.tensor} | {self.registers} | {self.spilled} | {self.whole} | "
-            f"{self.seconds:.2f} s |"
+            f"| {name} | {self.loop_instructions} | {self.tensor} | {self.registers} | {self.spilled} | "
+            f"{self.all_instructions} | {self.seconds:.2f} s |"
         )
 
 
@@ -92,29 +92,29 @@ def counted(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> Counte
 
 def started(pool: CompilePool) -> None:
     """Compile a small kernel, so that later times do not include the start of the compiler."""
-    place = "seeds/matvec.py:matvec_plain"
-    made = load_program(str(EXAMPLES / place))
-    p, own = problem(made, **SPACES[place]), template(made)
+    program_path = "seeds/matvec.py:matvec_plain"
+    tile_program = load_program(str(EXAMPLES / program_path))
+    p, own = problem(tile_program, **SPACES[program_path]), template(tile_program)
     (schedule,) = own.space(p, A100).sample(1, 0)
     pool.compile(own.kernel(p, schedule, A100), A100.arch)
 
 
-def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> GeneratedKernel:
-    made = load_program(str(EXAMPLES / place))
-    p, own = problem(made, **sizes), template(made)
+def program_kernel(program_path: str, sizes: Mapping[str, int], values: Values, where: Device) -> GeneratedKernel:
+    tile_program = load_program(str(EXAMPLES / program_path))
+    p, own = problem(tile_program, **sizes), template(tile_program)
     ones = {q.name: q.values[0] for q in own.space(p, where).parameters if len(q.values) == 1}
-    schedule = Schedule.from_json(made.name, ones | dict(values))
+    schedule = Schedule.from_json(tile_program.name, ones | dict(values))
     own.space(p, where).valid.validate(schedule)
     return own.kernel(p, schedule, where)
 
 
 def copies(layouts: Mapping[str, tuple[str, int, int]]) -> dict[str, int | str]:
     """Return schedule parameters for the copies of operands, each given as (layout, vector, columns)."""
-    found: dict[str, int | str] = {}
+    copy_values: dict[str, int | str] = {}
     for name, (layout, vector, columns) in layouts.items():
         for key, value in (("layout", layout), ("copy", "cp.async"), ("vector", vector), ("copy_columns", columns)):
-            found[f"{key}_{name}"] = value
-    return found
+            copy_values[f"{key}_{name}"] = value
+    return copy_values
 
 
 def gemm(pool: CompilePool) -> list[str]:
@@ -130,7 +130,7 @@ def gemm(pool: CompilePool) -> list[str]:
         tiles = {"bm": 128, "bn": bn, "bk": 32, "subgroups_m": sg[0], "subgroups_n": sg[1]}
         end = {"store_1": "direct", "exchange": "pad(4,1)"}
         kernel = program_kernel("programs/gemm_relu.py", size, {**layouts, **common, **tiles, **end}, A100)
-        theirs = {
+        values = {
             "tile_m": 128, "tile_n": bn, "tile_k": 32, "subgroups_m": sg[0], "subgroups_n": sg[1],
             "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "unroll": 2,
             "epilogue": "registers", "stream_k": 0, "batch_mapping": "outer", **common, **layouts,
@@ -138,8 +138,8 @@ def gemm(pool: CompilePool) -> list[str]:
         hand = Matmul(m=4096, n=4096, k=4096, a="f16", out="f16", epilogue="bias+relu")
         name = f"GEMM 128x{bn}x32, {stages} stages{', 2 buffers of fragments' if buffers == 2 else ''}, sm_80"
         rows.append(counted(pool, kernel, A100).row(name))
-        made = MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100)
-        rows.append(counted(pool, made, A100).row(f"{name}: the template"))
+        template_kernel = MATMUL.kernel(hand, Schedule.from_json("matmul", values), A100)
+        rows.append(counted(pool, template_kernel, A100).row(f"{name}: the template"))
     return rows
 
 
@@ -171,7 +171,7 @@ def of_triton() -> list[str]:
     }
     loops |= {f"attention 128x64, d = {d}, 8 warps": attention_loop(128, 64, d, 8, 2) for d in (64, 128)}
     return [
-        f"| {name}, sm_80: Triton | {loop.turn} | {loop.tensor} | - | - | {loop.whole} | - |"
+        f"| {name}, sm_80: Triton | {loop.loop_instructions} | {loop.tensor} | - | - | {loop.all_instructions} | - |"
         for name, loop in loops.items()
     ]
 
@@ -212,25 +212,25 @@ def compiled(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> float
 
 def spaces(pool: CompilePool, samples: int) -> list[str]:
     rows = []
-    for place, sizes in SPACES.items():
-        made = load_program(str(EXAMPLES / place))
+    for program_path, sizes in SPACES.items():
+        tile_program = load_program(str(EXAMPLES / program_path))
         for where in (A100, H100):
             choices_of.cache_clear()
             start = time.process_time()
-            p = problem(made, **sizes)
-            space = template(made).space(p, where)
+            p = problem(tile_program, **sizes)
+            space = template(tile_program).space(p, where)
             count = space.count()
             built = time.process_time() - start
             start = time.process_time()
-            choice = default_choice(p, where, TemplateSet([template(made)]))
+            choice = default_choice(p, where, TemplateSet([template(tile_program)]))
             proposed = time.process_time() - start
             if choice is None:
-                raise SystemExit(f"{place}: nothing is proposed")
-            first = compiled(pool, template(made).kernel(p, choice.schedule, where), where)
-            kernels = [template(made).kernel(p, s, where) for s in space.sample(samples, 1)]
+                raise SystemExit(f"{program_path}: nothing is proposed")
+            first = compiled(pool, template(tile_program).kernel(p, choice.schedule, where), where)
+            kernels = [template(tile_program).kernel(p, s, where) for s in space.sample(samples, 1)]
             seconds = [compiled(pool, kernel, where) for kernel in kernels]
             rows.append(
-                f"| {place} | {where.name} | {count:.2e} | {built:.2f} s | {proposed:.2f} s | {first:.2f} s | "
+                f"| {program_path} | {where.name} | {count:.2e} | {built:.2f} s | {proposed:.2f} s | {first:.2f} s | "
                 f"{statistics.median(seconds):.2f} s | {max(seconds):.2f} s |"
             )
             print(rows[-1], flush=True)
@@ -246,7 +246,7 @@ def main() -> None:
         started(pool)
         code = [*gemm(pool), *attention(pool), *of_triton(), *hopper(pool)]
         print("\n".join(code), flush=True)
-        made = spaces(pool, samples)
+        rows = spaces(pool, samples)
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
         "# Tile programs: machine code and search spaces\n"
@@ -262,7 +262,7 @@ def main() -> None:
         "compile the time model's first choice, and to compile random schedules.\n\n"
         "| program | device | schedules | build and count | first choice | its compilation | random schedules, median "
         "| max |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(made) + "\n",
+        "|---|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(rows) + "\n",
         "utf-8",
     )
 

@@ -54,11 +54,11 @@ def attention(q, k, v, out, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constex
 
 @dataclass(frozen=True)
 class Loop:
-    """A main loop with ``turn`` instructions per iteration, of which ``tensor`` run on tensor cores."""
+    """A main loop with ``loop_instructions`` instructions per iteration, of which ``tensor`` run on tensor cores."""
 
-    turn: int
+    loop_instructions: int
     tensor: int
-    whole: int
+    all_instructions: int
 
 
 def gemm_loop(bm: int, bn: int, bk: int, warps: int, stages: int, sm: int = 80) -> Loop:
@@ -78,7 +78,7 @@ def _loop(kernel: Any, types: dict[str, str], sizes: dict[str, int], warps: int,
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in types}
     source = ASTSource(kernel, signature, {(names.index(n),): size for n, size in sizes.items()}, attributes)
     options = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
-    made = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
-    code = disassemble(made.asm["cubin"], made.metadata.name)
+    compiled = triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+    code = disassemble(compiled.asm["cubin"], compiled.metadata.name)
     loop = mix(main_loop(code))
     return Loop(loop.instructions, loop.count("tensor"), len(code))

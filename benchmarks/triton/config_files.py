@@ -97,14 +97,14 @@ def shipped(format: Format) -> list[Shipped]:
         raise NoConfigs(
             f"{format} is not installed: pip install --no-deps --target FOLDER {format}, and PYTHONPATH=FOLDER"
         )
-    found = []
+    collected = []
     for folder in folders:
         try:
             files = read_folder(folder, format)[0]
         except NoConfigs:
             continue
-        found += [Shipped(format, f.name, entry) for f in files if f.name.device is not None for entry in f.entries]
-    return found
+        collected += [Shipped(format, f.name, entry) for f in files if f.name.device is not None for entry in f.entries]
+    return collected
 
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
@@ -121,12 +121,12 @@ def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any
                 return False
             device = entry.name.device
             assert device is not None
-            found, took = pool.verified(entry.name, dict(entry.entry.config), device)
-            line = {"key": entry.key, "seconds": took, "day": f"{datetime.now(UTC):%Y-%m-%d}", **found}
+            result, took = pool.verified(entry.name, dict(entry.entry.config), device)
+            line = {"key": entry.key, "seconds": took, "day": f"{datetime.now(UTC):%Y-%m-%d}", **result}
             out.write(json.dumps(line) + "\n")
             out.flush()
-            if found["status"] != "sound":
-                print(f"{entry.key}: {found['status']}: {found['reason']}", flush=True)
+            if result["status"] != "sound":
+                print(f"{entry.key}: {result['status']}: {result['reason']}", flush=True)
             return True
 
         with ThreadPoolExecutor(workers) as threads:
@@ -218,26 +218,31 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
             f"| **all** | | | {_total(of_format.values()).row(known)} |",
             "",
         ]
-        if rest := [
+        if unverified := [
             f"{group[1]} {group[2]} {group[3]} ({line.entries})"
             for group, line in sorted(groups.items())
             if group[0] == format and group not in judged
         ]:
-            lines += [f"Not verified in this run: {', '.join(rest)}.", ""]
+            lines += [f"Not verified in this run: {', '.join(unverified)}.", ""]
     not_sound: dict[tuple[str, str], list[Shipped]] = defaultdict(list)
     for e in entries:
         row = {"status": "broken", "reason": e.entry.fault} if e.entry.fault else known.get(e.key, {"status": "sound"})
         if row["status"] != "sound" and e.group in judged:
             not_sound[row["status"], row["reason"]].append(e)
     if not_sound:
-        lines += ["## Not sound", "", *(_listed(*key, found) for key, found in sorted(not_sound.items())), ""]
+        lines += [
+            "## Not sound",
+            "",
+            *(_listed(*key, shipped_files) for key, shipped_files in sorted(not_sound.items())),
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
+def _listed(status: str, reason: str, shipped_files: Sequence[Shipped]) -> str:
     """Return a line with the files and batch sizes of all entries that failed for the same reason."""
     sizes: dict[str, list[int]] = defaultdict(list)
-    for e in found:
+    for e in shipped_files:
         sizes[f"{_NAMES[e.format]}, `{e.name.text(e.format)}`"].append(e.entry.size)
     where = "; ".join(f"{name} at {', '.join(map(str, sorted(set(at))))} rows" for name, at in sorted(sizes.items()))
     return f"- {status}: {reason}: {where}"
@@ -293,25 +298,25 @@ def main() -> int:
     )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, help="page to write")
-    given = parser.parse_args()
+    options = parser.parse_args()
     left = 0
     try:
-        if given.format is not None:
+        if options.format is not None:
             entries = [
                 e
-                for e in shipped(given.format)
-                if (given.device is None or e.group[2] in given.device)
-                and (given.dtype is None or e.dtype in given.dtype)
+                for e in shipped(options.format)
+                if (options.device is None or e.group[2] in options.device)
+                and (options.dtype is None or e.dtype in options.dtype)
             ]
             if not entries:
                 parser.error("the package has no files for these devices and types")
-            known = read_journal(given.journal)
-            left = judge_all(entries, given.journal, known, given.workers, given.seconds)
-        if given.out is not None:
+            known = read_journal(options.journal)
+            left = judge_all(entries, options.journal, known, options.workers, options.seconds)
+        if options.out is not None:
             everything = [e for format in FORMATS if find_spec(format) is not None for e in shipped(format)]
-            command = f"python -m benchmarks.triton.config_files --out {given.out}"
-            _, heading, kept = given.out.read_text().partition(_KEPT) if given.out.exists() else ("", "", "")
-            given.out.write_text(page(everything, read_journal(given.journal), command) + heading + kept)
+            command = f"python -m benchmarks.triton.config_files --out {options.out}"
+            _, heading, notes = options.out.read_text().partition(_KEPT) if options.out.exists() else ("", "", "")
+            options.out.write_text(page(everything, read_journal(options.journal), command) + heading + notes)
     except NoConfigs as error:
         parser.error(str(error))
     return 1 if left else 0

@@ -58,11 +58,11 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
     import cupy
 
     folder = Path(request["folder"])
-    kept = read(folder, request["name"])
-    return outcome(kept, lambda: launched(cupy, kept, lambda arch: machine_code(folder, kept.text, arch)))
+    stored = read(folder, request["name"])
+    return outcome(stored, lambda: launched(cupy, stored, lambda arch: machine_code(folder, stored.text, arch)))
 
 
-def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
+def outcome(stored: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
     """Make a launch, compare the outputs with the expected outputs, and return the result.
 
     If the outputs differ, the launch is repeated. ``repeats`` is True if the GPU computes the same outputs again.
@@ -70,9 +70,9 @@ def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict
     try:
         outputs = launch()
         errors = {
-            name: largest_error(operand.dtype, outputs[name], kept.known.get(name))
-            for name, operand in _operands(kept.launch).items()
-            if operand.role in WRITTEN and digest_of(bytes_of(outputs[name])) != kept.expected[name]
+            name: largest_error(operand.dtype, outputs[name], stored.known.get(name))
+            for name, operand in _operands(stored.launch).items()
+            if operand.role in WRITTEN and digest_of(bytes_of(outputs[name])) != stored.expected[name]
         }
         if not errors:
             return {"status": "equal"}
@@ -87,7 +87,7 @@ def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict
         return {"status": "fault", "reason": str(error)}
 
 
-def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
+def launched(cp: Any, stored: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
     """Launch on the current GPU and return the contents of the outputs.
 
     ``cp`` is cupy; ``code`` returns the module's machine code for an architecture.
@@ -95,14 +95,14 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
     Raises Refused, LaunchRefused, Hang, Fault.
     """
     errors = (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError)
-    operands = _operands(kept.launch)
+    operands = _operands(stored.launch)
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         arrays = {}
         for name, operand in operands.items():
-            before = kept.inputs[name] if operand.role in READ else _before(operand)
+            before = stored.inputs[name] if operand.role in READ else _before(operand)
             arrays[name] = cp.asarray(np.frombuffer(bytes_of(before), np.uint8))
-        launch, addresses = at_offsets(kept, {name: int(array.data.ptr) for name, array in arrays.items()})
+        launch, addresses = at_offsets(stored, {name: int(array.data.ptr) for name, array in arrays.items()})
         capability = str(cp.cuda.Device().compute_capability)  # such as "90"
         cubin = code(f"sm_{capability}{'a' if int(capability) >= 90 else ''}")
         loaded: LoadedLaunch | None = None
@@ -133,13 +133,13 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
     return {name: held[name].view(operands[name].dtype.storage).reshape(operands[name].shape) for name in held}
 
 
-def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
+def at_offsets(stored: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
     """Return the launch with separate arrays for arguments that point into another array, and all arrays' addresses.
 
     A separate array begins at the address in the argument.
     """
-    arguments, addresses = list(kept.launch.arguments), dict(starts)
-    for position, offset in kept.offsets.items():
+    arguments, addresses = list(stored.launch.arguments), dict(starts)
+    for position, offset in stored.offsets.items():
         argument: Any = arguments[position]
         if isinstance(argument, ScalarArgument | BytesArgument):
             raise ValueError(f"argument {position} must be a pointer")
@@ -147,7 +147,7 @@ def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dic
         inner = dataclasses.replace(operand, name=f"{operand.name} from byte {offset}")
         addresses[inner.name] = starts[operand.name] + offset
         arguments[position] = inner if argument is operand else dataclasses.replace(argument, operand=inner)
-    return dataclasses.replace(kept.launch, arguments=tuple(arguments)), addresses
+    return dataclasses.replace(stored.launch, arguments=tuple(arguments)), addresses
 
 
 def machine_code(folder: Path, text: str, arch: str) -> bytes:
@@ -182,8 +182,10 @@ def assembled(text: str, arch: str) -> bytes:
         except subprocess.TimeoutExpired:
             raise Refused(f"ptxas did not end within {_ASSEMBLY:g} s") from None
         if done.returncode != 0:
-            said = next((line for line in done.stderr.splitlines() if line.strip()), f"exit status {done.returncode}")
-            raise Refused(one_line(said.replace(f"{ptx}, ", "")))
+            message = next(
+                (line for line in done.stderr.splitlines() if line.strip()), f"exit status {done.returncode}"
+            )
+            raise Refused(one_line(message.replace(f"{ptx}, ", "")))
         return cubin.read_bytes()
 
 
@@ -193,14 +195,14 @@ def ptxas() -> str | None:
 
     Returns None if there is none.
     """
-    found = [shutil.which("ptxas")]
+    candidates = [shutil.which("ptxas")]
     for wheel in _WHEELS:
         try:
             files = importlib.metadata.files(wheel) or []
         except importlib.metadata.PackageNotFoundError:
             continue
-        found += [str(f.locate()) for f in files if f.name in ("ptxas", "ptxas.exe")]
-    return max((program for program in found if program is not None), key=_release, default=None)
+        candidates += [str(f.locate()) for f in files if f.name in ("ptxas", "ptxas.exe")]
+    return max((program for program in candidates if program is not None), key=_release, default=None)
 
 
 def _release(program: str) -> tuple[int, ...]:

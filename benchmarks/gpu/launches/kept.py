@@ -165,10 +165,10 @@ def _publish(path: Path, content: bytes) -> None:
         publish(path, content)
 
 
-def _keep_array(folder: Path, array: Array, whole: bool = True) -> str:
+def _keep_array(folder: Path, array: Array, complete: bool = True) -> str:
     content = bytes_of(array)
     digest = digest_of(content)
-    if whole:
+    if complete:
         _publish(folder / "arrays" / f"{digest}.z", zlib.compress(content))
     return digest
 

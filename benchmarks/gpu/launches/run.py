@@ -127,7 +127,7 @@ def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
     return answer
 
 
-def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
+def assemble(folder: Path, launch_names: Sequence[str], arch: str, workers: int) -> str:
     """Assemble all modules, write the machine code to ``folder``, and print the number of modules."""
 
     def one(ptx: str) -> bool:
@@ -140,7 +140,7 @@ def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
         publish(path, code)
         return True
 
-    modules = sorted({header(folder, name)[1] for name in kept})
+    modules = sorted({header(folder, name)[1] for name in launch_names})
     with ThreadPoolExecutor(workers) as threads:
         done = sum(threads.map(one, modules))
     return f"assembled {done} of {len(modules)} modules for {arch}"
@@ -153,34 +153,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="time limit (default: none)")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes (default 4)")
     parser.add_argument("--assemble", metavar="ARCH", help="only assemble, for example for sm_90a: needs no GPU")
-    given = parser.parse_args(arguments)
-    if (given.out is None) == (given.assemble is None):
+    options = parser.parse_args(arguments)
+    if (options.out is None) == (options.assemble is None):
         parser.error("--out OUT or --assemble ARCH is required")
-    if not given.minutes > 0:
-        parser.error(f"--minutes must be positive, not {given.minutes}")
-    if given.workers < 1:
-        parser.error(f"--workers must be at least 1, not {given.workers}")
-    kept = names(given.folder)
-    if not kept:
-        parser.error(f"{given.folder} has no launches: pytest tests/measurements/emulator --keep-launches FOLDER")
-    if given.assemble is not None:
+    if not options.minutes > 0:
+        parser.error(f"--minutes must be positive, not {options.minutes}")
+    if options.workers < 1:
+        parser.error(f"--workers must be at least 1, not {options.workers}")
+    launch_names = names(options.folder)
+    if not launch_names:
+        parser.error(f"{options.folder} has no launches: pytest tests/measurements/emulator --keep-launches FOLDER")
+    if options.assemble is not None:
         if ptxas() is None:
             parser.error("--assemble needs ptxas: pip install nvidia-cuda-nvcc")
-        print(assemble(given.folder, kept, given.assemble, given.workers))
+        print(assemble(options.folder, launch_names, options.assemble, options.workers))
         return 0
-    answers, said = cuda_available()
+    answers, message = cuda_available()
     if not answers:
-        print(f"benchmarks.gpu.launches: no GPU can be used: {said}", file=sys.stderr)
+        print(f"benchmarks.gpu.launches: no GPU can be used: {message}", file=sys.stderr)
         return 1
-    gpu = said.removesuffix(" answers")
-    results = given.out / "results.jsonl"
+    gpu = message.removesuffix(" answers")
+    results = options.out / "results.jsonl"
     try:
-        given.out.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
         file = results.open("a", encoding="utf-8")
     except OSError as error:
-        parser.error(f"--out {given.out} cannot be written ({error.strerror})")
+        parser.error(f"--out {options.out} cannot be written ({error.strerror})")
     with file:
-        rows = [row for row in read_rows(results, gpu) if row["launch"] in set(kept)]
+        rows = [row for row in read_rows(results, gpu) if row["launch"] in set(launch_names)]
         known = {row["launch"] for row in rows}
         if file.tell() and not results.read_bytes().endswith(b"\n"):  # the last line was truncated by a kill
             file.write("\n")
@@ -192,16 +192,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         interrupted = False
         try:
-            missing = [name for name in kept if name not in known]
-            run(given.folder.absolute(), missing, on_row, seconds=given.minutes * 60, workers=given.workers)
+            missing = [name for name in launch_names if name not in known]
+            run(options.folder.absolute(), missing, on_row, seconds=options.minutes * 60, workers=options.workers)
         except KeyboardInterrupt:
             interrupted = True
             print("benchmarks.gpu.launches: interrupted; results so far are stored", file=sys.stderr)
         except (OSError, KeyError, ValueError) as error:
-            print(f"benchmarks.gpu.launches: {given.folder} cannot be read ({error!r})", file=sys.stderr)
+            print(f"benchmarks.gpu.launches: {options.folder} cannot be read ({error!r})", file=sys.stderr)
             return 1
-    (given.out / "table.txt").write_text(f"{gpu}\n{table(rows)}\n", encoding="utf-8")
+    (options.out / "table.txt").write_text(f"{gpu}\n{table(rows)}\n", encoding="utf-8")
     print(gpu, table(rows, all_tests=False), sep="\n")
-    if len(rows) < len(kept):
-        print(f"not run for lack of time: {len(kept) - len(rows)} of {len(kept)} launches")
+    if len(rows) < len(launch_names):
+        print(f"not run for lack of time: {len(launch_names) - len(rows)} of {len(launch_names)} launches")
     return 1 if interrupted or any(row["status"] in FAULTS for row in rows) else 0

@@ -17,7 +17,7 @@ UNKNOWN = "?"
 _HEAD = ("test", *STATUSES, "largest error")
 
 
-def largest_error(dtype: DType, found: Array, expected: Array | None) -> float | None:
+def largest_error(dtype: DType, actual: Array, expected: Array | None) -> float | None:
     """Return the largest relative error: the maximum of abs(found - expected) / max(abs(found), abs(expected)).
 
     An error is infinite if only one of the two values is a number, or if they are different infinities. The result is
@@ -26,7 +26,7 @@ def largest_error(dtype: DType, found: Array, expected: Array | None) -> float |
     if expected is None:
         return None
     with np.errstate(all="ignore"):
-        a, b = (dtype.load(np.ascontiguousarray(array)).reshape(-1) for array in (found, expected))
+        a, b = (dtype.load(np.ascontiguousarray(array)).reshape(-1) for array in (actual, expected))
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         relative = np.abs(a - b) / np.maximum(np.abs(a), np.abs(b))
         errors = np.where(same, 0.0, np.where(np.isfinite(relative), relative, np.inf))

@@ -55,8 +55,8 @@ def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> 
         return {"reason": f"ncu did not end within {seconds:.0f} s", "cut": True}
     metrics = metrics_of(done.stdout)
     if not metrics:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return {"reason": said[-1] if said else f"ncu ended with status {done.returncode} and printed nothing"}
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        return {"reason": lines[-1] if lines else f"ncu ended with status {done.returncode} and printed nothing"}
     return {"metrics": metrics}
 
 
@@ -71,9 +71,9 @@ def metrics_of(text: str) -> dict[str, str]:
     }
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(row: dict[str, Any]) -> str:
     """Return one line for a result."""
-    return f"{len(found['metrics'])} metrics" if "metrics" in found else str(found["reason"])
+    return f"{len(row['metrics'])} metrics" if "metrics" in row else str(row["reason"])
 
 
 def launch_once(prepared: Prepared, problem: Problem, cp: Any) -> None:

@@ -37,7 +37,7 @@ def timed(part: str, keys: Sequence[str], seconds: float) -> Iterator[tuple[str,
         yield key, {"reason": f"not timed within {seconds:.0f} s", "cut": True}
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(row: dict[str, Any]) -> str:
     """Return one line for a result."""
-    times = found.get("microseconds")
-    return ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else str(found["reason"])
+    times = row.get("microseconds")
+    return ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else str(row["reason"])

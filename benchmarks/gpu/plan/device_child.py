@@ -60,7 +60,7 @@ def decode_chain() -> dict[str, float]:
 
     weights = [torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) / 64 for _ in range(40)]
     x = torch.randn(16, 4096, device="cuda", dtype=torch.bfloat16)
-    found = {}
+    times = {}
     for name, product in (("torch.matmul", torch.matmul), ("autosched", torch.ops.autosched.matmul)):
 
         def chain(product: Callable[..., Any] = product) -> Any:
@@ -73,8 +73,8 @@ def decode_chain() -> dict[str, float]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             chain()
-        found[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
-    return found
+        times[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
+    return times
 
 
 def dependent_chain() -> dict[str, float]:
@@ -97,7 +97,7 @@ def dependent_chain() -> dict[str, float]:
     scale = torch.ones(width, device="cuda", dtype=torch.bfloat16)
     weights = [torch.randn(width, width, device="cuda", dtype=torch.bfloat16) / 64 for _ in range(layers)]
     x = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
-    found = {}
+    times = {}
     for name in ("ordinary", "dependent"):
         norm, product, softmax = (database.kernel(p, dependent=name == "dependent") for p in problems)
 
@@ -112,8 +112,8 @@ def dependent_chain() -> dict[str, float]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             chain()
-        found[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
-    return found
+        times[name] = _microseconds(lambda _, graph=graph: graph.replay(), 1)
+    return times
 
 
 def _torch_time(name: str, problem: Mapping[str, Any]) -> dict[str, float]:
@@ -146,11 +146,11 @@ def main(arguments: Sequence[str]) -> int:
     for key in keys:
         try:
             if part == "host":
-                found = dict(zip(HOST, (host_calls, decode_chain, dependent_chain), strict=True))[key]()
+                microseconds = dict(zip(HOST, (host_calls, decode_chain, dependent_chain), strict=True))[key]()
             else:
                 name, problem = json.loads(key)
-                found = _torch_time(name, problem)
-            row: dict[str, Any] = {"microseconds": found}
+                microseconds = _torch_time(name, problem)
+            row: dict[str, Any] = {"microseconds": microseconds}
         except Exception as error:  # an exception from torch or the driver becomes the reason for a missing time
             row = {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         print(json.dumps({"key": key, **row}), flush=True)

@@ -26,8 +26,8 @@ def page(results: Results, device: Device, *, simulated: bool = False) -> str:
 
 
 def _yardsticks(results: Results) -> list[str]:
-    found = results.of("yardsticks")
-    copies = {key: row for key, row in found.items() if "entrants" in row}
+    yardsticks = results.of("yardsticks")
+    copies = {key: row for key, row in yardsticks.items() if "entrants" in row}
     if not copies:
         return []
     best = max((_rate(row, name) for row in copies.values() for name in row["entrants"]), default=0.0)
@@ -40,8 +40,8 @@ def _yardsticks(results: Results) -> list[str]:
     for key, row in copies.items():
         cells = [f"{_rate(row, name):,.0f}" if _rate(row, name) else "" for name in ("autosched", "copy", "torch")]
         lines.append(f"| {key} | {' | '.join(cells)} |")
-    if "sustained" in found:
-        rounds = found["sustained"]["rounds"]
+    if "sustained" in yardsticks:
+        rounds = yardsticks["sustained"]["rounds"]
         first, last = rounds[0], rounds[-1]
         lines += [
             "",

@@ -228,16 +228,16 @@ def hardware_counters(session: Session) -> None:
     for key in session.pending("counters", list(counters.KERNELS)):
         if session.remaining < 1.0:
             return session.say(f"counters: skipped {key} for lack of time")
-        found = counters.profiled(key, session.prepared.folder, session.remaining)
-        session.results.add("counters", key, **found)
-        session.say(f"{key}: {counters.summary(found)}")
+        result = counters.profiled(key, session.prepared.folder, session.remaining)
+        session.results.add("counters", key, **result)
+        session.say(f"{key}: {counters.summary(result)}")
 
 
 def host_time(session: Session) -> None:
     """Measure the host time of a call, for autosched and for torch."""
-    for key, found in device_calls.timed("host", session.pending("host", device_child.HOST), session.remaining):
-        session.results.add("host", key, **found)
-        session.say(f"{key}: {device_calls.summary(found)}")
+    for key, result in device_calls.timed("host", session.pending("host", device_child.HOST), session.remaining):
+        session.results.add("host", key, **result)
+        session.say(f"{key}: {device_calls.summary(result)}")
 
 
 def language_models(session: Session) -> None:
@@ -260,10 +260,10 @@ def language_models(session: Session) -> None:
             calls[json.dumps([entry.torch_call, entry.problem.to_json()])] = key
         else:
             session.results.add("language", key, ours=ours[key], reason=f"torch has {entry.torch_computes}")
-    for call, found in device_calls.timed("language", list(calls), session.remaining) if calls else ():
+    for call, result in device_calls.timed("language", list(calls), session.remaining) if calls else ():
         key = calls[call]
-        session.results.add("language", key, ours=ours[key], torch_computes=entries[key].torch_computes, **found)
-        session.say(f"{key}: {device_calls.summary(found)}")
+        session.results.add("language", key, ours=ours[key], torch_computes=entries[key].torch_computes, **result)
+        session.say(f"{key}: {device_calls.summary(result)}")
 
 
 PARTS: dict[str, tuple[Part, float]] = {

@@ -90,9 +90,9 @@ def choose(problem: Problem, device: Device, count: int = PER_PROBLEM, seed: int
     chosen = list(dict.fromkeys([*best, *variations]))
     rng = np.random.default_rng(seed)
     bound = guesses[ranked[0]] + np.log(_RANDOM_WITHIN)
-    rest = [s for s in ranked if s not in chosen and guesses[s] <= bound] or [s for s in ranked if s not in chosen]
-    picked = rng.permutation(len(rest))[: count - len(chosen)].tolist()
-    return [*chosen, *(rest[i] for i in picked)]
+    remaining = [s for s in ranked if s not in chosen and guesses[s] <= bound] or [s for s in ranked if s not in chosen]
+    picked = rng.permutation(len(remaining))[: count - len(chosen)].tolist()
+    return [*chosen, *(remaining[i] for i in picked)]
 
 
 def prepare(
@@ -126,11 +126,14 @@ def prepare(
         schedules = choose(problem, device, per_problem if problem in wide else 1)
         kernels = [template(s.template).kernel(problem, s, device) for s in schedules]
         compiled = [future.result() for future in [pool.submit(kernel, device.arch) for kernel in kernels]]
-        kept = [j for j, each in enumerate(compiled) if isinstance(each, Compiled)]
-        keys += [cache.key(kernels[j], device.arch, pool.options(kernels[j]), pool.toolchain) for j in kept]
-        rows = [{"template": schedules[j].template, "schedule": schedules[j].to_json()} for j in kept]
+        compiled_indices = [j for j, each in enumerate(compiled) if isinstance(each, Compiled)]
+        keys += [cache.key(kernels[j], device.arch, pool.options(kernels[j]), pool.toolchain) for j in compiled_indices]
+        rows = [{"template": schedules[j].template, "schedule": schedules[j].to_json()} for j in compiled_indices]
         items.append({"problem": problem.to_json(), "schedules": rows})
-        say(f"{i + 1} of {len(everything)}: {short_name(problem)}: {len(kept)} of {len(schedules)} schedules compiled")
+        say(
+            f"{i + 1} of {len(everything)}: {short_name(problem)}: "
+            f"{len(compiled_indices)} of {len(schedules)} schedules compiled"
+        )
     plan = {"autosched": VERSION, "device": device.name, "toolchain": pool.toolchain, "items": items}
     with zipfile.ZipFile(folder / "cubins.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in cache.files(keys):

@@ -16,14 +16,14 @@ class Results:
         self.path = folder / "results.jsonl"
         self.rows: list[dict[str, Any]] = []
         content = self.path.read_bytes() if self.path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:
-            self.path.write_bytes(whole)
-        self.rows = [json.loads(line) for line in whole.splitlines()]
+        complete_lines = content[: content.rfind(b"\n") + 1]
+        if complete_lines != content:
+            self.path.write_bytes(complete_lines)
+        self.rows = [json.loads(line) for line in complete_lines.splitlines()]
 
-    def add(self, part: str, key: str, **found: Any) -> None:
+    def add(self, part: str, key: str, **fields: Any) -> None:
         """Append the result of ``key`` in ``part``."""
-        row = {"part": part, "key": key, **found}
+        row = {"part": part, "key": key, **fields}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()

@@ -53,45 +53,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--minutes", type=float, default=_MOST_MINUTES, help="time limit for all of --part together (default 9)"
     )
     parser.add_argument("--simulated", action="store_true", help="run on a simulated GPU, with invented times")
-    given = parser.parse_args(arguments)
-    if not 0 < given.minutes <= 60 or given.per_problem < 1:
+    options = parser.parse_args(arguments)
+    if not 0 < options.minutes <= 60 or options.per_problem < 1:
         parser.error("--minutes must be in (0, 60], and --per-problem must be at least 1")
     try:
-        if given.prepare:
+        if options.prepare:
             with CompilePool() as pool:
-                prepare(given.plan, device_of(given.device), pool, print, per_problem=given.per_problem)
+                prepare(options.plan, device_of(options.device), pool, print, per_problem=options.per_problem)
             return 0
-        if given.out is None:
+        if options.out is None:
             parser.error("--out FOLDER is missing")
         with scratch() as unpacked:
-            return _run(given, Path(unpacked))
+            return _run(options, Path(unpacked))
     except (ValueError, NvrtcMissing, OSError) as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         return 2
 
 
-def _run(given: argparse.Namespace, unpacked: Path) -> int:
+def _run(options: argparse.Namespace, unpacked: Path) -> int:
     began = time.monotonic()
-    prepared = load(given.plan, unpacked)
-    results = Results(given.out)
-    if not given.part:
+    prepared = load(options.plan, unpacked)
+    results = Results(options.out)
+    if not options.part:
         for name, (part, seconds) in PARTS.items():
             print(f"{name}: {part.__doc__}\n    {len(results.of(name))} results; {seconds:.0f} s of a GPU")
-            print(f"    python -m benchmarks.gpu --plan {given.plan} --out {given.out} --part {name}")
+            print(f"    python -m benchmarks.gpu --plan {options.plan} --out {options.out} --part {name}")
         return 0
-    if not given.simulated:
+    if not options.simulated:
         answers, why = cuda_available()
         if not answers:
             print(f"benchmarks.gpu: no GPU can be used: {why}", file=sys.stderr)
             return 1
-        if (found := cuda_device()).name != prepared.device.name:
-            print(f"benchmarks.gpu: {given.plan} is for {prepared.device.name}, not {found.name}", file=sys.stderr)
+        if (actual_device := cuda_device()).name != prepared.device.name:
+            print(
+                f"benchmarks.gpu: {options.plan} is for {prepared.device.name}, not {actual_device.name}",
+                file=sys.stderr,
+            )
             return 2
     runner = CudaRunner(
         prepared.device,
         prepared.cubins,
         options=CudaOptions(launch_limit=1.0),
-        worker_module=simulated_gpu.MODULE if given.simulated else WORKER_MODULE,
+        worker_module=simulated_gpu.MODULE if options.simulated else WORKER_MODULE,
         worker_env={simulated_gpu.SECONDS: _SIMULATED_SECONDS, simulated_gpu.LOG: os.devnull},
     )
 
@@ -99,13 +102,13 @@ def _run(given: argparse.Namespace, unpacked: Path) -> int:
         print(f"[{time.monotonic() - began:6.1f} s] {line}", flush=True)
 
     try:
-        for name in given.part:
+        for name in options.part:
             part, seconds = PARTS[name]
-            left = 60 * given.minutes - (time.monotonic() - began)
+            left = 60 * options.minutes - (time.monotonic() - began)
             if left <= 0:
                 say(f"{name}: skipped for lack of time")
                 continue
-            part(Session(prepared, runner, results, given.out, min(seconds, left), say))
+            part(Session(prepared, runner, results, options.out, min(seconds, left), say))
     except (RunnerStopped, KeyboardInterrupt) as error:
         print(
             f"benchmarks.gpu: stopped: {error or 'interrupted'}; run the same command again to continue",
@@ -114,5 +117,5 @@ def _run(given: argparse.Namespace, unpacked: Path) -> int:
         return 1
     finally:
         runner.close()
-        (given.out / "table.md").write_text(page(results, prepared.device, simulated=given.simulated) + "\n")
+        (options.out / "table.md").write_text(page(results, prepared.device, simulated=options.simulated) + "\n")
     return 1 if any(row.get("wrong") for row in results.of("trials").values()) else 0

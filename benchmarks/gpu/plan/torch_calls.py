@@ -61,14 +61,14 @@ def _heads(**problem: Any) -> list[tuple[Any, ...]]:
     size = problem["head_size"]
     value_size = problem.get("value_size") or size
 
-    def made() -> tuple[Any, ...]:
+    def inputs() -> tuple[Any, ...]:
         rows = (
             (problem["heads"], problem["queries"], size),
             *((problem["kv_heads"], problem["keys"], n) for n in (size, value_size)),
         )
         return tuple(_drawn(problem["dtype"], problem["batch"], *each) for each in rows)
 
-    return _several(made)
+    return _several(inputs)
 
 
 def attention(**problem: Any) -> Prepared:

@@ -68,13 +68,13 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", help="tune only these files (names without .toml), and do not write the page"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows, verified, refused = [], 0, []
     for path in files():
-        if given.only and path.stem not in given.only:
+        if options.only and path.stem not in options.only:
             continue
         try:
-            result = tuned(path, device(given.device).name, given.trials, given.verification_seconds)
+            result = tuned(path, device(options.device).name, options.trials, options.verification_seconds)
         except ValueError as error:
             refused.append(f"| {path.stem} | {FROM[path.parent.name]} | {error} |")
             print(refused[-1], flush=True)
@@ -82,14 +82,14 @@ def main() -> None:
         verified += result.best is not None and result.best.verification is not None
         rows.append(row(path, result))
         print(rows[-1], flush=True)
-    seconds = given.verification_seconds
+    seconds = options.verification_seconds
     more = f" --verification-seconds {seconds:g}" if seconds else ""
     full = f", and the final best configuration in full, for at most {seconds:g} s" if seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Published kernels, written as their users would",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
-        f"Each kernel has {given.trials} trials, with estimated times for {given.device}. "
+        f"Each kernel has {options.trials} trials, with estimated times for {options.device}. "
         f"Every new best configuration is verified in the emulator{full}.",
         "The kernels were written for this project, modelled on kernels of",
         "Kernel Tuner's examples, its benchmark hub and BAT. Their sizes are small enough to emulate all blocks. Each "
@@ -107,7 +107,7 @@ def main() -> None:
         *refused,
         "",
     ]
-    if not given.only:
+    if not options.only:
         PAGE.write_text("\n".join(lines))
 
 

@@ -89,8 +89,8 @@ def test_an_implausible_round_trip_is_unknown(report: dict[str, Any]) -> None:
     times["store_buffers 1"] = 1.1 * times[probe.BASE]
     constants = {c.name: c for c in probe.CONSTANTS}
     with pytest.raises(probe.NotKnown, match="5000 cycles"):
-        constants["STORE_ROUND_TRIP"].found(times, H200)
-    assert constants["sustained_clock_hz"].found(times, H200) == pytest.approx(SUSTAINED / 1e6, rel=0.05)
+        constants["STORE_ROUND_TRIP"].estimate(times, H200)
+    assert constants["sustained_clock_hz"].estimate(times, H200) == pytest.approx(SUSTAINED / 1e6, rel=0.05)
 
 
 def test_disagreements_with_assumed_constants_are_reported(report: dict[str, Any]) -> None:

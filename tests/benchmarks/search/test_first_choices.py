@@ -8,7 +8,7 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched.samplers.first_choices.nvidia_heuristics import Configuration
-from benchmarks.search.first_choices import compiled, first_choice, like_theirs
+from benchmarks.search.first_choices import compiled, first_choice, nearest_seconds
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -31,7 +31,7 @@ def test_the_first_choice_on_hopper_is_a_legal_schedule_of_wgmma() -> None:
 
 def test_a_configuration_of_cutlass_is_judged_as_its_nearest_schedule() -> None:
     small = dataclasses.replace(THEIRS, tile=(64, 64, 64), warp_tile=(64, 16, 64))
-    near, far = like_theirs(PROBLEM, THEIRS, H200), like_theirs(PROBLEM, small, H200)
+    near, far = nearest_seconds(PROBLEM, THEIRS, H200), nearest_seconds(PROBLEM, small, H200)
     assert near is not None and far is not None
     assert 0.9 * first_choice(PROBLEM, H200)[1] < near < far
 

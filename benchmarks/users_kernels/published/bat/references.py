@@ -33,19 +33,21 @@ def md5(n):
 
 
 def fft(**arrays):
-    found = np.fft.fft(arrays["in"][..., 0] + 1j * arrays["in"][..., 1])
-    return np.stack([found.real, found.imag], axis=-1)
+    spectrum = np.fft.fft(arrays["in"][..., 0] + 1j * arrays["in"][..., 1])
+    return np.stack([spectrum.real, spectrum.imag], axis=-1)
 
 
 def lattice(atoms, seed):
     side = int(np.ceil(atoms ** (1 / 3)))
-    places = np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij"), -1).reshape(-1, 3)[:atoms] * 1.5
-    return np.hstack([places + np.random.default_rng(seed).uniform(-0.2, 0.2, places.shape), np.zeros((atoms, 1))])
+    positions = np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij"), -1).reshape(-1, 3)[:atoms] * 1.5
+    return np.hstack(
+        [positions + np.random.default_rng(seed).uniform(-0.2, 0.2, positions.shape), np.zeros((atoms, 1))]
+    )
 
 
 def neighbours(atoms, count, seed):
-    others = np.random.default_rng(seed).integers(1, atoms, (count, atoms))
-    return (np.arange(atoms) + others) % atoms
+    partners = np.random.default_rng(seed).integers(1, atoms, (count, atoms))
+    return (np.arange(atoms) + partners) % atoms
 
 
 def lj_force(position, neighbours):
@@ -64,8 +66,8 @@ def columns(n, longest, seed):
 
 
 def ellpack(values, x, columns, lengths):
-    there = np.arange(len(values))[:, None] < lengths
-    return (values * x[columns] * there).sum(axis=0)
+    filled = np.arange(len(values))[:, None] < lengths
+    return (values * x[columns] * filled).sum(axis=0)
 
 
 def prefix_sums(part, **arrays):

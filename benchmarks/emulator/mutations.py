@@ -135,7 +135,7 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
     ]
 
 
-def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
+def alternate(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
     """Yield the first item of each group, then the second item of each group, and so on.
 
     Groups are evaluated lazily.
@@ -161,7 +161,7 @@ def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
             OF_CASE + cases[i].name, right_ptx(cases[i]).text or "", np.random.default_rng((seed, i))
         )
 
-    return in_turn(of_case(int(i)) for i in np.random.default_rng(seed).permutation(len(cases)))
+    return alternate(of_case(int(i)) for i in np.random.default_rng(seed).permutation(len(cases)))
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -180,7 +180,7 @@ def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
         inline = mutant.header.startswith(INLINE_PTX)
         parts["inline" if inline else "wgmma" if mutant.header.startswith(WGMMA) else "others"].append(mutant)
     groups = [*(sample(part, count, seed) for part in parts.values()), drawn_ptx_mutants(cases, seed)]
-    return list(islice(in_turn(groups), count))
+    return list(islice(alternate(groups), count))
 
 
 def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:

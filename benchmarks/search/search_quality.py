@@ -223,10 +223,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         results = pool.map(run, [job for job in todo if _key(job) not in done], chunksize=max(options.repeats // 2, 1))
         for following, job in zip([*todo[1:], None], todo, strict=True):
-            if (found_here := done.get(_key(job))) is None:
-                _, found_here = next(results)
-                _note(options.journal, job, found_here)
-            by_file[_name(job.file)].setdefault(job.method, []).append(found_here)
+            if (result := done.get(_key(job))) is None:
+                _, result = next(results)
+                _note(options.journal, job, result)
+            by_file[_name(job.file)].setdefault(job.method, []).append(result)
             if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
                 text = _write(options.results / options.name, by_file, planned, options.repeats, options.budget)

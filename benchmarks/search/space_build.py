@@ -163,7 +163,7 @@ def compare(case: Case) -> str:
     )
 
 
-def whole_matmul() -> str:
+def full_matmul() -> str:
     """Return a table row for the space of ``autosched tune matmul`` (all templates), which is too large to list.
 
     The space is built only once, as in a run of ``tune``, because later builds in a process reuse evaluated layouts.
@@ -207,7 +207,7 @@ def main() -> None:
     for case in CASES:
         lines.append(compare(case))
         print(lines[-1], flush=True)
-    lines.append(whole_matmul())
+    lines.append(full_matmul())
     print(lines[-1])
     if out is not None:
         out.write_text("\n".join([*lines, "", "Reproduce: `python benchmarks/search/space_build.py`.", ""]))

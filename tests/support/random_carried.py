@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from random_programs import made_of
+from random_programs import program_of
 
 from search_spaces.programs.builder import Builder, Input, Output, Program
 from search_spaces.programs.language.functions import REDUCTIONS
@@ -142,7 +142,7 @@ def random_carried(seed: int) -> Program:
             p.store((tile + column * row).cast(out_type), p.window(out, (i, j), (rows, columns)))
         p.store(column, p.window(total, (i, 0), (rows, 1), column=True))
 
-    return made_of(
+    return program_of(
         body,
         f"carried_{seed}",
         x=Input("m n", typed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from random_programs import made_of
+from random_programs import program_of
 
 from search_spaces.programs.builder import Builder, Input, Output, Program
 from search_spaces.programs.language.index import Index
@@ -84,7 +84,7 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
             z = p.mma(factor, p.transpose(other) if transposed else other, z if steps else None, tf32=typed == "f32")
         p.store(z, p.window(out, (i, j), (bm, bn)))
 
-    return made_of(
+    return program_of(
         body,
         f"depths_{seed}" + ("" if typed == drawn else f"_{typed}"),
         a=Input("m k", typed),

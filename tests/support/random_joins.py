@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from random_programs import made_of
+from random_programs import program_of
 
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program
 from search_spaces.programs.language.functions import PICKS, SCANS
@@ -100,7 +100,7 @@ def random_joins(seed: int) -> Program:
         p.atomic_add(p.full((rows, columns), 0, "i32"), p.window(table, (i, j), (rows, columns)))
         p.store(joined(p, [x], i, j, a, b, table), p.window(out, (i, j), (rows, columns)))
 
-    return made_of(
+    return program_of(
         body,
         f"joins_{seed}",
         a=Input("m n", "i32"),

@@ -32,7 +32,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 def random_program(seed: int) -> Program:
     """Return a program with one or two matmuls in random memory orders, and up to six functions of tiles."""
     rng = random.Random(seed)
-    turned_a, turned_b, twice = (rng.random() < 0.4 for _ in range(3))
+    transposed_a, transposed_b, twice = (rng.random() < 0.4 for _ in range(3))
     typed, out_type = rng.choice(("f16", "bf16")), rng.choice(("f16", "bf16", "f32"))
     steps = [
         (rng.choice((*UNARY, *BINARY, *BINARY)), rng.random(), rng.random(), round(rng.uniform(-2, 2), 3))
@@ -41,20 +41,20 @@ def random_program(seed: int) -> Program:
     depth = rng.choice((16, 32, 48))
 
     def body(p: Builder, a: Array, b: Array, row: Array, column: Array, tile: Array, out: Array) -> None:
-        m, k = reversed(a.shape) if turned_a else a.shape
-        n = b.shape[0] if turned_b else b.shape[1]
+        m, k = reversed(a.shape) if transposed_a else a.shape
+        n = b.shape[0] if transposed_b else b.shape[1]
         bm, bn = p.choose(bm=(32, 64, 96), bn=(16, 64))  # type: ignore[misc]
         i, j = p.blocks((m, n), (bm, bn))
-        x = p.window(a, (0, i) if turned_a else (i, 0), (depth, bm) if turned_a else (bm, depth))
-        y = p.window(b, (j, 0) if turned_b else (0, j), (bn, depth) if turned_b else (depth, bn))
+        x = p.window(a, (0, i) if transposed_a else (i, 0), (depth, bm) if transposed_a else (bm, depth))
+        y = p.window(b, (j, 0) if transposed_b else (0, j), (bn, depth) if transposed_b else (depth, bn))
         states = [p.state(p.zeros((bm, bn))) for _ in range(1 + twice)]
         for _ in p.steps(k, depth):
             for state in states:
                 left, right = p.load(x), p.load(y)
-                left, right = p.transpose(left) if turned_a else left, p.transpose(right) if turned_b else right
+                left, right = p.transpose(left) if transposed_a else left, p.transpose(right) if transposed_b else right
                 state.set(p.mma(left, right, state))
-            x.move(*((depth, 0) if turned_a else (0, depth)))
-            y.move(*((0, depth) if turned_b else (depth, 0)))
+            x.move(*((depth, 0) if transposed_a else (0, depth)))
+            y.move(*((0, depth) if transposed_b else (depth, 0)))
         tiles: list[Tile] = [state.read() for state in states]
         tiles.append(p.broadcast(p.load(p.window(row, (0, j), (1, bn))), dim=0, size=bm))
         loaded = p.load(p.window(column, (i, 0), (bm, 1), column=True)).cast("f32")
@@ -70,11 +70,11 @@ def random_program(seed: int) -> Program:
                 tiles.append(p.map(function, left_tile, tiles[int(second * len(tiles))]))
         p.store((tiles[-1] + tiles[0] if steps else tiles[0]).cast(out_type), p.window(out, (i, j), (bm, bn)))
 
-    return made_of(
+    return program_of(
         body,
         f"random_{seed}",
-        a=Input("k m" if turned_a else "m k", typed),
-        b=Input("n k" if turned_b else "k n", typed),
+        a=Input("k m" if transposed_a else "m k", typed),
+        b=Input("n k" if transposed_b else "k n", typed),
         row=Input("n", "f32"),
         column=Input("m", "bf16"),
         tile=Input("m n", "f16"),
@@ -149,7 +149,7 @@ def random_tiles(seed: int) -> Program:
             tile = p.load(p.window(x, (p_i, j), (rows, columns))).cast("f32")
             p.store((tile * top - total).cast(out_type), p.window(out, (p_i, j), (rows, columns)))
 
-    return made_of(body, f"tiles_{seed}", x=Input("m n", typed), row=Input("n", "f32"), column=Input("m", "bf16"),
+    return program_of(body, f"tiles_{seed}", x=Input("m n", typed), row=Input("n", "f32"), column=Input("m", "bf16"),
                    out=Output("m n", out_type))  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
                 total.set(p.tanh(total.read()) + p.mma(end.cast(typed), p.load(p.window(w, (0, t), (bn, bn)))))
         p.store(total, p.window(side, (i, j), (bm, bn)))
 
-    return made_of(
+    return program_of(
         body,
         f"loops_{seed}",
         a=Input("m k", typed),
@@ -262,7 +262,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
     )
 
 
-def made_of(body: Callable[..., None], name: str, **arrays: Argument) -> Program:
+def program_of(body: Callable[..., None], name: str, **arrays: Argument) -> Program:
     body.__name__ = name
     tile_program = program(**arrays)(body)
     return Program(

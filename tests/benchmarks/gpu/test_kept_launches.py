@@ -37,7 +37,7 @@ VALUES = np.arange(32, dtype=np.uint32)
 LAUNCH = Launch(entry="add_one", arguments=(A, OUT), grid=(1, 1, 1), block=(32, 1, 1))
 
 
-def kept_with(folder: Path, test: str, number: int = 0) -> str:
+def stored_launch(folder: Path, test: str, number: int = 0) -> str:
     """Record a launch as made by the test named ``test``, and return its name."""
     launch = dataclasses.replace(LAUNCH, dynamic_shared_bytes=number)
     return keep(folder, test, ADD_ONE, launch, {"a": VALUES}, {"o": VALUES + 1})
@@ -227,11 +227,11 @@ def test_recorded_launches_round_trip(tmp_path: Path) -> None:
 
 
 def test_equal_launches_are_stored_once(tmp_path: Path) -> None:
-    first = kept_with(tmp_path, "first")
-    assert kept_with(tmp_path, "second") == first
+    first = stored_launch(tmp_path, "first")
+    assert stored_launch(tmp_path, "second") == first
     assert read(tmp_path, first).test == "first"
     other_names = {
-        kept_with(tmp_path, "third", number=1),
+        stored_launch(tmp_path, "third", number=1),
         keep(tmp_path, "fourth", ADD_ONE, LAUNCH, {"a": VALUES + 1}, {"o": VALUES + 1}),
         keep(tmp_path, "fifth", ADD_ONE, LAUNCH, {"a": VALUES}, {"o": VALUES + 2}),
         keep(tmp_path, "sixth", f"{ADD_ONE}// ", LAUNCH, {"a": VALUES}, {"o": VALUES + 1}),
@@ -248,7 +248,7 @@ def test_launches_of_several_steps_are_rejected(tmp_path: Path) -> None:
 
 
 def test_a_damaged_array_is_not_read(tmp_path: Path) -> None:
-    name = kept_with(tmp_path, "t")
+    name = stored_launch(tmp_path, "t")
     one, other = (tmp_path / "arrays").iterdir()
     one.write_bytes(other.read_bytes())
     with pytest.raises(ValueError, match="is damaged"):
@@ -311,7 +311,7 @@ def run_faulty(folder: Path, **options) -> dict[str, dict]:
 @pytest.mark.parametrize("how", ["fault", "hang", "raises", "dies"])
 def test_no_kernel_is_launched_in_a_process_after_a_fault(tmp_path: Path, how: str) -> None:
     for number, test in enumerate([f"equal[{i}]" for i in range(3)] + [f"{how}[{i}]" for i in range(3)]):
-        kept_with(tmp_path, test, number)
+        stored_launch(tmp_path, test, number)
     order = [read(tmp_path, name).test for name in names(tmp_path)]
     rows = run_faulty(tmp_path)
     assert list(rows) == order
@@ -329,7 +329,7 @@ def test_no_kernel_is_launched_in_a_process_after_a_fault(tmp_path: Path, how: s
 
 def test_a_process_without_a_response_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "REQUEST_SECONDS", 0.5)
-    kept_with(tmp_path, "sleeps")
+    stored_launch(tmp_path, "sleeps")
     assert run_faulty(tmp_path)["sleeps"]["status"] == "hang"
 
 
@@ -355,7 +355,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(launches, "cuda_available", lambda: (False, "no driver"))
-    kept_with(tmp_path, "equal")
+    stored_launch(tmp_path, "equal")
     assert launches.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     output = capsys.readouterr()
     assert (output.out, output.err) == ("", "benchmarks.gpu.launches: no GPU can be used: no driver\n")
@@ -375,7 +375,7 @@ def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pyte
 )
 @pytest.mark.usefixtures("fake_gpu")
 def test_invalid_usage_exits_with_2(tmp_path: Path, capsys, change, complaint) -> None:
-    name = kept_with(tmp_path, "equal")
+    name = stored_launch(tmp_path, "equal")
     change = [word.format(folder=tmp_path).replace("NAME", name) for word in change]
     with pytest.raises(SystemExit) as ended:
         launches.main([str(tmp_path), "--out", str(tmp_path / "out"), *change])
@@ -392,7 +392,7 @@ def test_a_folder_without_launches_is_bad_usage(tmp_path: Path, capsys) -> None:
 def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, capsys) -> None:
     folder, out = tmp_path / "kept", tmp_path / "out"
     for number, test in enumerate(["equal[1]", "differs[1]", "refused[1]"]):
-        kept_with(folder, test, number)
+        stored_launch(folder, test, number)
     command = [str(folder), "--out", str(out)]
     assert launches.main(command) == 0
     stdout = capsys.readouterr().out
@@ -406,7 +406,7 @@ def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, 
     # the next run has one more launch, and results that end in a truncated line, as after a kill
     with (out / "results.jsonl").open("a") as file:
         file.write('{"gpu": "NVIDIA H1')
-    kept_with(folder, "fault[1]", 3)
+    stored_launch(folder, "fault[1]", 3)
     assert launches.main(command) == 1
     *old, _, new = (out / "results.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in old] == rows and json.loads(new)["test"] == "fault[1]"
@@ -418,7 +418,7 @@ def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, 
 @pytest.mark.usefixtures("fake_gpu")
 def test_results_of_another_gpu_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     folder, out = tmp_path / "kept", tmp_path / "out"
-    kept_with(folder, "equal")
+    stored_launch(folder, "equal")
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
         monkeypatch.setattr(launches, "cuda_available", lambda gpu=gpu: (True, f"{gpu} answers"))
         assert launches.main([str(folder), "--out", str(out)]) == 0
@@ -431,7 +431,7 @@ def test_results_of_another_gpu_do_not_count(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.usefixtures("fake_gpu")
 def test_an_unreadable_launch_is_reported_in_one_line(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "kept"
-    name = kept_with(folder, "equal")
+    name = stored_launch(folder, "equal")
     (folder / "launches" / f"{name}.json").write_text("[]")
     assert launches.main([str(folder), "--out", str(tmp_path / "out")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

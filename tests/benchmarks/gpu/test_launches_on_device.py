@@ -138,7 +138,7 @@ def stored(tmp_path: Path) -> KeptLaunch:
     return read(tmp_path, names(tmp_path)[0])
 
 
-def came_of(stored: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
+def outcome_of(stored: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
     def code(arch: str) -> bytes:
         assert arch == "sm_90a"
         return b"machine code"
@@ -148,38 +148,38 @@ def came_of(stored: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
 
 def test_a_launch_gets_its_arguments_and_its_outputs_are_compared(stored: KeptLaunch) -> None:
     gpu = HostGpu(right)
-    assert came_of(stored, gpu) == {"status": "equal"}
+    assert outcome_of(stored, gpu) == {"status": "equal"}
     assert gpu.calls == 2, "as often as the launch specifies"
-    assert came_of(stored, gpu) == {"status": "equal"}, "inputs are fresh"
+    assert outcome_of(stored, gpu) == {"status": "equal"}, "inputs are fresh"
 
 
 def test_a_differing_launch_is_repeated(stored: KeptLaunch) -> None:
     gpu = HostGpu(wrong)
-    assert came_of(stored, gpu) == {"status": "differs", "errors": {"y": 0.5}, "repeats": True}
+    assert outcome_of(stored, gpu) == {"status": "differs", "errors": {"y": 0.5}, "repeats": True}
     assert gpu.calls == 4
 
     def noisy(gpu: HostGpu, *parameters: Any) -> None:
         right(gpu, *parameters)
         host(parameters[3], np.uint32, 2)[1] = 100 * gpu.calls
 
-    assert came_of(stored, HostGpu(noisy)) == {"status": "differs", "errors": {"sums": 0.9}, "repeats": False}
+    assert outcome_of(stored, HostGpu(noisy)) == {"status": "differs", "errors": {"sums": 0.9}, "repeats": False}
     unknown = dataclasses.replace(stored, known={})
-    assert came_of(unknown, HostGpu(wrong)) == {"status": "differs", "errors": {"y": None}, "repeats": True}
+    assert outcome_of(unknown, HostGpu(wrong)) == {"status": "differs", "errors": {"y": None}, "repeats": True}
 
 
 def test_hangs_faults_and_refusals_are_distinguished(stored: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "HANGS", 0.01)
-    assert came_of(stored, HostGpu(right, status=600))["status"] == "hang"
-    fault = came_of(stored, HostGpu(right, status=700))
+    assert outcome_of(stored, HostGpu(right, status=600))["status"] == "hang"
+    fault = outcome_of(stored, HostGpu(right, status=700))
     assert fault["status"] == "fault" and "cudaError 700" in fault["reason"] and "\n" not in fault["reason"]
 
     def refuse(gpu: HostGpu, *parameters: Any) -> None:
         raise DriverError("invalid\nvalue")
 
-    refused = came_of(stored, HostGpu(refuse))
+    refused = outcome_of(stored, HostGpu(refuse))
     assert refused["status"] == "refused" and "\n" not in refused["reason"]
     # the second launch is refused because the first launch has faulted
-    assert came_of(stored, HostGpu(refuse, status=700))["status"] == "fault"
+    assert outcome_of(stored, HostGpu(refuse, status=700))["status"] == "fault"
 
 
 def test_a_map_that_the_driver_rejects_is_rejected(stored: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_a_map_that_the_driver_rejects_is_rejected(stored: KeptLaunch, monkeypat
     wide = Operand("m", "input", F32, (8, 8))
     mapped = dataclasses.replace(LAUNCH, arguments=(TensorMap.dense("m_map", wide, (4, 4)), *LAUNCH.arguments[1:]))
     inputs = {**INPUTS, "m": np.zeros((8, 8), np.float32)}
-    done = came_of(dataclasses.replace(stored, launch=mapped, inputs=inputs, offsets={}), HostGpu(right))
+    done = outcome_of(dataclasses.replace(stored, launch=mapped, inputs=inputs, offsets={}), HostGpu(right))
     assert done == {"status": "refused", "reason": "the driver rejects tensor map m"}
 
 
@@ -263,10 +263,10 @@ def linker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     driver = pytest.importorskip("cuda.bindings.driver")
     content = ctypes.create_string_buffer(b"cubin")
     ok, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_PTX
-    seen = SimpleNamespace(given=[], destroyed=[], status=ok, bad=bad, content=content)
+    seen = SimpleNamespace(inputs=[], destroyed=[], status=ok, bad=bad, content=content)
 
     def add(state: Any, kind: Any, data: bytes, size: int, name: bytes, *options: Any) -> tuple[Any]:
-        seen.given.append((state, kind, data, size, options))
+        seen.inputs.append((state, kind, data, size, options))
         return (seen.status,)
 
     monkeypatch.setattr(device, "ptxas", lambda: None)
@@ -281,7 +281,7 @@ def linker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_without_ptxas_the_driver_assembles(linker: SimpleNamespace) -> None:
     assert assembled(PTX, "sm_90a") == b"cubin"
-    ((_, _, data, size, _),) = linker.given
+    ((_, _, data, size, _),) = linker.inputs
     assert data == PTX.encode() + b"\0" and size == len(data), "the text ends with a zero byte, as the driver requires"
     assert linker.destroyed == ["state"]
 

@@ -202,7 +202,7 @@ class EmulatedCupy:
 
     def __init__(self):
         self.cuda = SimpleNamespace(Device=lambda: SimpleNamespace(id=0))
-        self.function, self.loaded, self.made = Function(), [], []
+        self.function, self.loaded, self.maps = Function(), [], []
 
     def RawModule(self, path):
         self.loaded.append(Path(path).stem)
@@ -218,7 +218,7 @@ class EmulatedCupy:
     def build(self, grid, block, parameters):
         tensor_map, fields = parameters
         assert (grid, block, tensor_map.nbytes, fields.size) == ((1,), (1,), 128, 1)
-        self.made.append(fields.view(tensor_map_builder.FIELDS)[0])
+        self.maps.append(fields.view(tensor_map_builder.FIELDS)[0])
         text = dict(tensor_map_builder.headers().files)
         done = autosched.emulate(
             tensor_map_builder.SOURCE, arguments=(tensor_map, fields[0]), grid=1, block=1, headers=text
@@ -235,11 +235,11 @@ def test_tensor_maps_are_built_on_the_gpu_for_old_drivers(no_driver):
     for address in (4096, 8192, 4096):
         program({"out": array(0), "a": array(address)})
     assert cupy.loaded == ["f", "fill_tensor_map"]
-    assert [int(fields["address"]) for fields in cupy.made] == [4096, 8192], "one map is made for each address"
+    assert [int(fields["address"]) for fields in cupy.maps] == [4096, 8192], "one map is made for each address"
     maps = [parameters[1] for _, _, parameters, _ in cupy.function.calls]
     assert {(m.size, m.nbytes) for m in maps} == {(1, 128)}
     assert maps[0].tobytes() == maps[4].tobytes() != maps[2].tobytes()
-    of = cupy.made[0]
+    of = cupy.maps[0]
     assert (of["rank"], of["element"], of["swizzle"], of["fill"]) == (2, 6, 3, 0)
     assert of["sizes"].tolist() == [256, 128, 0, 0, 0] and of["strides"].tolist() == [512, 0, 0, 0]
     with pytest.raises(LaunchRefused, match="the address of a must be a multiple of 16 bytes"):
@@ -370,7 +370,7 @@ def occupancy(monkeypatch):
     """Return a fake driver that reports how many blocks per SM, or clusters per GPU, run concurrently."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     fine, calls = bindings.CUresult.CUDA_SUCCESS, []
-    answer = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=calls)
+    answer = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, calls=calls)
 
     def blocks(function, threads, shared_bytes):
         calls.append((int(function), threads, shared_bytes))
@@ -411,13 +411,13 @@ def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, clust
     assert grid == (blocks, 1, 1)
     assert answer == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more can run at the same time")
     clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
-    assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
+    assert occupancy.calls == [(77, 64, 70_000) if cluster == 1 else clustered]
 
 
 def test_a_fixed_grid_is_launched_without_querying_occupancy(driver, occupancy):
     assert launched(LAUNCH) == ((4, 2, 1), "")
     assert launched(dataclasses.replace(SHRINKING, grid_may_shrink=False)) == ((128, 1, 1), "")
-    assert occupancy.asked == []
+    assert occupancy.calls == []
 
 
 @pytest.mark.parametrize("cluster", [1, 4])

@@ -148,11 +148,11 @@ def test_an_infinity_of_a_rounded_reference_may_be_any_number_that_rounds_to_it(
     ids=lambda p: p.operator,
 )
 def test_the_rounded_reference_passes_on_stress_inputs(problem):
-    for given_inputs in problem.stress_inputs(1):
-        reference = problem.reference(given_inputs.inputs)
+    for input_set in problem.stress_inputs(1):
+        reference = problem.reference(input_set.inputs)
         with np.errstate(over="ignore"):
             outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role == "output"}
-        assert check(problem, given_inputs.inputs, outputs).ok
+        assert check(problem, input_set.inputs, outputs).ok
 
 
 @pytest.mark.parametrize(

@@ -173,13 +173,13 @@ def test_the_verifier() -> None:
         p.blocks((32, 32), (32, 32))
         p.load(p.window(a, (0, 0), (32, 32)))
 
-    def behind_its_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
+    def after_its_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
         for _ in p.steps(32, 32):
             value = p.load(p.window(a, (0, 0), (32, 32))).cast("f32")
         stored(p, value, out)
 
     assert "out is never stored" in refused(not_stored)
-    assert "a value from inside a loop" in refused(behind_its_loop)
+    assert "a value from inside a loop" in refused(after_its_loop)
 
 
 def test_padding() -> None:
@@ -276,7 +276,7 @@ def test_conditions_and_shared_tiles() -> None:
                 window.move(0, 8)
         p.store(value, p.window(out, (0, 0), (32, 32)))
 
-    def used_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+    def used_after(p: Builder, a: Array, b: Array, out: Array) -> None:
         i, _ = p.blocks((32, 32), (16, 32))
         with p.when(i):
             value = p.load(p.window(a, (0, 0), (16, 16))).cast("f32")
@@ -298,7 +298,7 @@ def test_conditions_and_shared_tiles() -> None:
     assert "test_refusals.py:" in refused(moved_outside)
     assert "when: the loop also moves" in refused(moved_twice)
     assert "use at % n, with n a multiple of the step 8" in refused(at_any_time)
-    assert "a value from inside a condition" in refused(used_behind)
+    assert "a value from inside a condition" in refused(used_after)
     assert "use an index, such as at % 128" in refused(on_a_tile)
     assert "beyond shared_1" in refused(beyond)
     assert "use f16, bf16, f32 or i32" in refused(narrow)

@@ -59,7 +59,7 @@ def test_rotary_halves_and_pairs() -> None:
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
-def turned_product(p: Any, a: Any, b: Any, out: Any) -> None:
+def transposed_product(p: Any, a: Any, b: Any, out: Any) -> None:
     """Swap the halves of each row of a product and negate one, as in rotary embedding."""
     (m, n), k = out.shape, a.shape[1]
     (i,) = p.blocks((m,), (32,))
@@ -73,11 +73,11 @@ def turned_product(p: Any, a: Any, b: Any, out: Any) -> None:
 
 @pytest.mark.parametrize("gpu", ["a100", "t4"])
 def test_halves_of_a_product(gpu: str) -> None:
-    verified(problem(turned_product, m=40, n=64, k=72), gpu, 3)
+    verified(problem(transposed_product, m=40, n=64, k=72), gpu, 3)
 
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
-def turned_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
+def transposed_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
     """Reverse the order of quarters of rows and of halves of columns, and add up thirds."""
     m, n = x.shape
     p.blocks((1,), (1,))
@@ -91,7 +91,7 @@ def turned_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
 
 
 def test_parts_of_rows_and_columns() -> None:
-    p = problem(turned_parts, m=12, n=16, k=64)
+    p = problem(transposed_parts, m=12, n=16, k=64)
     verified(p)
     x = np.arange(12 * 16, dtype=np.int32).reshape(12, 16)
     actual, _ = p.expected({"x": x})

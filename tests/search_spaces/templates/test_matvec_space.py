@@ -151,8 +151,8 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         assert aligned_elements(small) == aligned_elements(problem) and row_classes(small) == row_classes(problem)
         assert (problem.n - small.n) % row_classes(problem) == 0 or small.n == row_classes(problem)
         for axis, tile in enumerate(schedule.integer(name) for name in tiling(problem).tiles):
-            whole_extent, extent = tiling(problem).extents[axis], tiling(small).extents[axis]
-            assert extent <= whole_extent and extent % tile == whole_extent % tile
+            full_extent, extent = tiling(problem).extents[axis], tiling(small).extents[axis]
+            assert extent <= full_extent and extent % tile == full_extent % tile
         full_config, cut = (MATVEC.config(p, schedule, H200) for p in (problem, small))
         unroll, of_split = schedule.integer("unroll"), full_config.integer("tiles_of_split")
         rounds = 2 + ((2 if unroll == 1 else 1) if most_shift(problem) else 0)

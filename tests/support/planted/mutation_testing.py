@@ -70,7 +70,7 @@ class Mutation:
     fields: tuple[tuple[str, str | int | float], ...] = ()
 
 
-def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
+def result_of(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
     """Verify a golden case and return "ok", or the status and the reason of the failure.
 
     Args:
@@ -87,11 +87,11 @@ def found_in(case: str, headers: Headers | None = None, **fields: str | int | fl
     return "ok" if last.status == "ok" else f"{last.status}: {last.reason}"
 
 
-def found_with(mutation: Mutation) -> str:
-    """Return the result of ``found_in`` with the mutated headers."""
+def result_with(mutation: Mutation) -> str:
+    """Return the result of ``result_of`` with the mutated headers."""
     right = Headers.from_folder(include_dir())
     headers = edited(right, f"autosched/{mutation.header}", mutation.old, mutation.new)
-    return found_in(mutation.case, headers, **dict(mutation.fields))
+    return result_of(mutation.case, headers, **dict(mutation.fields))
 
 
 def mutation_tests(
@@ -111,12 +111,12 @@ def mutation_tests(
 
     @pytest.mark.parametrize(("case", "fields"), cases)
     def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
-        finding = found_in(case, **dict(fields))
+        finding = result_of(case, **dict(fields))
         assert finding == "ok", finding
 
     @pytest.mark.parametrize("mutation", spread(mutations, count), ids=lambda m: m.name)
     def broken(mutation: Mutation) -> None:
-        finding = found_with(mutation)
+        finding = result_with(mutation)
         assert finding != "ok", f"the fault was not detected: {mutation.name}"
         assert mutation.breaks_a_type or not finding.startswith("compile_error"), finding
 

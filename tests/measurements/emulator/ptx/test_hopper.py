@@ -67,7 +67,7 @@ def test_the_cluster_of_anyones_source() -> None:
     assert done.arrays[0] is not None and done.arrays[0][::32].tolist() == [0, 1, 0, 1]
 
 
-def found_of(fault: Fault, seed: int) -> list[str]:
+def reported_kinds(fault: Fault, seed: int) -> list[str]:
     """Emulate a fault's kernel. Return the kinds of findings, [WRONG] for wrong results, or [] for a correct launch."""
     a, b = hopper.operands(64, 128, 320)
     done = emulate(fault.kernel(64, 128, 320), hopper.inputs(a, b), order=Order("ascending", seed), time_limit=30)
@@ -79,12 +79,12 @@ def found_of(fault: Fault, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("fault", FAULTS[:6], ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
-    assert set(found_of(fault, 0)) & set(fault.findings)
+    assert set(reported_kinds(fault, 0)) & set(fault.findings)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_in_any_order(fault: Fault) -> None:
-    findings = [found_of(fault, seed) for seed in range(4)]
+    findings = [reported_kinds(fault, seed) for seed in range(4)]
     assert all(findings)
     assert any(set(kinds) & set(fault.findings) for kinds in findings)

@@ -100,7 +100,7 @@ def packed(bits: list[int], width: int) -> list[int]:
     return [sum(x << (width * i) for i, x in enumerate(bits[at : at + held])) for at in range(0, len(bits), held)]
 
 
-def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def random_selection(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the columns of A that each row keeps, (16, k / 2), and the 2-bit metadata fields that select them."""
     columns, fields = [], []
     for _ in range(16):
@@ -193,7 +193,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
     rng = np.random.default_rng(5)
     words, expected = [], []
     for mma in ALL:
-        columns, fields = kept_of(mma, rng)
+        columns, fields = random_selection(mma, rng)
         compressed, b = random_matrix(mma.a, (16, mma.k // 2), rng), random_matrix(mma.b, (mma.k, 8), rng)
         c = rng.integers(-50, 51, (16, 8)).astype(np.float64)
         if mma.out == "s32":
@@ -242,7 +242,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
 )
 def test_invalid_metadata_is_a_finding(mma: SparseMma, bits: int, valid: str) -> None:
     rng = np.random.default_rng(6)
-    _, fields = kept_of(mma, rng)
+    _, fields = random_selection(mma, rng)
     fields[3, :2] = bits & 3, bits >> 2
     zeros = np.zeros((16, mma.k // 2)), np.zeros((mma.k, 8)), np.zeros((16, 8))
     run = run_ptx(program([mma]), 32 * 4, words_of(mma, *zeros, metadata_of(mma, fields, rng)))

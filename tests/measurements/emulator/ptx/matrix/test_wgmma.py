@@ -99,18 +99,18 @@ def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Arr
     """
     columns, bits = [], []
     for _ in range(64):
-        kept_columns: list[int] = []
+        of_row: list[int] = []
         indices: list[int] = []
         if kind == "tf32":
             for pair, second in enumerate(rng.integers(0, 2, depth // 2).tolist()):
-                kept_columns.append(2 * pair + second)
+                of_row.append(2 * pair + second)
                 indices += [0, 1, 1, 1] if second else [0, 0, 1, 0]
         else:
             for four in range(depth // 4):
                 two = sorted(rng.permutation(4)[:2].tolist())
-                kept_columns += [4 * four + one for one in two]
+                of_row += [4 * four + one for one in two]
                 indices += [one >> bit & 1 for one in two for bit in (0, 1)]
-        columns.append(kept_columns)
+        columns.append(of_row)
         bits.append(indices)
     return np.array(columns), np.array(bits)
 
@@ -170,17 +170,17 @@ def run(
     size = {"f16": 2, "bf16": 2, "tf32": 4}.get(a, 1)
     depth = 256 if a == "b1" else 32 // size * (1 if selector is None else 2)
     x, y = numbers(rng, (64, depth), a), numbers(rng, (n, depth), b)
-    meta, x_kept = np.zeros(128, np.uint32), x
+    meta, compressed = np.zeros(128, np.uint32), x
     if selector is not None:
-        columns_kept, bits = chosen_columns(rng, a, depth)
-        x_kept, meta = np.take_along_axis(x, columns_kept, 1), spoiled(metadata_words(bits, selector))
+        chosen, bits = chosen_columns(rng, a, depth)
+        compressed, meta = np.take_along_axis(x, chosen, 1), spoiled(metadata_words(bits, selector))
         x = np.zeros_like(x)
-        np.put_along_axis(x, columns_kept, x_kept, 1)
-    x_bits, y_bits = encoded(x_kept, a), encoded(y, b)
+        np.put_along_axis(x, chosen, compressed, 1)
+    x_bits, y_bits = encoded(compressed, a), encoded(y, b)
     reached = np.zeros(64, np.bool_)
     if infinite is not None:
         y_bits[0, infinite] = 0x7F80
-        reached = (columns_kept == infinite).any(axis=1)
+        reached = (chosen == infinite).any(axis=1)
     start = numbers(rng, (64, n), "s8").astype(RESULTS[d])
     image = np.zeros(2 * B_AT, np.uint8)
     descriptors = []
@@ -214,10 +214,10 @@ def run(
     types = f"{d}.{a}.{b}"
     variant, of_sparse = ("", "") if selector is None else (".sp", f"%m, {selector}, ")
     suffix = ".and.popc" if a == "b1" else ""
-    numbers_behind = [] if d == "s32" else [str(s) for s in negated]
+    scale_operands = [] if d == "s32" else [str(s) for s in negated]
     if a in ("f16", "bf16"):
-        numbers_behind += [str(int(o.transposed)) for o in (left, right) if o is not None]
-    tail = "".join(f", {text}" for text in numbers_behind)
+        scale_operands += [str(int(o.transposed)) for o in (left, right) if o is not None]
+    tail = "".join(f", {text}" for text in scale_operands)
     base = image.size
     text = f"""{HEAD.replace("sm_90", "sm_90a")}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

@@ -122,11 +122,11 @@ def _exported_problem(
         return "the vendor's library is the fastest, and it cannot be exported"
     kernel = answer.kernel
     if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
-        return "it reads a texture, which exports do not support"
+        return "the kernel reads a texture, which exports do not support"
     if any(isinstance(a, BytesArgument) for step in kernel.steps for a in step.arguments):
-        return "it has a struct parameter, which exports do not support"
+        return "the kernel has a struct parameter, which exports do not support"
     if any(step.cooperative for step in kernel.steps):
-        return "its launch is cooperative, which exports do not support"
+        return "the kernel has a cooperative launch, which exports do not support"
     compiled = pool.compile(kernel, device.arch)
     assert not isinstance(compiled, CompileFailure)  # the look-up has checked that the kernel compiles
     ptx = None

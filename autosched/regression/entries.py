@@ -54,7 +54,8 @@ class CheckedEntry:
 
     def unchecked(self, error: BaseException) -> CheckFinding:
         """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
-        return self.finding(EntryStatus.UNCERTAIN, f"it could not be checked: {str(error) or type(error).__name__}")
+        reason = f"the entry could not be checked: {str(error) or type(error).__name__}"
+        return self.finding(EntryStatus.UNCERTAIN, reason)
 
     def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> CheckFinding:
         """Return a finding about this entry. ``more`` are further fields of the finding."""
@@ -175,7 +176,7 @@ def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     return tuple(sorted(other_trials, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-_STALE = "its kernel file had another reference when the entry was tuned: tune the entry again"
+_STALE = "the kernel file had another reference when the entry was tuned: tune the entry again"
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:

@@ -108,7 +108,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if recorded is None:
         verdict, reasons = (
             EntryStatus.CANNOT_COMPARE,
-            ["its trial has no digest of the kernel: tune the problem again"],
+            ["the trial has no digest of the kernel: tune the problem again"],
         )
     else:
         worse = _worse(program, recorded, code, options.growth)
@@ -120,9 +120,8 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     required = stored.order(entry.trial.verification)
     order = sum_order(template(entry.trial.schedule.template), entry.problem, entry.trial.schedule, entry.device)
     if required is not None and order != required:
-        reasons.append(
-            f"its order of sums differs from the required order: {'; '.join(required.differences(order or NO_ORDER))}"
-        )
+        differences = "; ".join(required.differences(order or NO_ORDER))
+        reasons.append(f"the kernel's order of sums differs from the required order: {differences}")
         return entry.finding(EntryStatus.WRONG, *reasons, numbers=numbers)
     kernel = template(entry.trial.schedule.template).kernel(entry.problem, entry.trial.schedule, entry.device)
     doubt = stored.stale_reason(entry.trial.verification, kernel)
@@ -130,7 +129,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     missing = stored.lacks(entry.trial.verification)
     if missing:
         numbers["verification_lacks"] = "; ".join(missing)
-        reasons.append(f"its full verification is incomplete: {numbers['verification_lacks']}")
+        reasons.append(f"the stored full verification is incomplete: {numbers['verification_lacks']}")
     # Entries with measured times were also verified on the GPU. For entries with estimated times, the verification in
     # the emulator is the only one.
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
@@ -164,7 +163,7 @@ def compiled_today(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> Comp
     try:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
     except ValueError as error:
-        return f"its schedule is no longer valid: {error}"
+        return f"the trial's schedule is no longer valid: {error}"
     program = pool.compile(kernel, entry.device.arch)
     if isinstance(program, CompileFailure):
         return f"the kernel no longer compiles for {entry.device.name} ({program.status}): {program.reason}"

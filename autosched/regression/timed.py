@@ -196,7 +196,7 @@ def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Bas
     try:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, device)
     except ValueError as error:
-        return entry.finding(EntryStatus.BROKEN, f"its schedule is no longer valid: {error}")
+        return entry.finding(EntryStatus.BROKEN, f"the trial's schedule is no longer valid: {error}")
     candidate = Candidate(entry.problem.under(trial.schedule.values), trial.schedule, kernel)
     program = _compiled(candidate, device, pool)
     if isinstance(program, str):

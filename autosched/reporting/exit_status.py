@@ -50,14 +50,14 @@ ANSWERS = {
         "the code is invalid or does not compile, or the launch could not be emulated to its end",
     ),
     "verify of a Python script": (
-        "it launched a Triton kernel, and no fault was found",
+        "the script launched a Triton kernel, and no fault was found",
         "a fault was found, or the script fails or is ended at --time-limit",
-        "it launched no Triton kernel, or a launch could not be emulated to its end",
+        "the script launched no Triton kernel, or a launch could not be emulated to its end",
     ),
     "verify of an executable, run": (
-        "it launched a kernel, no fault was found, and its own status is 0",
+        "the executable launched a kernel, no fault was found, and the executable's exit status is 0",
         "a fault was found, or the executable fails",
-        "it launched no kernel, or it uses a feature that is not emulated",
+        "the executable launched no kernel, or uses a feature that is not emulated",
     ),
     "verify of a submission, judge": (
         "the submission is correct",

@@ -96,7 +96,7 @@ def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, r
                 )
             continue
         order = _order_of(task.problem, trial.schedule, task.device)
-        why_not = "its order of sums is unknown" if order is None else rule.why_not(order)
+        why_not = "the trial's order of sums is unknown" if order is None else rule.why_not(order)
         if why_not and not is_library(trial.schedule):
             raise ValueError(
                 f"trial {trial.id} of {name} has another order of sums than required ({why_not}), and calls would use "

@@ -207,7 +207,7 @@ class _ExpressionParser:
             if re.search(r"(?<![=!<>:])=(?!=)", self.text):
                 message = "write == to compare"
         except (ValueError, RecursionError, MemoryError):
-            message = "it is nested too deeply, or has invalid characters"
+            message = "the text is nested too deeply, or has invalid characters"
         shown = self.excerpt(0).replace("\0", "\\0")
         raise ExpressionError(f'"{shown}" is not an expression: {message}')
 

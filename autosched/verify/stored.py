@@ -40,23 +40,23 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
         return ABSENT
     entry = _read(text)
     if entry is None:
-        return "its verification has an unknown format"
+        return "the stored verification has an unknown format"
     if entry.get("status") != "ok":
-        return f"its verification failed: {str(entry.get('status'))[:40]}"
+        return f"the stored verification failed: {str(entry.get('status'))[:40]}"
     if entry.get("emulator") != emulator_version():
-        return "it was verified by another version of the emulator"
+        return "the trial was verified by another version of the emulator"
     if entry.get("ptx") is None:
-        return "its verification does not name the verified PTX"
+        return "the stored verification does not name the verified PTX"
     try:
         current = toolchain_of(kernel.compile_options)
     except NvrtcMissing:
-        return "its PTX cannot be compared: NVRTC is not installed"
+        return "the verified PTX cannot be compared: NVRTC is not installed"
     except NvccMissing as error:
-        return f"its PTX cannot be compared: {error}"
+        return f"the verified PTX cannot be compared: {error}"
     if entry.get("compiler") != current:
-        return f"its PTX was compiled by {str(entry.get('compiler'))[:40]}, but {current} is installed"
+        return f"the verified PTX was compiled by {str(entry.get('compiler'))[:40]}, but {current} is installed"
     if entry["ptx"] != ptx_digest(kernel):
-        return "its kernel now compiles to different PTX"
+        return "the kernel now compiles to different PTX"
     return ""
 
 

@@ -92,11 +92,11 @@ class BoostedTreeSettings:
         """
         fields = {field.name: type(field.default) for field in dataclasses.fields(cls)}
         if set(data) != set(fields):
-            raise ValueError("its settings were written by another version")
+            raise ValueError("the settings were written by another version")
         for name, kind in fields.items():
             value = data[name]
             if type(value) is not kind and not (kind is float and type(value) is int):
-                raise ValueError(f"its setting {name} is not a number")
+                raise ValueError(f"the setting {name} is not a number")
         return cls(**data)
 
 

@@ -64,12 +64,12 @@ class Forest:
     def __post_init__(self) -> None:
         nodes = len(self.left)
         columns = (self.feature, self.missing_left, self.value, self.gain, self.cover)
-        _require(all(len(column) == nodes for column in columns), "its columns differ in length")
-        _require(1 <= self.features <= MOST_FEATURES, f"it has an invalid number of features: {self.features}")
-        _require(0 < len(self.sizes) <= MOST_TREES, f"it has {len(self.sizes)} trees, not 1 to {MOST_TREES}")
-        _require(0 < nodes <= MOST_NODES, f"it has {nodes} nodes, not 1 to {MOST_NODES}")
+        _require(all(len(column) == nodes for column in columns), "the columns of a forest differ in length")
+        _require(1 <= self.features <= MOST_FEATURES, f"a forest has an invalid number of features: {self.features}")
+        _require(0 < len(self.sizes) <= MOST_TREES, f"a forest has {len(self.sizes)} trees, not 1 to {MOST_TREES}")
+        _require(0 < nodes <= MOST_NODES, f"a forest has {nodes} nodes, not 1 to {MOST_NODES}")
         _require(bool((self.sizes > 0).all() and (self.sizes <= nodes).all()), "a tree has no nodes, or too many")
-        _require(int(self.sizes.sum()) == nodes, "its trees and its columns differ in length")
+        _require(int(self.sizes.sum()) == nodes, "the trees of a forest have another number of nodes than its columns")
         inner = self.left >= 0
         first = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)  # index of the root of each node's tree
         own, size = np.arange(nodes) - first, np.repeat(self.sizes, self.sizes)
@@ -184,10 +184,10 @@ class Forest:
         Raises:
             DamagedForest: The data are malformed.
         """
-        _require(isinstance(data, Mapping), "it is not an object")
+        _require(isinstance(data, Mapping), "a forest is not an object")
         features, base = data.get("features"), data.get("base")
-        _require(type(features) is int and abs(features) < 2**31, "its number of features is not an integer")
-        _require(type(base) in (int, float) and abs(base) <= MOST_VALUE, "its base is not a number")
+        _require(type(features) is int and abs(features) < 2**31, "a forest's number of features is not an integer")
+        _require(type(base) in (int, float) and abs(base) <= MOST_VALUE, "a forest's base is not a number")
         columns: dict[str, Any] = {name: _column(data, name, "iu").astype(np.int64) for name in _INTEGERS}
         columns |= {name: _column(data, name, "iuf").astype(np.float64) for name in _REALS}
         return cls(features, float(base), **columns)

@@ -69,10 +69,10 @@ class HeldOut:
         """
         kinds = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in dataclasses.fields(cls)}
         if not isinstance(data, Mapping) or set(data) != set(kinds):
-            raise ValueError("its held-out figures were written by another version")
+            raise ValueError("the held-out figures were written by another version")
         for name, kind in kinds.items():
             if type(data[name]) is not kind and not (kind is float and type(data[name]) is int):
-                raise ValueError(f"its held-out figure {name} is malformed")
+                raise ValueError(f"the held-out figure {name} is malformed")
         return cls(**data)
 
 

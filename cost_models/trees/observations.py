@@ -121,7 +121,7 @@ class Observations:
             problem = problem_from_json(data["problem"])
             return cls(problem, device_row(data["device"]), tuple(schedules), tuple(seconds))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"its observations are malformed: {type(error).__name__} {error}") from error
+            raise ValueError(f"the observations are malformed: {type(error).__name__} {error}") from error
 
 
 def shape_family(problem: Problem) -> str:

@@ -113,15 +113,15 @@ class OperatorModel:
         if not isinstance(operator, str):
             raise ValueError("an operator has no name")
         if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 <= noise <= _MOST_NOISE:
-            raise ValueError("its noise is not a standard deviation")
+            raise ValueError("the noise of {operator}'s model is not a standard deviation")
         if not isinstance(templates, Mapping) or not all(isinstance(v, str) for v in templates.values()):
-            raise ValueError("its kernel templates are not named")
+            raise ValueError("the kernel templates of {operator} are not named")
         lists = {name: data.get(name) for name in ("held_out", "observations")}
         if not all(isinstance(values, list) for values in lists.values()) or not lists["observations"]:
             raise ValueError("it has no observations or no held-out figures")
         boosted = data.get("boosted")
         if not isinstance(boosted, Mapping):
-            raise ValueError("its trees are missing")
+            raise ValueError("the trees of {operator} are missing")
         model = cls(
             operator=operator,
             boosted=BoostedModel.from_json(boosted),
@@ -131,7 +131,7 @@ class OperatorModel:
             observations=tuple(map(Observations.from_json, lists["observations"] or ())),
         )
         if any(one.problem.operator != operator for one in model.observations):
-            raise ValueError(f"its observations are of another operator than {operator}")
+            raise ValueError(f"observations in the model of {operator} belong to another operator")
         return model
 
 
@@ -201,17 +201,17 @@ class TrainedModel:
         _refuse_other_format(data)
         if not any_features and data.get("feature_version") != FEATURE_VERSION:
             raise ModelMismatch(
-                f"it was trained on features of version {data.get('feature_version')!r:.20}, and this autosched "
+                f"the model was trained on features of version {data.get('feature_version')!r:.20}, and this autosched "
                 f"computes version {FEATURE_VERSION}: {_AGAIN}"
             )
         parts, version = data.get("operators"), data.get("autosched_version")
         try:
             if not isinstance(parts, list) or not isinstance(version, str):
-                raise ValueError("its operators are missing")
+                raise ValueError("the list of operators is missing")
             return cls(tuple(map(OperatorModel.from_json, parts)), str(data.get("provenance")), version)
         except ValueError as error:
             why = " ".join(str(error).split())
-            raise ModelMismatch(f"it is damaged ({why}): train it again") from error
+            raise ModelMismatch(f"the file is damaged ({why}): train the model again") from error
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file atomically.
@@ -245,24 +245,24 @@ class TrainedModel:
         file = Path(path)
         try:
             if file.is_fifo():
-                raise ModelMismatch("it is a pipe: use a regular file")
+                raise ModelMismatch("the path is a pipe: use a regular file")
             with file.open("rb") as opened:
                 # read a limited size, because a device file has no size and may be endless
                 content = opened.read(MOST_BYTES + 1)
             if len(content) > MOST_BYTES:
-                raise ModelMismatch(f"it has more than {MOST_BYTES:,} bytes")
+                raise ModelMismatch(f"the file has more than {MOST_BYTES:,} bytes")
             return cls.from_json(json.loads(content), any_features=any_features)
         except ModelMismatch as error:
             raise ModelMismatch(f"the cost model {path} cannot be used: {error}") from error
         except (ValueError, RecursionError) as error:
-            raise ModelMismatch(f"the cost model {path} cannot be used: it is not JSON") from error
+            raise ModelMismatch(f"the cost model {path} cannot be used: the file is not JSON") from error
 
 
 def _refuse_other_format(data: Any) -> None:
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        raise ModelMismatch("it is not a cost model of autosched: create a model with autosched train")
+        raise ModelMismatch("the file is not a cost model of autosched: create a model with autosched train")
     if data.get("format_version") != FORMAT_VERSION:
         raise ModelMismatch(
-            f"it has format version {data.get('format_version')!r:.20}, but this autosched reads version "
-            f"{FORMAT_VERSION}: train it again"
+            f"the file has format version {data.get('format_version')!r:.20}, but this autosched reads version "
+            f"{FORMAT_VERSION}: train the model again"
         )

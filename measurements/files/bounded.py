@@ -30,9 +30,9 @@ def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes
     with open_readable(path, regular=regular) as file:
         content = file.read(most + 1)
     if content is None:  # a non-blocking read of a system file without data returns None
-        raise BlockingIOError(errno.EAGAIN, "it has no data yet", str(path))
+        raise BlockingIOError(errno.EAGAIN, "the file has no data yet", str(path))
     if len(content) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+        raise ValueError(f"the file has more than {most:,} bytes")
     return content
 
 
@@ -53,7 +53,7 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
     try:
         return json.loads(text, **hooks)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the JSON document is nested too deeply") from None
 
 
 def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
@@ -71,7 +71,7 @@ def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             if regular:
-                raise ValueError("it is not a regular file")
+                raise ValueError("the path is not a regular file")
             if not _written_to(file.fileno()):
                 raise TimeoutError(errno.ETIMEDOUT, "no process writes to it", str(path))
             os.set_blocking(file.fileno(), True)

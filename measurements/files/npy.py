@@ -20,9 +20,9 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
     path = Path(path)
     try:
         if not path.is_file():
-            raise ValueError("it is not a regular file" if path.exists() else "there is no such file")
+            raise ValueError("the path is not a regular file" if path.exists() else "there is no such file")
         if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB")
+            raise ValueError(f"the file has more than {MOST_BYTES >> 30} GiB")
         with np.errstate(all="ignore"):  # the size of an impossible shape may overflow
             array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
@@ -31,5 +31,5 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
         sentence = " ".join(str(error).split()).partition(". ")[0]
         raise ValueError(sentence or type(error).__name__) from None
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"its elements are {array.dtype}, not numbers")
+        raise ValueError(f"the array's elements are {array.dtype}, not numbers")
     return array

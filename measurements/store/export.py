@@ -155,7 +155,7 @@ def _no_number(text: str) -> None:
 
 def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
     if not isinstance(document, dict) or "export" not in document:
-        raise ValueError("the field 'export', which states its format, is missing")
+        raise ValueError("the field 'export', which states the format of the file, is missing")
     if document["export"] != FORMAT:
         raise ValueError(
             f"its format is {document['export']!r:.20}, but this version of autosched reads {FORMAT}: upgrade autosched"

@@ -147,7 +147,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
     """Combine cells into an object of class ``kind``; None if all are empty. Raises ValueError if only some are."""
     cells_present = {name: cells[name] for name in names if cells[name] is not None}
     if cells_present and len(cells_present) != len(names):
-        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(cells_present)}")
+        raise ValueError(f"the {kind.__name__} of the trial is incomplete: only {', '.join(cells_present)}")
     return kind(**cells_present) if cells_present else None
 
 
@@ -168,7 +168,7 @@ def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], databa
     if cells.get("status") is Status.OK:
         missing = [key for key in _TIMES if key in cells and cells[key] is None]
         if missing:
-            raise unreadable(database, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
+            raise unreadable(database, row["id"], f"the status is ok, but the trial has no {' and no '.join(missing)}")
     return cells
 
 

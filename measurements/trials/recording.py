@@ -44,8 +44,8 @@ _SMALL = 2**24  # size in bytes to which a file of any size may be decompressed
 _MOST_GROWTH = 200  # maximum compression ratio of larger files; recordings have ratios of 10 to 30
 _HEAD = 2**12  # bytes at the beginning of a file that are searched for the keys of its format
 
-_EMPTY = "it is empty"
-_NO_HEADER = "it does not begin with the header of a recording"
+_EMPTY = "the file is empty"
+_NO_HEADER = "the file does not begin with the header of a recording"
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
 
@@ -208,7 +208,7 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
 def refuse_bomb(packed: int, unpacked: int) -> None:
     """Raise ValueError if the compression ratio of a file is implausible."""
     if unpacked > max(_SMALL, _MOST_GROWTH * packed):
-        raise ValueError(f"decompressed, it has more than {_MOST_GROWTH} times its size")
+        raise ValueError(f"the decompressed file has more than {_MOST_GROWTH} times its size")
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
         refuse_bomb(packed, MOST_BYTES - left)
         if len(line) > _LONGEST_LINE or left < 0:
             raise ValueError(
-                f"decompressed, it has more than {MOST_BYTES:,} bytes, or a line has more than {_LONGEST_LINE:,}"
+                f"the decompressed file has more than {MOST_BYTES:,} bytes, or a line has more than {_LONGEST_LINE:,}"
             )
         yield line.decode().rstrip("\r\n")
 
@@ -335,22 +335,23 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
             raise ValueError(_NO_HEADER)
         if header["recording"] != FORMAT:
             raise ValueError(
-                f"its format is {header['recording']}, but this version of autosched reads {FORMAT}: upgrade autosched"
+                f"the file's format is {header['recording']}, but this version of autosched reads {FORMAT}: upgrade "
+                "autosched"
             )
         count = header["trials"]
         if type(count) is not int or count < 0:
-            raise ValueError("its header has no valid number of trials")
+            raise ValueError("the header has no valid number of trials")
         # Each line is parsed before the next is decompressed, because a malicious file may have any number of lines.
         trials = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(count, sys.maxsize)))
         if len(trials) < count:
-            raise ValueError(f"it is truncated: it should contain {count} trials")
+            raise ValueError(f"the file is truncated: its header states {count} trials")
         recording = Recording(trials)
         canonical = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.trials[0]).items():
             if value != canonical.get(name, header[name]):
-                raise ValueError(f"its header and its trials differ in {name}")
+                raise ValueError(f"the header and the trials differ in {name}")
         if recording.spaces != header["spaces"]:
-            raise ValueError("its header and its trials differ in spaces")
+            raise ValueError("the header and the trials differ in spaces")
         header_seen = True
         yield recording
     if not header_seen:

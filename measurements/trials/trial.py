@@ -363,7 +363,7 @@ def refuse_deep(value: Any) -> None:
         ]
         if not level:
             return
-    raise ValueError(f"it is nested more than {MOST_LEVELS} deep")
+    raise ValueError(f"the data are nested more than {MOST_LEVELS} deep")
 
 
 def canonical_json(value: Any) -> str:

@@ -118,7 +118,7 @@ class Answers:
 
 def _measurement(milliseconds: Sequence[float], identity: Identity) -> Measurement:
     if not milliseconds:
-        return Measurement(Status.UNRANKED, identity.provenance, "it was the only configuration")
+        return Measurement(Status.UNRANKED, identity.provenance, "not timed: this was the only configuration")
     if milliseconds[0] == inf:
         return Measurement(Status.OUT_OF_RESOURCES, identity.provenance, "Triton's autotuner could not launch it")
     low, median, high = sorted(1e-3 * each for each in milliseconds[:3])

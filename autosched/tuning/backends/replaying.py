@@ -86,8 +86,10 @@ def of_recording(
     members = usable.space(problem, device).members
     today = {name for name, version in entry.spaces.items() if name in members and members[name].fingerprint == version}
     if not today:
-        version = entry.autosched_version
-        return None, f"it was recorded on {device.name} by autosched {version}, whose schedule space was different"
+        return None, (
+            f"this problem was recorded on {device.name} by autosched {entry.autosched_version}, whose "
+            "schedule space was different"
+        )
     runner = ReplayRunner(entry, why=why)
     headline = f"times are REPLAYED: {headline_reason(why)}"
     schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)

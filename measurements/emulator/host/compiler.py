@@ -110,7 +110,7 @@ def probe(compiler: HostCompiler, folder: Path) -> None:
     try:
         log = compile_to(built, compiler, ("-std=c++20", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
     except subprocess.TimeoutExpired:
-        log = f"it did not end within {_ANSWER_SECONDS:.0f} s"
+        log = f"the compiler did not end within {_ANSWER_SECONDS:.0f} s"
     if log is not None:
         raise HostFailure(f"{compiler.path} cannot compile an empty program ({main_complaint(log)}): {_REPAIR}")
 
@@ -159,7 +159,7 @@ def first_error(log: str) -> str | None:
 def main_complaint(log: str) -> str:
     """Return the line of a compiler's log that best explains the failure."""
     complaint = next((line.strip() for line in log.splitlines() if "error" in line.lower()), "")
-    return first_error(log) or complaint or last_line(log) or "it gave no message"
+    return first_error(log) or complaint or last_line(log) or "the compiler gave no message"
 
 
 def last_line(text: str) -> str:

@@ -177,7 +177,7 @@ def test_train_recognises_a_kernel_tuner_cache(run: Run) -> None:
         ("x.npy", "pickled.npy", "not a .npy file"),
         ("x.npy", "claims.npy", "not a .npy file"),
         ("x.npy", "archive.npz", "not a .npy file"),
-        ("x.npy", "pipe", "it is not a regular file"),
+        ("x.npy", "pipe", "is not a regular file"),
         ("x.npy", "five.npy", r"has the shape \(5,\), but x is \(64,\)"),
         ("k.cu", "outside.cu", "outside the folder of the source"),
         ("k.cu", "piped.cu", "is not a regular file"),

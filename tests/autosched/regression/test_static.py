@@ -113,7 +113,7 @@ def test_an_invalid_schedule_is_broken(
     bad = dataclasses.replace(good, schedule=Schedule("matmul", items))
     report = checked(database(bad))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.BROKEN, 1)
-    assert report.findings[0].reason.startswith("its schedule is no longer valid:")
+    assert report.findings[0].reason.startswith("the trial's schedule is no longer valid:")
 
 
 def test_a_compile_failure_is_broken_with_the_compilers_message(

@@ -150,7 +150,7 @@ def test_verify_compares_renews_and_stores_verifications(database: Path, capsys:
     assert stored_result() == {"before": "", "now": "holds", "why": ""} and verification_of(database) == before
     changed(database, ptx="0" * 64)
     assert stored_result() == {
-        "before": "its kernel now compiles to different PTX",
+        "before": "the kernel now compiles to different PTX",
         "now": "renewed",
         "why": "",
     }

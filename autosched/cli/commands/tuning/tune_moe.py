@@ -89,7 +89,7 @@ def tune_moe(
     row = target(device)
     gpu = detected_gpu() if measure else None
     if measure and (gpu is None or gpu.name != row.name):
-        gpu_text = "no GPU responds" if gpu is None else f"that of this machine is {gpu.name}"
+        gpu_text = "no GPU responds" if gpu is None else f"this machine's GPU is {gpu.name}"
         raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {gpu_text}: leave it out")
     sizes = sorted(set(rows or files.batch_sizes))
     if not out:

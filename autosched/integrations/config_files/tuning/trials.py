@@ -107,7 +107,7 @@ def _measurement(timed_config: TimedConfig, provenance: Provenance) -> Measureme
     verification, resources = timed_config.verification, None
     if timed_config.timing is None:
         status = _FAILURES.get(str(verification.get("status")), Status.LAUNCH_ERROR)
-        return Measurement(status, provenance, str(verification.get("reason") or "it cannot be used"))
+        return Measurement(status, provenance, str(verification.get("reason") or "the configuration cannot be used"))
     if verification.get("registers"):
         local = int(verification.get("local_bytes", 0))
         resources = Resources(

@@ -37,16 +37,16 @@ std::string text(const char* format, ...) {
 // Describes a field that a map of this rank needs and that was never set. Returns "" if all such fields were set.
 std::string missing(const Map& m) {
   const auto lacks = [&](MapField field, unsigned d = 0) { return (m.given & Map::bit_of(field, d)) == 0; };
-  if (lacks(MapField::global_address)) return "its global_address was never set";
-  if (m.rank > most_dimensions) return text("its rank is %u, more than the maximum of %u", m.rank, most_dimensions);
+  if (lacks(MapField::global_address)) return "global_address was never set";
+  if (m.rank > most_dimensions) return text("the rank is %u, more than the maximum of %u", m.rank, most_dimensions);
   constexpr std::pair<MapField, const char*> of_each[] = {
       {MapField::box_dim, "box_dim"}, {MapField::global_dim, "global_dim"}, {MapField::element_stride, "element_stride"}};
   for (unsigned d = 0; d < m.rank; ++d) {
     for (const auto& [field, name] : of_each) {
-      if (lacks(field, d)) return text("%s %u of its %u dimensions was never set, or is 0", name, d, m.rank);
+      if (lacks(field, d)) return text("%s %u (of %u dimensions) was never set, or is 0", name, d, m.rank);
     }
     if (d + 1 < m.rank && lacks(MapField::global_stride, d))
-      return text("global_stride %u of its %u dimensions was never set", d, m.rank);
+      return text("global_stride %u (of %u dimensions) was never set", d, m.rank);
   }
   return "";
 }
@@ -57,34 +57,34 @@ std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
   const unsigned unit = std::max<unsigned>(m.slice_bytes, 16);
   if (m.base % unit != 0)
-    return text("its global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
+    return text("global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
   if (m.slice_bytes != 0 && m.rank < 3) return text("an interleaved map cannot have %u dimensions", m.rank);
   for (unsigned d = 0; d < m.rank; ++d) {
     if (m.im2col == 0 && (m.box[d] < 1 || m.box[d] > most_box)) {
-      return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
+      return text("box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
     }
     if (m.element_strides[d] < 1 || m.element_strides[d] > most_element_stride) {
-      return text("its element_stride %u is %u, not 1 to %u", d, m.element_strides[d], most_element_stride);
+      return text("element_stride %u is %u, not 1 to %u", d, m.element_strides[d], most_element_stride);
     }
     if (d + 1 < m.rank && (m.strides[d] % unit != 0 || m.strides[d] >= strides_end)) {
-      return text("its global_stride %u is %llu bytes, not a multiple of %u below 2^40", d,
+      return text("global_stride %u is %llu bytes, not a multiple of %u below 2^40", d,
                   static_cast<unsigned long long>(m.strides[d]), unit);
     }
   }
   if (m.im2col != 0) {
     if (m.rank < 3) return text("an im2col map cannot have %u dimensions", m.rank);
-    if (m.box[0] < 1 || m.box[0] > most_box) return text("it has %u channels per pixel, not 1 to %u", m.box[0], most_box);
-    if (m.box[1] < 1 || m.box[1] > most_pixels) return text("it has columns of %u pixels, not 1 to %u", m.box[1], most_pixels);
+    if (m.box[0] < 1 || m.box[0] > most_box) return text("the box has %u channels per pixel, not 1 to %u", m.box[0], most_box);
+    if (m.box[1] < 1 || m.box[1] > most_pixels) return text("the box has columns of %u pixels, not 1 to %u", m.box[1], most_pixels);
     for (unsigned k = 0; k < m.pixel_dimensions(); ++k) {
-      if (m.first_pixel(k) > m.last_pixel(k)) return text("dimension %u of its bounding box is empty", m.pixel_dimension(k));
+      if (m.first_pixel(k) > m.last_pixel(k)) return text("dimension %u of the bounding box is empty", m.pixel_dimension(k));
     }
   }
   const unsigned inner = m.box[0] * m.element_bytes;
-  if (inner % 16 != 0) return text("its box_dim 0 is %u bytes, not a multiple of 16", inner);
+  if (inner % 16 != 0) return text("box_dim 0 is %u bytes, not a multiple of 16", inner);
   if (m.slice_bytes == 0 && m.swizzle_bytes != 0 && inner > m.swizzle_bytes) {
-    return text("its box_dim 0 is %u bytes, more than the %u bytes of its swizzle_mode", inner, m.swizzle_bytes);
+    return text("box_dim 0 is %u bytes, more than the %u bytes of its swizzle_mode", inner, m.swizzle_bytes);
   }
-  if (m.fills_nan && m.kind <= ElementKind::signed_integer) return "its fill_mode is NaN, but its elemtype is an integer";
+  if (m.fills_nan && m.kind <= ElementKind::signed_integer) return "fill_mode is NaN, but elemtype is an integer";
   return "";
 }
 

@@ -100,7 +100,7 @@ BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # number of instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # an asynchronous unit overlaps with other pipes as well as this number of warps per block does
+ASYNC_WARPS = 8  # number of warps per block that would overlap pipes as well as an asynchronous unit does
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
 CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wait for each other at start and end. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike

@@ -65,7 +65,7 @@ def spellings(known: Collection[str]) -> tuple[str, ...]:
 
 
 def unknown_type(name: object, known: Collection[str]) -> str:
-    """Return the error message for a name of no type in ``known``. It suggests the most similar name."""
+    """Return the error message for a name that no type in ``known`` has. The message suggests the most similar name."""
     import difflib  # a late import, because programs that only call kernels do not need this module
 
     is_other = canonical(name) in DTYPE_NAMES

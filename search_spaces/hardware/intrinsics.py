@@ -56,7 +56,7 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Return a row of mma.sync with f16 accumulators, of which a register of c holds two.
+    """Return a row of mma.sync with f16 accumulators, two per register of c.
 
     The two accumulators are adjacent in a row of c. The lower half of the register has the lower column (PTX ISA, the
     same section).
@@ -113,7 +113,7 @@ _TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
 
 
 def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
-    """Return a row for sm_75, where one m16n8k16 of i8 is two instructions m8n8k16, each with eight of its rows."""
+    """Return a row for sm_75, which computes m16n8k16 of i8 as two m8n8k16 instructions of eight rows each."""
     c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic(
         "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"
@@ -193,7 +193,7 @@ def register_intrinsic(row: TensorIntrinsic) -> None:
 
 
 def intrinsic(name: str) -> TensorIntrinsic:
-    """Return the row with this name. Raises ValueError that lists the known names."""
+    """Return the row with this name. Raises ValueError, which lists the known names."""
     if name not in _known():
         raise ValueError(f"unknown tensor intrinsic {name!r}: use one of {', '.join(_known())}")
     return _known()[name]

@@ -75,7 +75,7 @@ UNITS: dict[str, Unit] = {
 
 
 def unit(name: str) -> Unit:
-    """Return the row with this name. Raises ValueError that lists the known names."""
+    """Return the row with this name. Raises ValueError, which lists the known names."""
     if name not in UNITS:
         raise ValueError(f"unknown unit {name!r}: use one of {', '.join(UNITS)}")
     return UNITS[name]

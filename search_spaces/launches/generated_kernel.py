@@ -19,7 +19,7 @@ _INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 
 @dataclass(frozen=True)
 class CompileLimits:
-    """Limits on compiling a user's kernel: CPU seconds, and bytes of memory in addition to an idle compiler's.
+    """Limits on compiling a user's kernel: CPU seconds, and bytes of memory beyond those of an idle compiler.
 
     The kernel file can raise the limits.
     """

@@ -104,7 +104,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "TuneOptions": lambda _: autosched.TuneOptions(trials=9, templates=[LINES] * 50, gpus=list(range(500))),
     "TuneResult": lambda r: r,
 }
-RETURNED: dict[str, Callable[[TuneResult], Any]] = {  # by exported function
+RETURNED: dict[str, Callable[[TuneResult], Any]] = {  # objects that exported functions return
     "Answer": lambda r: autosched.Database(r.database).look_up(PROBLEM, "h200"),
     "a generated kernel": lambda r: autosched.Database(r.database).look_up(PROBLEM, "h200").kernel,
     "its headers": lambda _: Headers.of({f"h{i}.h": LINES for i in range(50)}),

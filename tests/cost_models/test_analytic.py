@@ -93,7 +93,8 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
 
-MODERN = [row for row in all_devices() if row.has("bf16")]  # these multiply all types of `works`
+# devices that can multiply all operand types that `works` draws
+MODERN = [row for row in all_devices() if row.has("bf16")]
 
 
 @st.composite
@@ -328,8 +329,8 @@ def test_clusters_fill_the_sms_of_measured_gpcs() -> None:
     h100 = device("h100")
     assert sum(h100.sms_of_gpcs) == h100.sm_count
     assert [h100.running_sms(cluster) for cluster in (1, 2, 4, 8)] == [132, 132, 124, 120]
-    assert h100.sms_of_clusters(4) == 128  # SMs of a launch of clusters
-    pcie = device("h100_pcie")  # its GPCs were not measured
+    assert h100.sms_of_clusters(4) == 128  # four SMs stay empty with clusters of four blocks
+    pcie = device("h100_pcie")  # the GPCs of this product were not measured
     assert pcie.running_sms(4) == pcie.sms_of_clusters(4)
     assert Device.from_json(h100.to_json()) == h100
     large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block on an SM

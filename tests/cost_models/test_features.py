@@ -154,7 +154,8 @@ def test_parameters_of_other_templates_are_missing() -> None:
     np.testing.assert_array_equal(joined[:, names.index("model.seconds")], alone["model.seconds"])
     assert np.isnan(joined[:, names.index("schedule.toy.tile")]).all()
     np.testing.assert_array_equal(align(table, alone.names)[[0, 2]], align(alone, alone.names))
-    with pytest.raises(FeatureMismatch, match=r"schedule\.toy\.tile"):  # a column of a template in both
+    # the column belongs to a template that both tables have
+    with pytest.raises(FeatureMismatch, match=r"schedule\.toy\.tile"):
         align(table, tuple(n for n in table.names if n != "schedule.toy.tile"))
 
 

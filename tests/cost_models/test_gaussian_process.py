@@ -165,7 +165,7 @@ class TestGrowing:
         """A cluster of observations counts for the constant mean only as much as a single distant observation."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
-        X[20:, 0] = np.arange(1, 11)  # every category of the first column once
+        X[20:, 0] = np.arange(1, 11)  # ten distant observations, each with another category in the first column
         y = np.where(np.arange(30) < 20, 1.0, -2.0)
         far = np.array([[20.0, 0.0, 0.0, 0.0]])
         parameters = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)

@@ -59,7 +59,7 @@ def test_multiplications_follow_each_other(name: str) -> None:
     between = {i.opcode for i in body[multiplications[0] : multiplications[-1]]} - {CASES[name][2]}
     assert all(opcode.startswith(("UMOV", "UIADD3", "ULOP3", "NOP")) for opcode in between), (
         between
-    )  # only uniform ones
+    )  # only instructions of the uniform datapath
     assert len(body[multiplications[0] : multiplications[-1]]) <= 12
     assert " 0 bytes spill stores, 0 bytes spill loads" in log
     first_wait = next(k for k, i in enumerate(body) if i.opcode.startswith("SYNCS.PHASECHK"))

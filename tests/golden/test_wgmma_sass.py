@@ -51,8 +51,8 @@ SAMPLED = {
     "8 bits": ("wgmma_matmul", Matmul(2048, 2048, 2048, a="e4m3", b="e4m3", out="bf16", order_b="col")),
 }
 MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
-SHORT = {4: 35, 8: 45}  # instructions of a good schedule's loop with stream-K, by how many of them multiply
-WHOLE = 1  # additional instructions if blocks only compute whole tiles
+SHORT = {4: 35, 8: 45}  # maximum instructions of a loop with stream-K, by number of multiplications in the loop
+WHOLE = 1  # additional instructions of such a loop without stream-K, where blocks only compute whole tiles
 DEALT: dict[str, int | str] = {
     "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 128,
     "stages": 4,
@@ -69,7 +69,8 @@ EIGHT: dict[str, int | str] = {
     "split_k": 1, "raster": "row", "store_buffers": 2, "tiles_per_block": 4, "ping_pong": 0, "stream_k": 1,
     "cluster_m": 1, "cluster_n": 2, "l2_promotion": 128, "l2_evict_last": "none",
 }  # fmt: skip
-# Limits of instructions per loop, and per multiplication: itself, and those that advance its two descriptors along k.
+# Maximum instructions of a loop: OVERHEAD, plus OF_MULTIPLICATION for each multiplication. The latter are the
+# multiplication and instructions that advance its two descriptors along k.
 OVERHEAD, OF_MULTIPLICATION = 36, 4
 
 
@@ -124,9 +125,10 @@ def assert_no_fence_of_the_gpu(body: tuple[SassInstruction, ...]) -> None:
 
 @pytest.mark.parametrize(("tiles_per_block", "barriers"), representative([(1, 1), (4, 2)], "4-"))
 def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_per_block: int, barriers: int) -> None:
-    """Four boxes of a consumer.
+    """Each consumer warpgroup stages the four boxes of a tile at once.
 
-    One barrier before they are stored, and one after the previous tile's boxes are read.
+    It needs one barrier before TMA stores the boxes. If a block computes several tiles, it also needs one barrier after
+    TMA has read the boxes of the previous tile.
     """
     changes = {"store_buffers": 4, "stream_k": 0, "stages": 3, "tiles_per_block": tiles_per_block, "cluster_m": 1}
     problem = Matmul(4096, 4096, 4096, a="bf16", epilogue="bias")
@@ -138,10 +140,10 @@ def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_per_block: int, ba
 
 @pytest.mark.parametrize("kind", representative(["tma", "cp.async"], "tma"))
 def test_a_cluster_ends_without_a_fence_of_the_gpu(kind: str) -> None:
-    """Without stream-K or splits, nothing in the kernel needs one."""
+    """A GPU-wide fence is only needed with stream-K or split-K, which exchange partial sums between blocks."""
     schedule = Schedule.from_json("wgmma_matmul", DEALT | {"stream_k": 0, "copy_a": kind, "producer_registers": 0})
     body = machine_code(template("wgmma_matmul").kernel(SAMPLED["square"][1], schedule, H200))
-    assert sum(i.opcode == "UCGABAR_WAIT" for i in body) == 1  # only at the start
+    assert sum(i.opcode == "UCGABAR_WAIT" for i in body) == 1  # the only cluster barrier is at the start
     assert not any("MEMBAR" in i.opcode and "GPU" in i.opcode for i in body)
     assert not any(i.opcode.startswith(("ERRBAR", "CGAERRBAR")) for i in body)
 
@@ -153,7 +155,7 @@ def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str
         body = machine_code(template(name).kernel(problem, schedule, H200))
         assert_no_fence_of_the_gpu(body)
         turns = [loop for loop in loops(body) if multiplications(loop)]
-        if not turns:  # one k-tile
+        if not turns:  # no loop: the problem has one k-tile
             continue
         loop = min(turns, key=len)
         threads_move = "cp.async" in (schedule["copy_a"], schedule["copy_b"])
@@ -182,7 +184,7 @@ def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
 
 @pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
-    """Its first barrier arrives relaxed, and the fence after it only covers the initialisation of mbarriers."""
+    """The first cluster barrier has relaxed semantics, and a fence that only covers the initialisation of mbarriers."""
     body = chosen(size)
     start = [i for i in body if i.address < between_wait_and_multiplications(body)[0].address]
     assert any(i.opcode.startswith("UCGABAR_ARV") for i in start), "a first choice has a cluster"

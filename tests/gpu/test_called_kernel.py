@@ -39,7 +39,7 @@ def pool(tmp_path_factory):
 
 
 def compiled_kernel(pool: CompilePool, problem: Matmul, template: str = "matmul", split: bool = False) -> Any:
-    """Return the first sampled kernel of this template that uses split-k, or that does not."""
+    """Return the first sampled kernel of this template with split-k if ``split``, else without split-k."""
     import cupy
 
     device = cuda_device()

@@ -332,7 +332,7 @@ def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
 def _conflict_percents(
     layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
 ) -> tuple[int, ...]:
-    """Return the percentages of all mappings of a layout at once, which takes as long as counting a few."""
+    """Return the percentages of all mappings of a layout. Counting them together is as fast as counting a few alone."""
     other: Axis = "rows" if axis == "cols" else "cols"
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     pieces = [

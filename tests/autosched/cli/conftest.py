@@ -25,7 +25,7 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs the command line in an empty folder: (status, stdout, stderr)."""
+    """Return a function that runs the command line in an empty folder and returns (status, stdout, stderr)."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -170,7 +170,8 @@ def test_a_reference_that_exits_gives_no_winner(tmp_path: Path) -> None:
     assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err
 
 
-# Each macro doubles the previous one: 2^40 terms, which are short or long.
+# Each macro doubles the previous one, so A40 expands to 2^40 terms. Short terms exhaust the time, long terms the
+# memory.
 DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4000}\n{DOUBLED}\n"}
 

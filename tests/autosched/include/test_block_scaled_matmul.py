@@ -20,7 +20,7 @@ from search_spaces.operators.block_scales import SCALE_ORDERS
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
 
 pytestmark = [needs_compiler, needs_nvrtc]
-EVERY = 6  # by default one of every this many planted faults is tested
+EVERY = 6  # by default, every sixth planted fault is tested
 
 
 def reported(case: str, kernel: GeneratedKernel) -> bool:

@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-# In the cases each template, each operand type with a separate instruction, and each output type occurs once.
+# The cases contain each template, each operand type that has a separate instruction, and each output type once.
 WGMMA = {
     "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 64,
     "stages": 2,

@@ -132,7 +132,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # asserted for fragments that ldmatrix reads, which only matmul has
+    derived.add("layout_a")  # only asserted for fragments that ldmatrix reads; matvec has none
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }

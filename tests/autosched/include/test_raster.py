@@ -34,7 +34,7 @@ GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LAR
 def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
     """Return the row-major numbers of all tiles of each grid, in the order of the device function.
 
-    ``old`` is replaced by ``new`` in its code.
+    In the code of the device function, ``old`` is replaced by ``new``.
     """
     sizes = np.array([m * n for m, n in GRIDS])
     first = (np.cumsum(sizes) - sizes).astype(np.int32)
@@ -91,7 +91,7 @@ def order(raster: str, m: int, n: int) -> IntArray:
 @needs_compiler
 @pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
 def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
-    """The predicted sum of rows and columns is within a sixth of the mean over all starts of the wave."""
+    """Compare predicted rows plus columns with the mean over waves that start at different tiles. Allow 1/6 error."""
     for m, n in ((32, 64), (33, 17), (4, 64)):
         visited = order(raster, m, n)
         for wave in (24, 66, 132):

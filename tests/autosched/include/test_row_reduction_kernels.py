@@ -195,7 +195,7 @@ def test_reductions_propagate_nan_and_infinity_like_numpy(kind: str, axis: str) 
 
 
 def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
-    """Return the code paths to test: peeling only if rows are no multiple of a vector, two passes only if needed."""
+    """Return the code paths to test: peeling only if vectors do not divide a row, two passes only if needed."""
     peel = "yes" if problem.columns % 4 else "no"
     return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
 

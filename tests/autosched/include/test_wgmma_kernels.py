@@ -47,8 +47,8 @@ def problems() -> list[Matmul]:
         unequal.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    # Threads copy the lines of these: both operands with cp.async, one operand, and misaligned lines, which are
-    # shifted.
+    # In these problems threads copy operands instead of TMA: both operands with cp.async, one operand with cp.async, or
+    # misaligned lines, which are shifted in registers.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
     return [*unequal, *copied]
 
@@ -78,7 +78,8 @@ def test_a_broken_rule_does_not_compile() -> None:
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
     copied = dataclasses.replace(PROBLEM, k=4097)
     names = {rule.name for problem in (PROBLEM, copied) for rule in validity_constraints(problem, H200)}
-    domains = {"swizzle", "accumulators", "alignment", "stages", "access"}  # attributes, or bounded by their domains
+    # no constraints: attributes, and parameters with valid domains
+    domains = {"swizzle", "accumulators", "alignment", "stages", "access"}
     for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in names), name
 

@@ -21,7 +21,8 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # their instructions read boxes
+# units whose instructions read swizzled boxes in shared memory
+BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}
 FEW = dataclasses.replace(A100, sm_count=2)
 
 

@@ -94,7 +94,7 @@ def test_planted_faults_are_reported(line: str, instead: str) -> None:
     assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
 
 
-EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # exchange fits into the last stage
+EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # the exchange buffer of the epilogue fits into the last stage
 FIRST_BARRIER = 'ptx::barrier_sync();\n#line 17 "gemm_relu.py"\n  next = walk.next();'
 
 

@@ -37,8 +37,8 @@ def test_sizes_other_than_powers_of_two_have_a_second_column() -> None:
     "parameter",
     [
         ordinal("threads", (32, 64, 128)),  # all powers of two: the rank already has this information
-        ordinal("unroll", (1, 2, 3, 4)),  # an unroll factor is no size of a block or tile
-        ordinal("method", (0, 32, 48)),  # includes 0, which is no size
+        ordinal("unroll", (1, 2, 3, 4)),  # an unroll factor is not a size of a block or tile
+        ordinal("method", (0, 32, 48)),  # includes 0, which is not a size
         ordinal("odd", (33, 35, 37)),
         categorical("kind", (32, 48, 64)),
         ordinal("order", ("a", "b", "c")),

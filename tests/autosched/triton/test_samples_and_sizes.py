@@ -61,7 +61,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
     """A block can also wait with atomics that change nothing, in a loop with barriers."""
-    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # no block counts as cheap, so the sample stays small
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # treat all blocks as expensive, so that the initial sample is small
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
         kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)

@@ -12,7 +12,7 @@ from search_spaces.launches.headers import Headers
     ("text", "arch"),
     [
         ("", "compute_80"),
-        ("int wgmma_like, my_mbarrier;", "compute_80"),  # only parts of other words
+        ("int wgmma_like, my_mbarrier;", "compute_80"),  # instruction names that are only parts of identifiers
         ('asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")', "compute_80"),
         ('asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")', "compute_89"),
         ('asm("mbarrier.init.shared.b64")', "compute_90a"),

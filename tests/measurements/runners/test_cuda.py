@@ -171,7 +171,7 @@ def test_a_worker_killed_from_outside_costs_no_candidate(make_runner):
         assert position not in results
         results[position] = measurement
         if len(results) % 8 == 0:
-            time.sleep(rng.uniform(0.0, 0.015))  # a random moment of the next measurement
+            time.sleep(rng.uniform(0.0, 0.015))  # kill the worker at a random moment of the next measurement
             for pid in runner.pids:
                 os.kill(pid, signal.SIGKILL)
     assert len(results) == 60

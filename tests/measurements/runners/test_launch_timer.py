@@ -50,7 +50,7 @@ def test_a_late_host_does_not_affect_the_times() -> None:
 
 
 def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
-    """The timer avoids this bias: events around one launch include host time, so a graph sized by them is too short."""
+    """Events around one launch include host time, so a graph sized by them is too short. The timer avoids this."""
     kernel = VirtualKernel(2e-6)
     gpu = VirtualGpu(1, launch_seconds=10e-6)
     timer = timer_of(gpu)

@@ -116,7 +116,7 @@ class TestTransport:
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
         reversed_blobs(worker, large, small)
-        hops = len(sent) // 2  # a pipe, or a connection and a pipe
+        hops = len(sent) // 2  # number of transports on the way: a pipe, or a connection and a pipe
         assert sent == [600, 100] * hops
         del sent[:]
         reversed_blobs(worker, small, large)

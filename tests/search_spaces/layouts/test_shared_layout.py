@@ -170,7 +170,8 @@ def test_equal_functions_of_different_spelling():
         return np.array_equal(left.offsets(), right.offsets())
 
     assert same(parse("xor"), parse("swizzle(3,0,6)+swizzle(3,3,6)"))
-    assert not same(parse("pad(8,2)"), parse("pad(4,2)+pad(4,2)"))  # a second pad uses padded offsets
+    # the second pad is applied to offsets that the first has padded
+    assert not same(parse("pad(8,2)"), parse("pad(4,2)+pad(4,2)"))
     assert same(parse("identity"), parse("pad(8,128)"))
     assert not same(parse("identity"), parse("transpose"))
     assert same(SharedLayout((1, 64)), SharedLayout((1, 64), transposed=True))

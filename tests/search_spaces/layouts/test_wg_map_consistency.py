@@ -219,7 +219,7 @@ def small_maps():
 
 
 class TestInPlace:
-    # in these pairs only one map shares data, which is rare in random pairs
+    # explicit pairs in which only one map replicates elements, since random pairs rarely do
     @given(small_maps(), small_maps())
     @example(WgMap((2, 2), (4, 8)), WgMap((2, 2), (4, 4)))
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))

@@ -15,9 +15,11 @@ from search_spaces.programs.language.independence import independent
     ("program_path", "sizes", "expected"),
     [
         ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
-        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # a row combines all of n
-        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to a common position
-        ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile gives positions
+        # softmax reduces along n, so blocks only cut m
+        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),
+        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to the same elements
+        # positions are read from a tile
+        ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),
         ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
         (
             "seeds/matvec.py:matvec_plain",

@@ -31,7 +31,7 @@ def test_requirements_of_every_intrinsic_are_estimated(program_path: str, sizes:
     live = next(a for a in space.attributes if a.name == "live_registers")
     plan = next(rule for rule in space.rules if rule.name == "plan")
     fitting = 0
-    for _ in range(2):  # repeated with other random rows
+    for _ in range(2):  # evaluate two random samples of configurations
         codes = {q.name: rng.integers(0, len(q.values), 300) for q in space.parameters}
         rows = Columns.coded(codes, {q.name: q.values for q in space.parameters}, 300)
         registers, allowed = live.evaluate(rows), plan.evaluate(rows)

@@ -31,7 +31,7 @@ def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[ob
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
-        of_launches = values["split_launches"] if gpu == "a100" else 1  # elsewhere either number
+        of_launches = values["split_launches"] if gpu == "a100" else 1  # other GPUs need not cover both numbers
         key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
         schedules.setdefault(key, schedule)
     return schedules
@@ -162,7 +162,8 @@ def test_a_second_launch_combines_partial_results(gpu: str) -> None:
     assert (first.grid[0], len({first.entry, second.entry})) == (3 * second.grid[0], 2)
     assert [a.name for a in kernel.arguments if getattr(a, "role", "") == "workspace"] == ["split_partials"]
     assert launch_from_json(kernel.launch_json()).then == kernel.then
-    assert [step.grid[0] for step in portable(p, schedule, kernel, where).steps] == ["12", "4"]  # as exported
+    # grids as text in the export
+    assert [step.grid[0] for step in portable(p, schedule, kernel, where).steps] == ["12", "4"]
     verdict = ScheduleVerifier(own, p, where).verify(schedule)
     assert verdict.ok, verdict.reason
     assert own.counts is not None

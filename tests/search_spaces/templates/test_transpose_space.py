@@ -177,7 +177,7 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
         store = copy_plan(back, layout, threads, vector, columns, "ld.global")
         assert isinstance(store, CopyPlan) and store.store == config["store_piece"]
         for side in (load, store):
-            assert side.stores.conflict_degree <= 2.5  # whole tile; the rule checks a part
+            assert side.stores.conflict_degree <= 2.5  # over the whole tile; the pruning rule only samples a part
 
 
 @pytest.mark.parametrize("element_bytes", [1, 4, 16])

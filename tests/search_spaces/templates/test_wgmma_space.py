@@ -289,7 +289,7 @@ def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
 
 
 def test_loading_a_through_registers_costs_more_than_shared_memory() -> None:
-    """Searches therefore skip register operands, unless words of a run along m, which leaves no alternative."""
+    """Searches skip register operands, except for 32-bit a stored along m, which wgmma cannot read directly."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_operand_source"] == "shared"
@@ -349,7 +349,7 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
     assert alone.multicast_bytes == 0 and alone.blocks == 1024
     for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
         shared = of(cluster_m=m, cluster_n=n, tiles_per_block=1)
-        # Fewer bytes are requested from L2, and equally many arrive in shared memory.
+        # With clusters, blocks request fewer bytes from L2, but as many bytes arrive in shared memory.
         assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
         assert shared.load_bytes == part * alone.load_bytes
     several = of(cluster_m=1, tiles_per_block=8)

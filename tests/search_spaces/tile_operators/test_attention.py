@@ -190,7 +190,7 @@ SQUARE = Attention(1, 8, 8, 4096, causal=1)
 
 
 def test_reduced_problems_of_many_parts_have_no_more_work_than_those_of_two() -> None:
-    """If queries and keys were both long enough for all parts, work would grow with the square of the parts."""
+    """If both queries and keys were long enough for all parts, work would be quadratic in the number of parts."""
     template = tile_template(Attention)
     assert template.proxy is not None and template.long_proxy is not None
     for parts, most in ((2, 0.5e9), (8, 1e9), (16, 1e9)):

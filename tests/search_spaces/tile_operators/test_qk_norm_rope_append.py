@@ -130,7 +130,7 @@ def test_problems_round_trip_as_json(name: str) -> None:
 
 
 def test_the_byte_count_depends_on_the_tokens() -> None:
-    """Nor does the time model predict a longer time for a larger cache."""
+    """Neither the problem's minimum bytes nor the time model's DRAM bytes grow with the cache."""
     small, large = (QkNormRopeAppend(4, 8, 2, pages=pages) for pages in (2, 5000))
     template, chip = tile_template(QkNormRopeAppend), device("h100")
     (schedule,) = sampled(small, "h100", 1)

@@ -26,7 +26,7 @@ PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
 
 @pytest.fixture
 def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs a command next to ``best.db``: (status, stdout, stderr). ``train`` is quick."""
+    """Return a function that runs a command in the folder of ``best.db``. ``train`` fits few trees, to save time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "TRAINING", QUICK)
     store(tmp_path / "best.db", *(r for p in PROBLEMS for r in make_trials(observations(p, rows=16))))

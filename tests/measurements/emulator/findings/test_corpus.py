@@ -25,7 +25,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel and its finding. ``note``: the correct kernel has a note of this kind. ``empty``: ``c`` is unwritten."""
+    """A kernel and its finding. ``note``: the correct kernel has a note. ``empty``: array ``c`` starts unwritten."""
 
     kernel: str
     kind: FindingKind

@@ -112,7 +112,7 @@ def test_min_ignores_nan_and_orders_zeros() -> None:
 
 
 def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
-    """H100 results of 2026-11-27. red.global flushes subnormals there, although the PTX ISA describes both alike."""
+    """On an H100, bulk reductions keep subnormals. red.global flushes them, though the PTX ISA describes both alike."""
     cases = [
         (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 3), (0x80000001, 0x80000002, 0x80000003),
         (0x00C00000, 0x80800000, 0x00400000), (0x007FFFFF, 0x3F800000, 0x3F800000),

@@ -59,7 +59,7 @@ RING = """
   }
 """
 
-# The same with one warp, which fills and uses the stage in alternation.
+# One pipeline stage that a single warp fills and uses in alternation.
 TURNS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
   const u32 t = threadIdx.x;

@@ -84,7 +84,7 @@ def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -
 
 
 def of_lane(mma: Mma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (row, column) of a lane's elements of a, b and c, in the order of registers, lowest bits first."""
+    """Return (row, column) of a lane's elements of A, B and C, in the order of registers, lowest bits first."""
     m, _, k = mma.shape
     group, within = divmod(lane, 4)
     held = 32 // BITS[mma.a]  # elements per register

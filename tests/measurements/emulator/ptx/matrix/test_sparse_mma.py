@@ -199,7 +199,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
         if mma.out == "s32":
             c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # makes sums exceed 32 bits
         elif mma.k == 16:
-            b[1] = np.inf  # many rows of A drop this column: zero times infinity would be NaN
+            b[1] = np.inf  # many rows of A drop this column, so they must not multiply zero by infinity
         dense = np.zeros((16, mma.k))
         np.put_along_axis(dense, columns, compressed, axis=1)
         with np.errstate(invalid="ignore"):  # a kept zero times infinity

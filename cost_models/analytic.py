@@ -232,7 +232,7 @@ def analyse(
         spill_bytes: Spill stores plus loads per thread in bytes, [n]. None: computed from ``registers``.
 
     Returns:
-        Seconds, and the cycles of each pipe, [n]. For a pipeline, the cycles are those of its longest launch.
+        Seconds, and the cycles of each pipe, [n]. For a pipeline, the cycles describe its longest launch.
 
     Raises:
         ValueError: As of ``predict``.

@@ -1,7 +1,7 @@
 """Gaussian process over schedules: the surrogate model of a search with up to some hundred measurements.
 
-Coordinates are those of ``cost_models/covariance.py``, NaN for a parameter that a schedule does not have. The formulas
-are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
+Coordinates are as in ``cost_models/covariance.py``: NaN for a parameter that a schedule does not have. The formulas are
+from Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
 Length scales, variance and noise are maximum a posteriori estimates. The prior of these hyperparameters suits a few
 dozen rows. Without a prior, parameters that have not been varied yet would seem irrelevant.

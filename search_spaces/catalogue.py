@@ -112,7 +112,7 @@ BUILT_IN_TEMPLATES = (
 
 
 class _Catalogue:
-    """All operators and templates: first built-in ones, then those of other packages. They are loaded on first use."""
+    """All operators and templates: first built-in ones, then entries of other packages. Entries load on first use."""
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator | BuiltInOperator] = {

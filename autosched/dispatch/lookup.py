@@ -91,7 +91,7 @@ def look_up(
             recorded problem.
         problem: Problem to compute.
         device: GPU that the kernel will run on.
-        environment: Current compiler, driver and CUDA versions, compared with those of the trial.
+        environment: Current compiler, driver and CUDA versions, to compare with the versions in the trial.
         exact: Use only the database's trial of exactly this problem and device.
         usable: Function that returns why this machine cannot use a kernel, or None. It may compile the kernel.
         library: Function that returns the version of the vendor's library. It raises ValueError for a problem that the

@@ -29,7 +29,7 @@ from search_spaces.spaces.schedule import Schedule
 
 _PATIENCE = 15.0  # if a failed compilation took longer (in seconds), no other architecture is tried
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
-# Matches every texture instruction except those of tex2D and of tex1Dfetch, which read textures of linear memory.
+# Matches texture instructions except the ones that tex2D and tex1Dfetch generate to read textures of linear memory.
 _FETCHES = re.compile(
     r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
 )

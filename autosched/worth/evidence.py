@@ -60,7 +60,7 @@ class Evidence:
 
     @property
     def regret(self) -> float:
-        """Measured time of the model's first choice, divided by that of the best schedule; at least 1."""
+        """Measured time of the model's first choice, divided by the time of the best schedule; at least 1."""
         return self.first_choice / self.best
 
     @property

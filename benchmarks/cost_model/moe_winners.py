@@ -147,7 +147,7 @@ def page(vllm: Path, sglang: Path) -> str:
         "",
         "- *Percentile*: the share of valid configurations that the model ranks before the winner "
         "(0: the winner is the model's first choice; 50: expected by chance).",
-        "- *Behind the first choice*: by how much the winner's estimated time exceeds that of the model's first "
+        "- *Behind the first choice*: by how much the winner's estimated time exceeds the time of the model's first "
         "choice (median).",
         "- The model is the general one for Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the "
         "work of a block is computed from the sizes",
@@ -175,9 +175,10 @@ def page(vllm: Path, sglang: Path) -> str:
         "  For these, the model counts more reads of L2 but no advantage.",
         "  From 1,024 rows on, the model's first choices are the winners.",
         "- In an experiment, each short contiguous access counted as 64 bytes.",
-        "  This halved the percentile of L40S but made that of RTX PRO 6000 worse, so it was rejected.",
+        "  This halved the percentile of L40S but made the percentile of RTX PRO 6000 worse, so it was rejected.",
         "",
-        "Median percentiles, with the number of winners in brackets:",
+        "The list shows each group's median percentile, separately for narrow and other winners, "
+        "with the number of winners in brackets:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

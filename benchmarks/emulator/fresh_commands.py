@@ -3,12 +3,12 @@
     python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
         fresh_verifications.md
 
-Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with those of this tree. With
-``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been renamed since,
-but not reordered. With ``--sample``, each tree samples its own schedules. Each number is the minimum of ``--repeats``
-runs, except for quick verifications of new kernels, which run once. "new" is the first verification of a kernel, for
-which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a native program. A missing runner
-is compiled beforehand, which takes a minute of CPU time. Progress is printed to stderr.
+Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with commands of this tree.
+With ``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been renamed
+since, but not reordered. With ``--sample``, each tree samples its own schedules. Each number is the minimum of
+``--repeats`` runs, except for quick verifications of new kernels, which run once. "new" is the first verification of a
+kernel, for which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a native program. A
+missing runner is compiled beforehand, which takes a minute of CPU time. Progress is printed to stderr.
 """
 
 from __future__ import annotations

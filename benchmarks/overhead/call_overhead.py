@@ -3,8 +3,8 @@
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
 The driver is simulated (``gpu/simulated_driver.py``). Rounds of the different kinds of calls alternate. The overhead of
-a kind is the median, over the rounds, of its time minus that of the raw launch. The difference of the minima is also
-printed, as other processes affect it less.
+a kind is the median, over the rounds, of its time minus the time of the raw launch. The difference of the minima is
+also printed, as other processes affect it less.
 
 A cold start is measured in a new process that has imported cupy: from ``import autosched`` until the kernel can be
 called. The result of the look-up and the cubin are in the cache. The very first start, which queries the database and

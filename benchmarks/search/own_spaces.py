@@ -4,9 +4,9 @@
         [--families F ...]
 
 The measured time of a schedule is the time model's estimate with 2% random noise; the sampler does not use the model.
-The reference is the best schedule among ``--reference`` random ones and those of all searches, by its time without
-noise. A family is an operator, represented by its first problem in ``benchmarks/gpu/problems.py``. Families without
-cost counts are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
+The reference is the best of ``--reference`` random schedules and the schedules of all searches, by time without noise.
+A family is an operator, represented by its first problem in ``benchmarks/gpu/problems.py``. Families without cost
+counts are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
 ``benchmarks/results/own_spaces.md``.
 """
 
@@ -98,8 +98,8 @@ def search(
 ) -> tuple[list[float], float]:
     """Return the noise-free ``log_seconds`` of the best measured schedule after each trial, and CPU seconds.
 
-    CPU seconds are those of the sampler. A schedule with infinite time is reported as a failure. Other times are
-    reported with noise.
+    CPU seconds are the seconds that the sampler takes. A schedule with infinite time is reported as a failure. Other
+    times are reported with noise.
     """
     rng = np.random.default_rng([seed, 1])
     fastest, spent = math.inf, 0.0

@@ -1,4 +1,4 @@
-"""Load cubins that another machine compiled. The interface is that of a compile pool."""
+"""Load cubins that another machine compiled. The class has the interface of a compile pool."""
 
 from __future__ import annotations
 

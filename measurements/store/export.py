@@ -166,7 +166,7 @@ def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
         if not trial.ok:
             raise ValueError("the best trial of an entry has no time")
         if (trial.device, trial.operator) != (document["device"], document["operator"]):
-            raise ValueError("the device or operator of an entry differs from that of the file")
+            raise ValueError("the device or operator of an entry differs from the file's device or operator")
         key = trial.problem_key, trial.provenance, trial.policy
         if key in seen:
             raise ValueError(f"two entries have the same problem: {trial.problem_key}")

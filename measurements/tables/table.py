@@ -88,9 +88,9 @@ class Table:
 def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
     """Convert ``rows`` to a table.
 
-    The parameters of each kernel are those of its first row. The domain of a parameter is the set of its values in the
-    rows. A parameter with only numbers is ordinal, others are categorical. If a configuration occurs twice, its last
-    row is used.
+    The first row of each kernel defines its parameters. The domain of a parameter is the set of its values in the rows.
+    A parameter with only numbers is ordinal, others are categorical. If a configuration occurs twice, its last row is
+    used.
 
     Raises TableError as ``Table`` does, and if rows of one kernel have different parameters.
     """

@@ -374,11 +374,11 @@ def occupancy(
 ) -> IntArray | int:
     """Return the number of resident blocks per SM.
 
-    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp, in whole units,
-    within one of four sub-partitions. For the limit of registers per block, the number of warps is rounded up to a
-    multiple of the sub-partitions. Shared memory is allocated in 128-byte units (256 on sm_75) in addition to what the
-    driver reserves. Since 9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM
-    runs one block, until that block relinquishes its allocation permit.
+    The rules are from the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp, in whole units, within
+    one of four sub-partitions. For the limit of registers per block, the number of warps is rounded up to a multiple of
+    the sub-partitions. Shared memory is allocated in 128-byte units (256 on sm_75) in addition to what the driver
+    reserves. Since 9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM runs
+    one block, until that block relinquishes its allocation permit.
 
     Args:
         device: The GPU.

@@ -86,7 +86,7 @@ def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
 def _mma_block_scaled(name: str) -> TensorIntrinsic:
     """Return a row of block-scaled mma.sync. A stored element holds one or two numbers.
 
-    The fragments are those of 8-bit types (PTX ISA, "Matrix fragments for mma.m16n8k64").
+    The fragments are the same as for 8-bit types (PTX ISA, "Matrix fragments for mma.m16n8k64").
     """
     of_8_bit, row = _mma_8_bit("e4m3", ""), BLOCK_FORMATS[name]
     cpp = f"autosched::MmaBlockScaled<{{a}}, {32 * row.element.values // row.block}>"

@@ -1,6 +1,6 @@
 """Products as data rows with values from data sheets, and rates of an SM by architecture and class of product.
 
-A new product is one more row. Comments above the rows name the sources. Names are those of the supported-GPU table of
+A new product is one more row. Comments above the rows name the sources. Names are from the supported-GPU table of
 NVIDIA's open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Rows list their unconfirmed values.
 """
 
@@ -202,7 +202,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     _geforce("rtx3080", 86, 68, 1710, 5, 10240, 760, "RTX 3080"),
     _geforce("rtx3080ti", 86, 80, 1665, 6, 12288, 912, "RTX 3080 Ti"),
     _geforce("rtx3090ti", 86, 84, 1860, 6, 24564, 1008, "RTX 3090 Ti"),
-    # Jetson Orin data sheets; clocks are those of the highest power mode. The driver calls all of them "Orin".
+    # Jetson Orin data sheets; clocks are for the highest power mode. The driver calls all of them "Orin".
     GpuProduct("agx_orin_64", 87, 16, 1300, 4, 62841, 204.8, ("Orin",)),
     GpuProduct("agx_orin_32", 87, 14, 930, 4, 30697, 204.8, ("Orin",)),
     GpuProduct("orin_nx_16", 87, 8, 918, 2, 15388, 102.4, ("Orin",)),

@@ -2,7 +2,7 @@
 
 One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for a pair of blocks. In a pair, each
 block has half of the rows of a and half of the columns of b (PTX ISA 9.7.16.10). Operands are boxes as for wgmma. The
-matrix descriptor differs from that of wgmma by one bit.
+matrix descriptors of tcgen05 and wgmma differ by one bit.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def has_identifier(text: str, name: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Headers:
-    """Headers as (name, text), sorted by name. The names are those of ``#include`` lines.
+    """Headers as (name, text), sorted by name. The names are as in ``#include`` lines.
 
     Equal headers have an equal ``digest``, the SHA-256 of ``encoded``.
 

@@ -186,7 +186,7 @@ class Launch:
     def steps(self) -> tuple[Self, ...]:
         """Every launch of a pipeline as a separate launch.
 
-        Attributes such as the source are those of the first launch.
+        Attributes such as the source belong to the first launch.
         """
         if not self.then:
             return (self,)

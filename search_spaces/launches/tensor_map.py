@@ -1,6 +1,6 @@
 """Tensor maps, which describe arrays to the Tensor Memory Accelerator (TMA), as data that is validated without a GPU.
 
-Fields and requirements are those of ``cuTensorMapEncodeTiled`` (CUDA Driver API, Tensor Map Object Management; PTX ISA,
+Fields and requirements are as for ``cuTensorMapEncodeTiled`` (CUDA Driver API, Tensor Map Object Management; PTX ISA,
 Tensors). Dimension 0 is contiguous.
 """
 

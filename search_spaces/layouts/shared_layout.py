@@ -1,8 +1,8 @@
 """Layouts of a tile in shared memory: injective functions from (row, col) to an element offset.
 
-These layouts generalise those of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor). A
-tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left to
-right. A *line* is a row of the tile, or a column if transposed.
+These layouts generalise the layouts of TVM's auto memory planning (identity, transpose, pad m elements every n lines,
+xor). A tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left
+to right. A *line* is a row of the tile, or a column if transposed.
 
 All properties of a layout are computed by evaluating its function. Every layout is periodic: there are a number of
 lines q and an increment d with f(line + q, position) = f(line, position) + d. So ``facts`` evaluates only one period.

@@ -590,7 +590,7 @@ class LayerNorm(_Norm):
         rounding. This error changes x - mean, and its square changes the variance. The variance, a sum of squares, has
         up to twice ``sum_growth`` rounding errors, because one-pass sums also merge partial results; the square root
         halves them. 16 rounding errors are allowed for all other operations. If means are subnormal, each of their
-        rounding errors, and that of (x - mean) * scale, is up to 2^-149, whatever their size.
+        rounding errors, and the rounding error of (x - mean) * scale, is up to 2^-149, whatever their size.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
         mean, _, scale, norm = moments or self._moments(inputs)

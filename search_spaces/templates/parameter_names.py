@@ -1,8 +1,8 @@
 """Names of schedule parameters: one table for all kernel templates, so that the same names have the same meaning.
 
-A name ends in its axis or operand. Axes are those of a matmul: m and n span the output, k is reduced. A row reduction
-has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and the columns of x as n. A
-new parameter takes its name from ``SHARED``; only a parameter that no other template has is listed in ``OWN``.
+A name ends in its axis or operand. Axes are named as in a matmul: m and n span the output, k is reduced. A row
+reduction has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and the columns of x
+as n. A new parameter takes its name from ``SHARED``; only a parameter that no other template has is listed in ``OWN``.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
 
 
 def meaning(template: str, parameter: str) -> Meaning | None:
-    """Return the meaning of a parameter, from the names that all templates share or from those of ``template``.
+    """Return the meaning of a parameter, from the names that all templates share or from the names of ``template``.
 
     Args:
         template: Name of a kernel template, or PROGRAM.

@@ -235,7 +235,7 @@ class AttentionBackward(TilePipeline):
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases of attention with its outputs, then those of ``do``."""
+        """Yield the edge cases of attention with its outputs, then the edge cases of ``do``."""
         for case in self.forward.stress_inputs(seed):
             yield StressInputs(case.cases, self._with_results({**inputs, **case.inputs}))
         yield from super().edge_cases(inputs, seed)

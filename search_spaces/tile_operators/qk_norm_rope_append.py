@@ -286,7 +286,7 @@ class QkNormRopeAppend(TileProblem):
         return inputs
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield edge cases of the cache, then those of the numbers."""
+        """Yield edge cases of the cache, then edge cases of the numbers."""
         yield from self.cache_cases(seed)
         yield from super().stress_inputs(seed)
 

@@ -120,7 +120,7 @@ class QuantizedMatmul(TileProblem):
         return 2.0 * self.m * self.n * self.k
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents; those of w count words or numbers."""
+        """Return the operands' extents; extents of w count words or numbers."""
         more = {"zeros": "groups n"} if self.zero_points else {}
         more = {"global_scale": "one"} if self.weights == "nvf4" else more
         w = "rows words" if self.format.in_words else "rows k"

@@ -18,7 +18,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator
 
 @cache
 def tile_template(problem: type[TileOperator]) -> KernelTemplate:
-    """Return the kernel template of a problem type, whose space is that of its tile program or pipeline.
+    """Return the kernel template of a problem type. Its space is the space of the tile program or pipeline.
 
     The template version includes the files that define the program.
     """

@@ -219,7 +219,7 @@ class WeightFormat:
         """Yield inputs with the smallest and largest numbers and zero points, and scales of very different sizes.
 
         Args:
-            inputs: Ordinary inputs; those of other arrays are kept.
+            inputs: Ordinary inputs; inputs of other arrays are kept.
             scale_name: Name of the scales.
         """
         w = inputs["w"]

@@ -203,11 +203,11 @@ def check(
     wrong or broken. With --static nothing is timed: the check covers compilation, resource use, and results in the
     emulator. On a GPU, baseline and candidate are timed alternately. A schedule counts as slower only if the timings of
     two processes agree. Use --with-python before a compiler upgrade. It compiles every schedule in this environment and
-    in that of another Python, and lists the schedules that the other compiler makes worse: tune these again.
+    in the environment of another Python. It lists the schedules that the other compiler makes worse: tune these again.
 
     DIR is a folder of tuned configurations that vLLM or SGLang ship; the package is inferred from the files. The
     installed Triton compiles each entry for its device. The entry must fit the device, and its kernel is verified. The
-    kernel is that of the installed package, or else autosched's own version. Speed is not checked.
+    checked kernel comes from the installed package, or else from autosched's own version. Speed is not checked.
 
     """
     static = static or without_gpu.with_python is not None

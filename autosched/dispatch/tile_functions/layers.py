@@ -136,8 +136,8 @@ def router_topk(
         logits: (tokens, experts) of f32, f16 or bf16, finite.
         out: Arrays for the results. Default: new ones.
         top: Number of experts per token.
-        renormalize: If True, the weights of a token add up to 1; otherwise the weights are those of the softmax over
-            all experts.
+        renormalize: If True, the weights of a token add up to 1; otherwise the weights come from the softmax over all
+            experts.
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:

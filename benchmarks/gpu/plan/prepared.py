@@ -68,7 +68,7 @@ def choose(problem: Problem, device: Device, count: int = PER_PROBLEM, seed: int
 
     Two fifths of the schedules have the shortest estimates, and differ from each other in several parameters. One fifth
     differs from the model's first choice in one decision. The remaining schedules are random, with estimates not much
-    longer than that of the first choice.
+    longer than the estimate of the first choice.
 
     Raises:
         ValueError: No template supports the problem, or the space is empty.

@@ -1,6 +1,6 @@
 """Extract PTX from a fat binary, which nvcc embeds in programs.
 
-Magic numbers are those of fatbinary_section.h; the layout of entries is that of nvcc 11 to 13.
+Magic numbers are from fatbinary_section.h; entries have the layout that nvcc 11 to 13 write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Subset of cupy's interface, implemented with ``cuda.core``, for kernel calls on torch tensors without cupy.
 
-Modules, devices and memory are those of ``cuda.core``. Kernels are launched by ``cuLaunchKernelEx`` of
+Modules, devices and memory are objects of ``cuda.core``. Kernels are launched by ``cuLaunchKernelEx`` of
 ``cuda.bindings``, because ``cuda.core.launch`` does not accept parameters of 128 bytes, such as tensor maps. The
 context is the primary context of the device, which torch also uses.
 """

@@ -1,6 +1,6 @@
 """Paired timing of a kernel (the challenger) and the fastest kernel so far (the incumbent).
 
-A search needs the ratio of a candidate's time to that of the incumbent. The ratio of two consecutive times is not
+A search needs the ratio of a candidate's time to the incumbent's time. The ratio of two consecutive times is not
 affected by slow changes of the clock. The two kernels are launched in the order A B B A, which cancels a steady rise or
 fall of the clock. A candidate that is much slower in its first three launches is not timed further.
 """

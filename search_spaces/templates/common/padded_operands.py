@@ -50,7 +50,7 @@ def padded_matmul(problem: Matmul) -> PaddedMatmul:
 
 
 def plain_matmul(problem: Matmul) -> Matmul:
-    """Return the product whose operands are those of the user, not copies."""
+    """Return the product of the user's operands, without copies of operands."""
     return Matmul(**_fields(problem))
 
 

@@ -106,7 +106,7 @@ def exchanged_rule() -> Rule:
     return Rule(
         "stream_k_intrinsic",
         each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
-        "stream-K exchanges accumulators of mma.sync, not those of {intrinsic}",
+        "stream-K exchanges accumulators of mma.sync, not accumulators of {intrinsic}",
     )
 
 

@@ -59,7 +59,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 
     # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k read the same elements
     # of x. Only the columns of a fragment are in different rows of x (and, in shared memory, in different banks). The
-    # parts of a lane's vector are interleaved with those of other lanes in global memory, and contiguous in shared
+    # parts of a lane's vector are interleaved with parts of other lanes in global memory, and contiguous in shared
     # memory.
     w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (

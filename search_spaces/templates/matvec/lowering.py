@@ -51,7 +51,7 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 
 
 def lower(problem: Matvec | Matmul, config: Config, device: Device) -> GeneratedKernel:
-    """Return the kernel of a valid config; its operands are those of ``problem``."""
+    """Return the kernel of a valid config, with the operands of ``problem``."""
     matvec, spaces = as_matvec(problem), workspaces(config)
     return SOURCE.kernel(
         config,

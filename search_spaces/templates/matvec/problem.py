@@ -1,4 +1,4 @@
-"""Problems that the matvec kernels compute: those of the operator matvec, and equivalent matmuls."""
+"""Problems that the matvec kernels compute: problems of the operator matvec, and equivalent matmuls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Parameters, attributes and rules of the space of transpose schedules.
 
 The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Rows and
-columns are those of x. Loads access lines of x; stores access lines of out, which are columns of x.
+columns are rows and columns of x. Loads access lines of x; stores access lines of out, which are columns of x.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """Return those of the ``sampled_layouts`` that can differ in speed for transposes.
+    """Return the ``sampled_layouts`` that can differ in speed for transposes.
 
     These are padding after each line, swizzles of all eight 16-byte chunks of 128 bytes, and xor.
     """

@@ -85,7 +85,7 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_of_a: float) -> tuple[float, float]:
-    """Return the warp instructions that load A for a k-tile, and shared-memory wavefronts beyond those of wgmma.
+    """Return the warp instructions that load A for a k-tile, and the shared-memory wavefronts in addition to wgmma's.
 
     Args:
         problem: Provides type and storage order.

@@ -389,7 +389,7 @@ def counted(kernel: GeneratedKernel) -> tuple[int, int, dict[str, int]]:
 
 
 def test_the_main_loop_is_as_short_as_the_templates() -> None:
-    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with those of the matmul template."""
+    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with loops of the matmul template."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -482,7 +482,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
 def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
-    """The tile program's main loop has at most two instructions more than that of the hand-written matvec template.
+    """The tile program's main loop has at most two instructions more than the loop of the hand-written template.
 
     The matvec is the example of IREE issue 22153. Its subgroup of 64 lanes is two warps here, in the program's kernel
     and in the template's kernel. The warps combine their partial sums after the loop.

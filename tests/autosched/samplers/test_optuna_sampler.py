@@ -354,7 +354,7 @@ def test_objectives_of_any_size(direction: str) -> None:
 
 @pytest.mark.parametrize("state", [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING])
 def test_trials_with_other_choices_are_excluded(state: optuna.trial.TrialState) -> None:
-    """``Study.add_trial`` accepts trials with other choices. The common parameters are those of completed trials."""
+    """``Study.add_trial`` accepts trials with other choices. Completed trials determine the common parameters."""
 
     def objective(trial: optuna.Trial) -> float:
         return float(trial.suggest_categorical("c", ["a", "b"]) == "a") + trial.suggest_float("x", 0, 1)

@@ -49,7 +49,7 @@ class FakeCupy:
         cupy = self
 
         class Array:
-            """An array of ``gpu`` whose contents, shape and strides are those of ``host``.
+            """An array of ``gpu`` with the contents, shape and strides of ``host``.
 
             Its allocation starts at address ``device`` of the GPU, and at address ``origin`` of the host.
             """

@@ -3,7 +3,7 @@
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
 ``seconds``, ``verification``, and a comparison with the package's default: ``word`` (default, tuned or noise),
 ``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval``, ``default_refused`` (why the default cannot be used).
-For layers of block-scaled types the document is that of ``expert_products.py``.
+For layers of block-scaled types, the command writes the JSON document of ``expert_products.py``.
 """
 
 from __future__ import annotations

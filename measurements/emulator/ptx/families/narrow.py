@@ -8,7 +8,7 @@ from __future__ import annotations
 from measurements.emulator.ptx.forms import FLAGS, ROUNDING, Form, SourceOperand, Unsupported
 from measurements.emulator.ptx.syntax import Instruction
 
-# The order is that of Type in runtime/isa/arithmetic/narrow.cpp.
+# The order must equal the order of Type in runtime/isa/arithmetic/narrow.cpp.
 _NARROW = ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2")
 _SCALES = "ue8m0x2"
 _HALVES = ("f16", "bf16")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from measurements.emulator.ptx.forms import FLAGS, Form, SourceOperand, Unsupported
 from measurements.emulator.ptx.syntax import Instruction, Minus, Number, Operand, RegisterPart
 
-# The order is that of the enumerations in runtime/isa/arithmetic/video.cpp.
+# The order must equal the order of the enumerations in runtime/isa/arithmetic/video.cpp.
 _OPERATIONS = ("add", "sub", "absdiff", "min", "max", "shl", "shr", "avrg", "set")
 _SECONDARY = ("add", "min", "max")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

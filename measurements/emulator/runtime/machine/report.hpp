@@ -31,7 +31,7 @@ unsigned site_count(Report& report);
 // "file:line", for messages.
 std::string describe_site(Report& report, SiteIndex index);
 
-// The names are those of FindingKind in measurements/emulator/findings.py.
+// The names must equal the values of FindingKind in measurements/emulator/findings.py.
 enum class Kind {
   out_of_bounds_global,
   out_of_bounds_shared,

@@ -302,7 +302,7 @@ def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
         raise Unable(f"{name} has no operator {problem.operator}")
     _plain_product(name, problem)
     first, *_, out = problem.operands()
-    # The result of argmax is an index, so its type differs from that of x.
+    # The result of argmax is an index, so its type differs from the type of x.
     if first.dtype != out.dtype and getattr(problem, "kind", "") != "argmax":
         raise Unable(f"{name} does not convert {first.dtype.name} to {out.dtype.name}")
     return table[problem.operator]

@@ -1,7 +1,7 @@
 """Call cuBLAS through its C interface, which supports every float type, independently of the array library.
 
 cupy's matmul is not used. It lacks bf16 in most versions, and it converts stacks of f16 matrices to f32 first, which
-would be an unfair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
+would be an unfair baseline. Names and numbers are from NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Call cuBLASLt through its C interface: for 8-bit types, which cuBLAS lacks, and for a choice of algorithms.
 
-Names, numbers and structures are those of NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header.
-On Ada and Hopper, products of 8-bit floats need a row-major and b column-major, and e5m2 times e5m2 is not supported.
-The library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as in candidates.
+Names, numbers and structures are from NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header. On Ada
+and Hopper, products of 8-bit floats need a row-major and b column-major, and e5m2 times e5m2 is not supported. The
+library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as in candidates.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def test_counts_have_the_way_through_shared_memory() -> None:
 
 
 def test_the_main_loop_is_as_short_as_the_templates() -> None:
-    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with those of the matmul template."""
+    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with loops of the matmul template."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -17,7 +17,7 @@ def leaf(*shape):
 
 
 def compare(function, reference, *arguments):
-    """Compare a function's result and its gradients with those of a reference."""
+    """Compare the result and the gradients of a function with a reference."""
     copies = [argument.detach().clone().requires_grad_() for argument in arguments]
     result, expected = function(*arguments), reference(*copies)
     torch.testing.assert_close(result, expected, atol=2e-5, rtol=2e-5)

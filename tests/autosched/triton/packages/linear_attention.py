@@ -34,7 +34,7 @@ def gated_recurrence(x, gate):
 
 
 def compare(function, reference, *arguments):
-    """Compare a function's result and its gradients with those of a reference."""
+    """Compare the result and the gradients of a function with a reference."""
     arguments = [argument.requires_grad_() for argument in arguments]
     copies = [argument.detach().clone().requires_grad_() for argument in arguments]
     result, expected = function(*arguments), reference(*copies)

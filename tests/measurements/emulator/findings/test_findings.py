@@ -21,7 +21,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """A file in kernels/, its finding, and its launch. ``a`` is the length of the input, ``o`` that of the output."""
+    """A file in kernels/, its finding, and its launch. ``a`` and ``o`` are the lengths of input and output."""
 
     kernel: str
     kind: FindingKind

@@ -7,7 +7,7 @@
 
 namespace autosched::emulator::ptx {
 
-// The order is that of SPACES in measurements/emulator/ptx/forms.py.
+// The order must equal the order of SPACES in measurements/emulator/ptx/forms.py.
 enum class Space : std::uint8_t { generic, global, shared, local, param };
 const char* space_name(Space space);
 

@@ -12,7 +12,7 @@ namespace autosched::emulator::ptx {
 enum class ElementKind : std::uint8_t { unsigned_integer, signed_integer, f16, bf16, f32, f64 };
 
 struct Reducing {
-  // The order is that of _REDUCTIONS in measurements/emulator/ptx/families/asynchronous.py.
+  // The order must equal the order of _REDUCTIONS in measurements/emulator/ptx/families/asynchronous.py.
   enum class Operation : std::uint8_t { add, min, max, inc, dec, both, either, differ } operation;
   ElementKind kind;
   unsigned bytes;  // per element

@@ -13,7 +13,7 @@ namespace autosched::emulator::ptx {
 namespace {
 namespace compare_instructions {
 
-// The order is that of COMPARISONS in measurements/emulator/ptx/forms.py.
+// The order must equal the order of COMPARISONS in measurements/emulator/ptx/forms.py.
 enum Comparison { eq, ne, lt, le, gt, ge, lo, ls, hi, hs, equ, neu, ltu, leu, gtu, geu, num, nan };
 
 template <class T, class F>

@@ -11,7 +11,7 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-// The order is that of CONVERTED in measurements/emulator/ptx/forms.py.
+// The order must equal the order of CONVERTED in measurements/emulator/ptx/forms.py.
 enum Type { u8, s8, u16, s16, u32, s32, u64, s64, f16, bf16, f32, f64, tf32, f16x2, bf16x2, e4m3x2, e5m2x2 };
 constexpr bool is_integer(std::int64_t t) { return t <= s64; }
 constexpr bool is_signed(std::int64_t t) { return is_integer(t) && t % 2 == 1; }

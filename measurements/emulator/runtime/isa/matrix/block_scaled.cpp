@@ -8,7 +8,7 @@ namespace autosched::emulator::ptx {
 namespace {
 namespace block_scaled_instructions {
 
-// The order is that of _ELEMENTS in measurements/emulator/ptx/families/mma.py.
+// The order must equal the order of _ELEMENTS in measurements/emulator/ptx/families/mma.py.
 enum Narrow { narrow_e4m3, narrow_e5m2, narrow_e2m1, narrow_e2m3, narrow_e3m2 };
 
 double narrow_value(std::int64_t type, unsigned code, bool in_byte) {

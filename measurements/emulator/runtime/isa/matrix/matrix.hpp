@@ -9,7 +9,7 @@
 
 namespace autosched::emulator::ptx::matrix {
 
-// The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
+// The order must equal the order of MULTIPLIED in measurements/emulator/ptx/forms.py.
 enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2, s4, u4, b1, e2m1, e2m3, e3m2 };
 constexpr unsigned bits_of(std::int64_t t) {
   constexpr unsigned bits[] = {16, 16, 32, 64, 8, 8, 32, 32, 8, 8, 4, 4, 1, 8, 8, 8};

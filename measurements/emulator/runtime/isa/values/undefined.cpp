@@ -1,4 +1,4 @@
-// Propagates undefined bits through instructions, and reports decisions that depend on them. The rules are those of
+// Propagates undefined bits through instructions, and reports decisions that depend on them. The rules are from
 // valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
 // USENIX 2005). Bitwise instructions propagate single bits. In a sum, all bits from the lowest unknown bit on are
 // unknown. The result of other instructions is completely unknown.

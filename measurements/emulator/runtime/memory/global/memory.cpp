@@ -363,7 +363,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
   Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
   if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || !b->spec.unknown.empty() || machine.launch.dependent) return false;
   if (!machine.launch.sparse) return true;
-  if (span <= page_bytes) {  // the addresses span at most two pages, those of the first and the last byte
+  if (span <= page_bytes) {  // the addresses span at most two pages, which contain the first and the last byte
     touch(machine, *b, first, static_cast<int>(span));
     return true;
   }

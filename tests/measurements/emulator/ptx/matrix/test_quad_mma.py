@@ -40,7 +40,7 @@ def test_four_products_of_a_warp(types: tuple[str, str], layouts: tuple[str, str
     a, b = rng.integers(-4, 5, (4, 8, 4)), rng.integers(-4, 5, (4, 4, 8))
     c = rng.integers(-64, 65, (4, 8, 8))
     d_type, c_type = types
-    halves = np.zeros((4, 32, 2), np.float16)  # the registers of a, then those of b
+    halves = np.zeros((4, 32, 2), np.float16)  # the registers of a, then the registers of b
     for lane, v in itertools.product(LANES, range(4)):
         product = lane % 16 // 4
         halves[v // 2, lane, v % 2] = a[product][position_of_a(layouts[0], lane, v)]

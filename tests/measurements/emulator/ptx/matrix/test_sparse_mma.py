@@ -142,7 +142,7 @@ def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Ge
 
 
 def of_lane(mma: SparseMma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (row, column) of a lane's elements of A, B and C. Columns of A are those of the compressed matrix."""
+    """Return (row, column) of a lane's elements of A, B and C. Columns of A are counted in the compressed matrix."""
     group, within = divmod(lane, 4)
     rows = (group, group + 8)
     columns = range(0, mma.k // 2, 4 * mma.held)

@@ -1,4 +1,4 @@
-"""Schedules and times in a file of measurements: a Kernel Tuner cache, a T4 file, or a recording."""
+"""Schedules and times in a file of measurements: a Kernel Tuner cache, results in T4 format, or a recording."""
 
 from __future__ import annotations
 

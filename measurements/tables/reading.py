@@ -1,4 +1,4 @@
-"""Read any file of measurements as a table: a Kernel Tuner cache, a T4 file, a recording or a database of autosched."""
+"""Read a file of measurements as a table: a Kernel Tuner cache, T4 results, a recording or a database of autosched."""
 
 from __future__ import annotations
 

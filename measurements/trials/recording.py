@@ -194,7 +194,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
-    """Return True if a file, plain or compressed by gzip, begins like a Kernel Tuner cache or a T4 file."""
+    """Return True if a file, plain or compressed by gzip, begins like a Kernel Tuner cache or T4 results."""
     with open(path, "rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     try:

@@ -310,12 +310,12 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
         for (unsigned t = 0; t < k.text_count; ++t) has = has || name == k.texts[t].name;
         if (!has) unknown = name;
       }
-      other = "it has no " + unknown;
+      other = "the kernel has no size or option " + unknown;
     }
     bool by_ptx = false;
-    if (other.empty() && !detail::runs_on(k, device.sm, by_ptx)) other = "it is for sm_" + std::to_string(k.sm) + (k.exact_sm ? "a" : "");
-    if (other.empty() && grown > growth) other = "it would compute " + std::to_string(grown) + " times as much";
-    if (other.empty() && doublings > most_doublings) other = "its sizes are too far away";
+    if (other.empty() && !detail::runs_on(k, device.sm, by_ptx)) other = "the kernel is for sm_" + std::to_string(k.sm) + (k.exact_sm ? "a" : "");
+    if (other.empty() && grown > growth) other = "the kernel would compute " + std::to_string(grown) + " times as much";
+    if (other.empty() && doublings > most_doublings) other = "the kernel's sizes are too far away";
     if (other.empty() && !exact) {
       const char* refusal = k.refuses == nullptr ? nullptr : k.refuses(sizes.data());
       if (refusal != nullptr) other = refusal;

@@ -294,11 +294,11 @@ def _candidate(
     fits = built == sm or (not exactly and built // 10 == sm // 10 and built < sm)
     by_ptx = not fits and not exactly and entry["ptx"] is not None and built < sm
     if not fits and not by_ptx:
-        return f"it is for {arch}"
+        return f"the kernel is for {arch}"
     if grown > growth:
-        return f"it would compute {grown:.3g} times as much"
+        return f"the kernel would compute {grown:.3g} times as much"
     if doublings > MOST_DOUBLINGS:
-        return "its sizes are too far away"
+        return "the kernel's sizes are too far away"
     for guard in entry["guards"] if not exact else ():
         try:
             holds = evaluate(guard["holds"], chosen)

@@ -36,7 +36,8 @@ def replay(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A Kernel Tuner cache, a T4 file or a recording, optionally compressed with gzip."
+            metavar="FILE",
+            help="A Kernel Tuner cache, results in T4 format or a recording, optionally compressed with gzip.",
         ),
     ],
     sampler: Annotated[

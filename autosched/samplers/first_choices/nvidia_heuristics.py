@@ -189,13 +189,13 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
     try:
         return [_configuration(row) for row in json.loads(done.stdout)]
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise HeuristicsFailed(f"its result has an unexpected format ({type(error).__name__} {error})"[:160]) from error
+        raise HeuristicsFailed(f"unexpected format of the result ({type(error).__name__} {error})"[:160]) from error
 
 
 def _configuration(row: Mapping[str, float]) -> Configuration:
     integers = {name: int(row[name]) for name in nvidia_heuristics_child.FIELDS}
     if min(value for name, value in integers.items() if name != "cta_order") < 1:
-        raise ValueError(f"it proposes an invalid tile of {integers['cta_tile_m']}x{integers['cta_tile_n']}")
+        raise ValueError(f"the heuristics propose an invalid tile of {integers['cta_tile_m']}x{integers['cta_tile_n']}")
     return Configuration(
         tile=(integers["cta_tile_m"], integers["cta_tile_n"], integers["cta_tile_k"]),
         warp_tile=(integers["warp_tile_m"], integers["warp_tile_n"], integers["warp_tile_k"]),

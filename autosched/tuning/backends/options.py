@@ -37,7 +37,7 @@ class BackendOptions:
         ray: Address of a Ray cluster ("auto": the cluster of this machine), or a Fleet, which the caller must close.
             All GPUs of the cluster whose model is ``device`` measure.
         templates: Kernel templates to search, or their names. Default: all that can compute the problem.
-        recording: File for the backend "replay": a cache or T4 file of Kernel Tuner, or a recording.
+        recording: File for the backend "replay": a cache or a results file (T4 format) of Kernel Tuner, or a recording.
 
     Raises:
         ValueError: An option is invalid (for example BackendError).

@@ -114,7 +114,7 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
-    """Return ``problem`` with k reduced to about ``share`` of it, but at least two k-tiles, and the same remainder.
+    """Return ``problem`` with k reduced to about ``share`` of k, but at least two k-tiles, with the same remainder.
 
     Tiles, their order and their positions in out are unchanged. Returns ``problem`` itself if it has no k, or its k is
     already short.

@@ -27,8 +27,8 @@ AGREEMENT_PROBLEMS = (
 def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
     """Compare the outputs of the GPU and of the emulator with the reference.
 
-    The result has ``agrees``, True if the outputs of both are within the tolerance, and errors in units of the
-    tolerance.
+    The result has ``agrees``, True if the GPU's and the emulator's outputs are within the tolerance, and errors in
+    units of the tolerance.
     """
     reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True

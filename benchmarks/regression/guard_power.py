@@ -125,7 +125,7 @@ class Noise:
 def simulate(
     records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
 ) -> Result:
-    """Simulate ``runs`` checks of ``entries`` entries each. With a slowdown, a tenth of them are slowed."""
+    """Simulate ``runs`` checks of ``entries`` entries each. With a slowdown, a tenth of the entries are slowed."""
     limits, effort, rng = SlowdownLimits(), ComparisonEffort(seconds=math.inf), np.random.default_rng(seed)
     false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = revealed = 0
     for _ in range(runs):

@@ -170,7 +170,8 @@ class CompileCache:
             OSError: The entry cannot be written, for example because the disk is full.
             ValueError: The folder cannot be used, as in ``prepare``.
         """
-        if not self._cubins.is_dir():  # ``prepare`` creates this folder last, so it exists only if the others do
+        # ``prepare`` creates this folder last, so if it exists, the other folders exist, too
+        if not self._cubins.is_dir():
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)

@@ -172,7 +172,7 @@ def _fastest(times: Sequence[Sequence[float]]) -> int:
 
 
 def trimmed_mean(values: FloatArray) -> float:
-    """Return the mean of ``values`` without the lowest and the highest fraction TRIM of them."""
+    """Return the mean of ``values`` without the lowest and the highest values (a fraction TRIM at each end)."""
     cut = int(TRIM * len(values))
     return float(np.mean(np.sort(values)[cut : len(values) - cut]))
 

@@ -197,8 +197,8 @@ class Device:
     def l2_for_all(self) -> int:
         """Usable bytes of L2 for data that all SMs read.
 
-        If L2 has two partitions, each partition has a copy for the SMs that are connected to it (A100 white paper,
-        "A100 L2 cache"; H100 has the same two).
+        If L2 has two partitions, each partition has a copy for its own SMs (A100 white paper, "A100 L2 cache"; H100
+        also has two partitions).
         """
         return self.l2_bytes // 2 if self.sm in _TWO_PARTITIONS else self.l2_bytes
 

@@ -77,7 +77,7 @@ _OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
-    """Return the kernel of a TOML file. For any error in it, raises KernelFileError with file and line number."""
+    """Return the kernel of a TOML file. For any error in the file, raises KernelFileError with file and line number."""
     path = Path(path)
     document, positions = read_toml(
         path.name, read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")

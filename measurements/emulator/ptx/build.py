@@ -102,10 +102,10 @@ def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
     """Compile a kernel to the PTX that ``compile_to_bytecode`` translates, without a cache.
 
     Returns:
-        The PTX, and the entry's name in it.
+        The PTX, and the mangled name of the entry in the PTX.
 
     Raises:
-        KernelCompileError: If NVRTC rejects it.
+        KernelCompileError: If NVRTC rejects the kernel.
     """
     started = time.monotonic()
     arch, options = ptx_arch(kernel), _options(kernel)

@@ -31,7 +31,7 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
         return replace(problem, rows=extent, columns=length)
     size = length if problem.reduction_size else 0
     if contiguous:
-        # Each row has one reduction, even if rows of the original problem have several. The kernel treats both in the
-        # same way.
+        # Each row has one reduction, even if rows of the original problem have several reductions. The kernel computes
+        # both kinds of problems with the same code.
         return replace(problem, rows=extent, columns=length, reduction_size=size)
     return replace(problem, rows=length * min(problem.outer, 2), columns=extent, reduction_size=size)

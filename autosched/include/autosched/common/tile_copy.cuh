@@ -112,7 +112,7 @@ struct TileCopy {
 #pragma unroll
       for (int j = 0; j < minor_passes; ++j) {
         const bool ok = inside<Whole>(i, j);
-        const T* from = ok ? address(i, j) : source;  // any valid address: nothing is read from it
+        const T* from = ok ? address(i, j) : source;  // any valid address, because the copy reads 0 bytes
         if constexpr (bytes == 16) {
           ptx::cp_async_cg(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
         } else {

@@ -69,7 +69,7 @@ struct WgmmaCopy {
         if (!in_box(pass)) break;
         const bool inside = (!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
-        // any valid address: nothing is read from it
+        // any valid address, because the copy reads 0 bytes
         const char* source = from + pass * lines_of_pass * pitch - shifted;
         const int there_are = between(0, left, piece);
         if constexpr (piece == 16) {
@@ -91,8 +91,8 @@ struct WgmmaCopy {
     }
   }
 
-  // Starts to copy a tile of scattered lines, from column x0 on. Line i of the tile is row row_of(i) of the matrix,
-  // which may be outside of it.
+  // Starts to copy a tile of scattered lines, from column x0 on. Line i of the tile is row row_of(i) of the matrix. The
+  // row may be outside of the matrix.
   template <class RowOf>
   __device__ __forceinline__ void begin_rows(const T* matrix, unsigned to, int x0, const RowOf& row_of) const {
     static_assert(!shifts, "rule access: cp.async copies at least 4 bytes");

@@ -249,8 +249,8 @@ struct RowReduction {
     }
   }
 
-  // Computes the states of this thread's rows (or columns) over the block's part of them. All threads of a row get the
-  // row's state.
+  // Computes the states of this thread's rows (or columns) over the elements that the block reduces. All threads of a
+  // row get the row's state.
   template <int Pass>
   __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
                                          const StagedRows& staged, unsigned shared) const {

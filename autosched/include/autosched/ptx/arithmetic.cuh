@@ -43,8 +43,8 @@ __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "n"(Selected));
   return y;
 }
-// Returns the lower or the upper half of a register in both halves. ptxas turns this selection into a modifier of the
-// arithmetic instruction that reads the result, whereas a prmt would remain an instruction.
+// Copies the lower or the upper half of a register to both halves of the result. ptxas turns this selection into a
+// modifier of the arithmetic instruction that reads the result, whereas a prmt would remain an instruction.
 __device__ __forceinline__ unsigned low_twice(unsigned x) {
   unsigned y;
   asm("{\n  .reg .b16 low, high;\n  mov.b32 {low, high}, %1;\n  mov.b32 %0, {low, low};\n}" : "=r"(y) : "r"(x));

@@ -42,7 +42,7 @@ struct PlacedOperand : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
-// A tile of scattered rows. Row i of the tile is row `row_of(i)` of the matrix, which may be outside of it.
+// A tile of scattered rows. Row i of the tile is row `row_of(i)` of the matrix. The row may be outside of the matrix.
 template <class T, class RowOf>
 struct GatheredPlace {
   const T* matrix;

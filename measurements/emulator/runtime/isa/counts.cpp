@@ -118,7 +118,7 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
       w.copying = 0;
       break;
     case Copying::wait:
-      // Later instructions read the copied data, so none of them may issue before the wait ends.
+      // Later instructions may read the copied data, so no later instruction issues before the wait ends.
       at = std::max(at, wait_for_copies(w, i.immediate[0]));
       w.block_began = std::max(w.block_began, at);
       break;

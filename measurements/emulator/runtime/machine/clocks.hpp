@@ -173,9 +173,9 @@ struct Clocks {
   View view_of(unsigned w, unsigned lane) const;
   // True if a lane of warp w is ordered after actions of single lanes, which epochs alone do not represent.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
-  // Called when lanes exchange values. They then share the events that any of them has acquired through a flag.
-  // Cooperative groups rely on this: one lane acquires, and a shuffle informs the other lanes. The lanes' own actions
-  // stay unordered.
+  // Called when lanes exchange values. The lanes then share the events that any of these lanes has acquired through a
+  // flag. Cooperative groups rely on this: one lane acquires, and a shuffle informs the other lanes. The lanes' own
+  // actions stay unordered.
   void share_flags(unsigned w, std::uint32_t lanes);
   // Starts the clocks of a block. Its initial state counts as written in its first epoch, before all actions of its
   // threads.

@@ -22,8 +22,8 @@ bool stores_constant(Machine& machine, SiteIndex store);
 bool decides(Machine& machine, SiteIndex load);
 // True if the loaded value cannot affect anything.
 bool goes_nowhere(Machine& machine, SiteIndex load);
-// True if the kernel's code uses the loaded value before a store, so that the read has completed: either the same
-// thread executes both, or a barrier is in between.
+// True if the kernel's code uses the loaded value before a store, so that the read has completed: either one thread
+// executes the read and the store, or a barrier is in between.
 bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool same_thread);
 // True if the kernel's code uses the loaded value before something that other blocks can observe: a strong store, or an
 // atomic.

@@ -308,7 +308,7 @@ void start_bulk_load(Machine& machine, BulkLoad load) {
 }
 
 // Without a seed, the copies that this mbarrier counts complete in the order of issue. With a seed, copies complete in
-// random order, and only some of them at each poll.
+// random order, and only some copies complete at each poll.
 void land_some(Machine& machine, std::uint32_t address) {
   if (!seeded(machine)) {
     for (std::size_t k = 0; k < machine.bulk_copies.under_way.size();) {

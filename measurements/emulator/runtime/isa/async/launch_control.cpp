@@ -39,8 +39,8 @@ bool cancel_cluster(Machine& machine, unsigned& block) {
   return true;
 }
 
-// Sources: address of the response, mbarrier. Immediates: offsets of both, whether all blocks of the cluster receive
-// the response.
+// Sources: address of the response, mbarrier. Immediates: offsets of the two addresses, and whether all blocks of the
+// cluster receive the response.
 void try_cancel(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "clusterlaunchcontrol.try_cancel";

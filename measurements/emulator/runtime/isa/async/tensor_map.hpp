@@ -50,8 +50,8 @@ enum class MapField : std::uint8_t {
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
-  // The second word is unused: CuTe's make_tma_copy clears bit 21 of it for tensors under 128 KiB, to repair maps made
-  // by drivers up to 13.1.
+  // The second word is unused: CuTe's make_tma_copy clears bit 21 of this word for tensors under 128 KiB, to repair
+  // maps made by drivers up to 13.1.
   std::uint64_t unused_word;
   std::uint64_t base;
   std::uint64_t strides[4];

@@ -122,8 +122,8 @@ bool has_effect(const Instruction& i) {
   return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
 }
 
-// Registers that contain the loaded value, the result of a compare-and-swap that compares with it, or values computed
-// from it.
+// Registers that contain the loaded value, the result of a compare-and-swap that compares with the loaded value, or
+// values computed from the loaded value.
 struct Flowing {
   std::unordered_set<std::uint32_t> loaded, checked, tainted;
 };

@@ -13,7 +13,7 @@ bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 namespace autosched::emulator::ptx {
 
 // number_effects numbers the instructions of a kernel through which values leave registers. note_effect records that
-// lanes have executed one of them.
+// lanes have executed such an instruction.
 void number_effects(Machine& machine);
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);

@@ -50,7 +50,7 @@ bool global_shadow::any_variable(Machine& machine) {
 namespace {
 
 // The integer hash lowbias32 (Wellons, "Prospecting for Hash Functions"). measurements/emulator/sparse.py computes the
-// same inputs with it.
+// same inputs with this hash.
 std::uint32_t number_of(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;

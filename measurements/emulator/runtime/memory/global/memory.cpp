@@ -198,8 +198,8 @@ bool is_untouched(Machine& machine, std::uint64_t location, int bytes) {
   return true;
 }
 
-// True if the running thread stores the same values as the last writers, because all of them have loaded the values
-// from the same locations, which the launch does not write.
+// True if the running thread stores the same values as the last writers, because all these threads have loaded the
+// values from the same locations, which the launch does not write.
 bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
   if (machine.copied == nullptr) return false;
   const Cells cells = cells_of(b, address, bytes);

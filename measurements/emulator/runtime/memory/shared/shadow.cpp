@@ -40,8 +40,8 @@ bool is_unordered(Machine& machine, const Stamp& write, Who me) {
          !both_strong(machine, write, 0);
 }
 
-// The unresolved race of several writes to a byte, unless a write by `me` would be ordered after all of them. nullptr
-// if there is no such race.
+// The unresolved race of several writes to a byte, unless a write by `me` would be ordered after all these writes.
+// nullptr if there is no such race.
 Racing* open_race(Machine& machine, unsigned a, Who me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto found = machine.shared_uses.racing.find(a);

@@ -36,7 +36,7 @@ struct SharedUses : Unit {
   // from an earlier block.
   std::uint32_t* readers = nullptr;
   // Bit mask of the warps, modulo 32, that have written the same value with the same instruction as the last writer,
-  // without being ordered with it.
+  // without being ordered with the last writer.
   std::uint32_t* together = nullptr;
   std::size_t window_bytes = 0;  // size of a block's window
   bool has_engines = false;      // whether bulk copies or mbarriers were used
@@ -59,7 +59,7 @@ struct SharedUses : Unit {
   // The last plain write of a position, if atomics followed.
   PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics{parking};
   // Bytes to which several threads have written different values in no particular order: the writes, and the site of
-  // the second one. Only a write that is ordered after all of them resolves such a race.
+  // the second write. Only a write that is ordered after all these writes resolves such a race.
   struct Racing {
     std::vector<Stamp> writers;
     SiteIndex origin;

@@ -86,7 +86,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Return True if the reference accepts a case whose input shapes differ from those of the task's own case."""
+    """Return True if the reference accepts a case whose input shapes differ from the task's own case."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]

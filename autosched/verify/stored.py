@@ -19,8 +19,8 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:  # imported only for annotations, because most verifications require no order of sums
     from search_spaces.spaces.sum_order import SumOrder
 
-ABSENT = "it has no verification"
-UNKNOWN_COVERAGE = "its coverage is unknown, because an older version stored it: renew it with autosched verify"
+ABSENT = "the trial has no verification"
+UNKNOWN_COVERAGE = "the verification's coverage is unknown (stored by an older version): run autosched verify again"
 FULL, QUICK = "full", "quick"
 
 

@@ -44,7 +44,7 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all launches. If a launch does not end, its status is returned.
+        Counts and findings of all launches. If a launch does not end, the result has its status.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []

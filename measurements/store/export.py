@@ -158,7 +158,7 @@ def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
         raise ValueError("the field 'export', which states the format of the file, is missing")
     if document["export"] != FORMAT:
         raise ValueError(
-            f"its format is {document['export']!r:.20}, but this version of autosched reads {FORMAT}: upgrade autosched"
+            f"the format is {document['export']!r:.20}, but this version of autosched reads {FORMAT}: upgrade autosched"
         )
     seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:

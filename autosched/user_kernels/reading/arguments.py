@@ -179,7 +179,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type, and its expression if the type depends on parameters. The type is then that of the defaults."""
+    """Return a type, and its expression if the type depends on parameters. The type uses default values."""
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:
         return dtype_of(text), None

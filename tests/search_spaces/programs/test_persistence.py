@@ -59,7 +59,8 @@ WAYS = {
 def schedule_of(way: str, seed: int = 1) -> Schedule:
     """Return a sampled persistent schedule of SMALL."""
     gpu, parameters = WAYS[way]
-    space = template(SMALL.program).space(SMALL, device(gpu)).valid  # unpruned: few tiles
+    # without pruning, which rejects persistent blocks for few tiles
+    space = template(SMALL.program).space(SMALL, device(gpu)).valid
     parameters = {"persistent": 1, **parameters}
     drawn = (s for part in range(20) for s in space.sample(1000, 100 * seed + part))
     return next(s for s in drawn if parameters.items() <= s.values.items())

@@ -116,7 +116,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     half = Observations(observed.problem, observed.device, observed.schedules[:4], observed.seconds[:4])
     mixed = [
         *make_trials(observed),
-        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # newest results: failures
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest results are failures
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
         *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
@@ -140,7 +140,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         [store(tmp_path / "m.db", *make_trials(observed), *make_trials(faster), *ranked)], [], "measured"
     ).observations
     times = dict(zip(gathered.schedules, gathered.seconds, strict=True))
-    assert times[observed.schedules[0]] == observed.seconds[0] / 2  # re-measured
+    assert times[observed.schedules[0]] == observed.seconds[0] / 2  # only the ranked re-measurement counts
     assert times[observed.schedules[1]] == pytest.approx(observed.seconds[1] * 0.75)  # the median of the two times
 
 

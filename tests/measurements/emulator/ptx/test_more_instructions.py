@@ -264,7 +264,8 @@ def test_atomics_of_integers(space: str) -> None:
             snippets.append(atomic(order, space, op, kind, "new", True))
     words = (0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63, 2**64 - 1)
     operands = [(a, b, c) for a in words for b in words for c in (7,)]
-    first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)  # other snippets use its result's memory
+    # its result occupies memory that other snippets use as scratch
+    first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)
     differences = [line for line in disagreements([first, *snippets], operands) if not line.startswith("mov")]
     assert not differences, differences[:5]
 

@@ -202,7 +202,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
             b[1] = np.inf  # many rows of A drop this column, so they must not multiply zero by infinity
         dense = np.zeros((16, mma.k))
         np.put_along_axis(dense, columns, compressed, axis=1)
-        with np.errstate(invalid="ignore"):  # a kept zero times infinity
+        with np.errstate(invalid="ignore"):  # a zero in a kept column is multiplied by infinity
             total = (compressed[:, :, None] * b[columns]).sum(1) + c
         if np.isfinite(b).all():
             np.testing.assert_array_equal(total, dense @ b + c)

@@ -374,7 +374,8 @@ class _Block:
             value[1][inside],
         )
         olds, errors = np.zeros(positions.size), np.zeros(positions.size)
-        for chosen in rounds(positions, self.order):  # rounds: several elements may have the same position
+        # combine in rounds, because several elements may have the same position
+        for chosen in rounds(positions, self.order):
             at = np.unravel_index(positions[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
             olds[chosen], errors[chosen] = before(type_, parts)

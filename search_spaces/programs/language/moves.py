@@ -47,7 +47,7 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     table = register_of[lanes[:, None], want[:WARP]]
     if (table >= 0).all() and (table == table[:1]).all() and (have[:, table[0]] == want).all():
         return Renamed(tuple(table[0].tolist()))
-    partners = lanes ^ lanes[:, None]  # indexed by mask and lane
+    partners = lanes ^ lanes[:, None]  # partners[mask, lane]: the lane to shuffle from
     pairs = []
     for r in range(want.shape[1]):
         held = register_of[partners, want[:WARP, r]]

@@ -122,12 +122,12 @@ class Slices(NamedFunctions):
         times: int = 1,
         to: str = "f16",
     ) -> Tile:
-        """Unpack four-bit numbers from 32-bit words: for each entry of ``numbers``, a pair of them from each word.
+        """Unpack four-bit numbers from 32-bit words. Each entry of ``numbers`` selects one pair of numbers per word.
 
         Args:
             words: i32 tile of shape (rows, 8 * spans). Eight consecutive words of a row are called a span.
-            numbers: Pairs to unpack, such as range(4). Pair e consists of the four bits from bit ``4 e`` on and those
-                from bit ``4 e + 16`` on.
+            numbers: Pairs to unpack, such as range(4). Pair e consists of the four bits from bit ``4 e`` on and the
+                four bits from bit ``4 e + 16`` on.
             zero: Zero point that is subtracted, 0 to 15: a whole number, or a tile of i32.
             times: Factor by which the differences are multiplied, 1 or 16. For f16, 16 takes fewer instructions.
             to: Type of the result, "f16" or "bf16". The result is exact.

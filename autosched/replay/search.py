@@ -39,7 +39,7 @@ class Search:
         return next((n for n, reached in enumerate(self.quality, 1) if reached >= quality), None)
 
     def after(self, evaluations: int) -> float:
-        """Return the quality after so many evaluations, or the final quality of a shorter search."""
+        """Return the quality after ``evaluations`` evaluations, or the final quality of a shorter search."""
         return self.quality[: max(evaluations, 1)][-1] if self.quality else 0.0
 
 

@@ -17,7 +17,7 @@ class SampleLimits(NamedTuple):
     """Limits that decide how many blocks of a launch are emulated.
 
     Attributes:
-        whole_seconds: All blocks are emulated if this takes at most so many CPU seconds.
+        whole_seconds: All blocks are emulated if this takes at most this number of CPU seconds.
         seconds: Time limit for the blocks of one run, in CPU seconds.
         fewest: Minimum number of blocks, which run even if they exceed ``seconds``.
         most: Maximum number of blocks.

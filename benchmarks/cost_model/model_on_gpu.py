@@ -33,7 +33,7 @@ from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
 LEAST_SCHEDULES = 3  # minimum number of a problem's schedules for a rank correlation
-FIRST = 8  # the fastest of so many first choices of the model is compared with the fastest schedule
+FIRST = 8  # number of the model's first choices, the fastest of which is compared with the fastest schedule
 Key = tuple[str, str]  # (key of a problem, device)
 
 

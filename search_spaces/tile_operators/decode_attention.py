@@ -64,7 +64,7 @@ class DecodeAttention(TileProblem):
     pages: int = option("pages of the cache; by default batch x entries", 0)
     queries: int = option("new positions of each sequence", 1)
     dtype: str = option("type of q and out", "f16", choices=TYPES)
-    cache: str = option("type of keys and values; by default that of q", "", choices=CACHES[1:])
+    cache: str = option("type of keys and values; by default the type of q", "", choices=CACHES[1:])
     order: str = option("outer dimension of a page", "positions", flag="--page-order", choices=ORDERS)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
 

@@ -141,5 +141,5 @@ def _zeros(zeros: Array) -> Array:
 def _check(kind: str, scales: Array, columns: int, fits: bool) -> None:
     if not fits or scales.shape[1] != columns:
         raise ValueError(
-            f"qweight, qzeros and scales have inconsistent shapes: give those of one {kind} layer of 4 bits"
+            f"qweight, qzeros and scales have inconsistent shapes: give the arrays of one {kind} layer of 4 bits"
         )

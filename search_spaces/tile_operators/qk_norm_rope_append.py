@@ -63,7 +63,7 @@ class QkNormRopeAppend(TileProblem):
     length: int = option("rows of the table of cosines and sines", 4096)
     norm: int = option("1 for an RMS norm before the rotary positions", 1)
     dtype: str = option("type of qkv, weights and out", "bf16", choices=TYPES)
-    cache: str = option("type of keys and values; by default that of qkv", "", choices=CACHES[1:])
+    cache: str = option("type of keys and values; by default the type of qkv", "", choices=CACHES[1:])
     order: str = option("outer dimension of a page", "positions", flag="--page-order", choices=ORDERS)
     eps: float = option("added to the mean of the squares", 1e-6)
 
@@ -142,7 +142,7 @@ class QkNormRopeAppend(TileProblem):
         page, kv_heads = (k[1], k[2]) if options.get("order", "positions") == "positions" else (k[2], k[1])
         sequences, entries = shapes["block_table"] if any(paged) else (0, 0)
         if qkv[1] <= 2 * kv_heads:
-            raise ValueError(f"qkv must have more than {2 * kv_heads} heads, those of keys and values, not {qkv[1]}")
+            raise ValueError(f"qkv must have more than the {2 * kv_heads} heads of keys and values, not {qkv[1]}")
         return cls(
             tokens=qkv[0], heads=qkv[1] - 2 * kv_heads, kv_heads=kv_heads, head_size=qkv[2], page=page, pages=k[0],
             sequences=sequences, entries=entries, length=table[0], norm=int(all(weights)), dtype=types["qkv"],

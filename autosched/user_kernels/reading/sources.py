@@ -61,7 +61,7 @@ def read_entries(
         KernelFileError: A function is missing, or the source cannot receive parameters in the requested way.
     """
     if steps and "entry" in kernel:
-        kernel.fail("each [[step]] has its own entry: leave out that of [kernel]", "entry")
+        kernel.fail("each [[step]] has its own entry: leave out the entry of [kernel]", "entry")
     entries = [_entry(table, sources) for table in (steps or [kernel])]
     templates = any(arguments for _, arguments in entries)
     passing = kernel.choice("parameters_as", PASSINGS, "template" if templates else "define")

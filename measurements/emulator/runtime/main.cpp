@@ -307,7 +307,7 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
 void last_words(Machine& machine, const char* status, const char* what) {
   char message[512];
   if (machine.self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last memory access, barrier or shuffle)", what,
+    std::snprintf(message, sizeof message, "%s, in %s (the line of its last memory access, barrier or shuffle)", what,
                   describe_self(machine).c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);

@@ -100,7 +100,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, other_rows: np.equal(rows, other_rows),
-                "{rows} subgroups along the rows of a product, but {other_rows} along those of a product that uses "
+                "{rows} subgroups along the rows of a product, but {other_rows} along the rows of a product that uses "
                 "its results, need an exchange through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",

@@ -68,7 +68,7 @@ def why_not_stored(problem: Matmul) -> str | None:
     if row_bytes % STRIDE_BYTES == 0:
         return None
     return (
-        f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = {problem.n} "
+        f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but rows of out along n = {problem.n} "
         f"have {row_bytes} bytes"
     )
 

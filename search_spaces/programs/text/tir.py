@@ -123,7 +123,7 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
         elif tuple(map(int, counts)) not in [b.extents for b in blocks]:
             line = _line(text, grid.start())
             raise ProgramError(
-                f"{file}:{line}: tir.grid({', '.join(counts)}) has other extents than every block: use a block's extents"
+                f"{file}:{line}: tir.grid({', '.join(counts)}) has other extents than every block: use those extents"
             )
     for binding in re.finditer(r"tir\.bind\(\.\.\.\)", text):
         note(binding.start(), "a binding is missing: axes are bound to the surrounding loops in order")

@@ -113,15 +113,15 @@ class OperatorModel:
         if not isinstance(operator, str):
             raise ValueError("an operator has no name")
         if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 <= noise <= _MOST_NOISE:
-            raise ValueError("the noise of {operator}'s model is not a standard deviation")
+            raise ValueError(f"the noise of {operator}'s model is not a standard deviation")
         if not isinstance(templates, Mapping) or not all(isinstance(v, str) for v in templates.values()):
-            raise ValueError("the kernel templates of {operator} are not named")
+            raise ValueError(f"the kernel templates of {operator} are not named")
         lists = {name: data.get(name) for name in ("held_out", "observations")}
         if not all(isinstance(values, list) for values in lists.values()) or not lists["observations"]:
             raise ValueError("it has no observations or no held-out figures")
         boosted = data.get("boosted")
         if not isinstance(boosted, Mapping):
-            raise ValueError("the trees of {operator} are missing")
+            raise ValueError(f"the trees of {operator} are missing")
         model = cls(
             operator=operator,
             boosted=BoostedModel.from_json(boosted),

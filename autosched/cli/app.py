@@ -158,7 +158,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     Returns:
         The command line.
     """
-    blas.import_numpy()  # not imported with this module: the list of commands does not need numpy
+    blas.import_numpy()  # imported late, because the list of commands does not need numpy
     # with completion options, typer parses the options before the command
     app = _empty(add_completion=only not in _COMMANDS)
     commands = _commands(app, operator)

@@ -449,7 +449,7 @@ _without_cupy: dict[str, CoreGpu] = {}
 
 
 class _ForeignStream:
-    """Stream of another library, in the CUDA stream protocol."""
+    """Stream of another library, as an object with the method ``__cuda_stream__``."""
 
     def __init__(self, address: int) -> None:
         self._address = address

@@ -71,7 +71,7 @@ class ResolvedCache:
     @property
     def known(self) -> bool:
         """True if this exact file was already opened as a database, so that it need not be checked again."""
-        with suppress(OSError):  # the cache may belong to another user
+        with suppress(OSError):  # reading the folder fails if the cache belongs to another user
             return self._folder is not None and self._folder.is_dir()
         return False
 

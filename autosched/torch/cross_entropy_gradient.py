@@ -25,7 +25,7 @@ _ops = torch.ops.autosched
 
 
 def _of_losses(dloss: Any, dlse: Any) -> Any:
-    """Return the gradient of the losses. Raises RuntimeError if the logarithms of the sums need a gradient."""
+    """Return the gradient of the losses. Raises RuntimeError if the logarithms of the sums require a gradient."""
     if dlse is not None:
         raise RuntimeError("the logarithms of the sums have no gradient: use them within torch.no_grad()")
     return dloss.float().contiguous()

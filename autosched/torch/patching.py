@@ -120,7 +120,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
                 self.misses[shown, why] += 1
             else:
                 self.hits[shown] += 1
-        if why and not isinstance(problem, str):  # log only misses: the operator itself logs hits
+        if why and not isinstance(problem, str):  # log only misses, because the operator itself logs hits
             call_log.add(problem)
         if why:
             return func(*args, **keywords)

@@ -186,7 +186,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
-    """Return the parameters that differ between two launches, numbered as in ``one``, and whether the grids differ."""
+    """Return the parameters that differ between two launches, by position in ``one``, and whether the grids differ."""
     other_numbers = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if other_numbers.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)

@@ -108,7 +108,7 @@ class StructField:
 
 @dataclass(frozen=True)
 class StructValue:
-    """A struct passed by value: the bytes of ``content``, in which the values of ``fields`` replace zeros."""
+    """A struct passed by value: the bytes of ``content``, which are zero where ``fields`` have values."""
 
     content: bytes
     fields: tuple[StructField, ...] = ()

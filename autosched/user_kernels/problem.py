@@ -189,7 +189,7 @@ class KernelProblem(Problem):
         answer = call(reference.function, self._label, self._numbers, {**before, **values})
         if isinstance(answer, str):
             return answer
-        if not isinstance(answer, (bool, np.bool_)):  # the function has no return statement
+        if not isinstance(answer, (bool, np.bool_)):  # for example None, without a return statement
             raise KernelFileError(
                 f"{self._label} must return True if the outputs are right, otherwise False or a text that "
                 "describes the error"

@@ -100,7 +100,7 @@ def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
     try:
         static = read_program_facts(ptx_to_bytecode(ptx, launch.entry).path).static_shared
     except KernelCompileError:
-        return ""  # the emulated run reports this problem in more detail
+        return ""  # report no reason, because the emulated run reports the compile error in more detail
     blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count
     if launch.blocks <= blocks:
         return ""

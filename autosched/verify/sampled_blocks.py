@@ -70,8 +70,8 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
     The blocks compute the first and the last results, results at a distance of a power of two from these, and random
     results. Their total work is limited. Blocks that combine their results are chosen together, and so are neighbours
-    in a chain. Distances of powers of two matter because such blocks write the same results if an index overflows, or
-    if an order of tiles repeats.
+    in a chain. Blocks at distances of powers of two are chosen because they write the same results if an index
+    overflows, or if an order of tiles repeats.
 
     Args:
         problem: Provides the flops and bytes of a block.

@@ -97,7 +97,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
-    """Convert a recording to evidence; None if too few of its schedules work and have a predicted time."""
+    """Convert a recording to evidence; None if too few schedules work and have a predicted time."""
     times: dict[Any, list[float]] = {}
     for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):

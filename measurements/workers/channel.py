@@ -148,7 +148,7 @@ class Channel:
             chunk = os.read(self._reading, _READ)
         except BlockingIOError:
             return True
-        except OSError:  # the connection was reset
+        except OSError:  # a reset connection counts as the end of the stream
             return False
         self._unframer.feed(chunk)
         return bool(chunk)

@@ -248,7 +248,8 @@ class Worker:
             try:
                 returncode = process.wait(timeout=30.0)
             except subprocess.TimeoutExpired:
-                return None  # the child is blocked in the kernel, in a GPU driver, and ends when the driver returns
+                # the child is blocked in the operating system, in a GPU driver, and ends when the driver returns
+                return None
             if self._working:
                 # The search for abandoned folders is skipped for workers that handled no request, which have no
                 # temporary folders.

@@ -1,4 +1,4 @@
-"""The option --device: the GPU for which a command compiles, or which it describes."""
+"""The option --device: the GPU for which a command compiles, or which the command describes."""
 
 from typing import Annotated, Any
 

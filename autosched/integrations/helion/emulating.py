@@ -31,6 +31,6 @@ def on_cpu_tensors(device: Device) -> Iterator[None]:
     def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
         return max(device.sm_count - reserved_sms, 1)
 
-    # Persistent kernels query the number of SMs, which Helion does not support for CPU tensors.
+    # Persistent kernels query the number of SMs, but Helion does not support this query for CPU tensors.
     with _disable_current_modes(), patch.object(helion.runtime, "get_num_sm", multiprocessors):
         yield

@@ -98,7 +98,7 @@ class BayesSampler(Sampler):
         ] = {}  # posteriors by name: "plain", "guided" (with the trend), "works" (feasibility)
         self._observed: list[Schedule] = []  # schedules that the models treat as observed
         self._observed_guesses: list[float] = []  # estimated values of the observed schedules
-        self._count = 0  # number of proposed or reported schedules that the models know
+        self._count = 0  # number of proposed or reported schedules at the last update of the models
         self._fitted = 0
         self._gain = math.inf
         self._num_batches = 0

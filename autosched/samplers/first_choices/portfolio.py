@@ -120,7 +120,7 @@ def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowes
 
 
 def _fast(seen: Estimates, slowest: float) -> list[Schedule]:
-    """Return the schedules with estimates up to ``slowest`` times the smallest estimate, the smallest first."""
+    """Return the schedules whose ratio to the smallest estimate is at most ``slowest``, the smallest estimate first."""
     bound = min(seen.known.values(), default=math.inf) + math.log(slowest)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     return sorted(fast, key=seen.known.__getitem__)

@@ -233,7 +233,7 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return values / high if sign > 0 else low / values
     best = high if sign > 0 else low
-    # halved, because the difference may overflow a float
+    # halve the values, because their difference may overflow a float
     return 1 - sign * (best / 2 - values / 2) / ((high / 2 - low / 2) or 1.0)
 
 

@@ -118,7 +118,7 @@ class _Tuning:
         self._held_lock = ExitStack()
 
     def answer(self) -> Any | None:
-        """Return the stored choice, or None if Triton should tune while other processes wait."""
+        """Return the stored choice; None if Triton must tune in this process, while other processes wait."""
         owner = self._owner
         try:
             from autosched.triton.persistence.identity import identify

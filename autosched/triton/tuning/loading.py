@@ -54,7 +54,7 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
     try:
         imported = importlib.import_module(module)
     except ImportError as error:
-        # the module was found, but a module that it imports is missing
+        # raise if the module exists but a module that it imports is missing
         if not f"{module}.".startswith(f"{error.name}."):
             raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     except KeyboardInterrupt:

@@ -89,7 +89,7 @@ class TritonTuning:
 
     @property
     def problem_name(self) -> str:
-        """Name of the function's template, and of the operator of its problems."""
+        """Name of the function's kernel template, which is also the name of the operator of the function's problems."""
         return f"{PREFIX}{self.function.name}"
 
     @cached_property

@@ -213,7 +213,7 @@ class _TimedRounds:
         self.running = list(positions)
         self.num_rounds = 0  # number of completed rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
-        # logarithm of each entrant's time ratio to the fastest, as last computed
+        # logarithm of the ratio of each entrant's time to the fastest, from the last computation
         self._log_ratios: dict[int, float] = {}
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []

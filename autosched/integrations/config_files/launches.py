@@ -125,7 +125,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
 
 @dataclass(frozen=True)
 class _Routing:
-    """Output rows by expert (``rows``), padded so that each block has one expert. ``padded`` counts the used entries."""
+    """Output rows by expert (``rows``), padded so that each block has one expert. ``padded`` counts used entries."""
 
     rows: list[int]
     experts: list[int]

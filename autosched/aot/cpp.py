@@ -241,7 +241,7 @@ def _integer(dtype: DType) -> str:
 
 
 def _sm(arch: str) -> tuple[int, bool]:
-    """Return the number of an architecture, and whether it is architecture-specific (90 and True for "sm_90a")."""
+    """Return an architecture's compute capability, and whether it is architecture-specific (90, True for "sm_90a")."""
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits), not arch[-1].isdigit()
 

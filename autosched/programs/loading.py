@@ -128,7 +128,7 @@ def register_at(location: str, reference: str = "") -> Program | ProgramTemplate
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:
-    """Register the program and return its problem with these sizes, for ``tune``, ``Database.kernel`` and others.
+    """Register the program and return its problem with these sizes, for example for ``tune`` or ``Database.kernel``.
 
     Raises ValueError for unknown or missing sizes, and for sizes that the program rejects.
     """

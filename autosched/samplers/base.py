@@ -91,7 +91,7 @@ class Sampler(ABC):
         """
 
     def consider(self, schedules: Sequence[Schedule]) -> None:  # noqa: B027 - most samplers need no candidates
-        """Suggest schedules of the space, the most promising first. The sampler may propose them earlier than others.
+        """Suggest schedules of the space, the most promising first. The sampler may give them priority.
 
         Must be called before the first proposal.
         """

@@ -159,10 +159,10 @@ class _Utils:
 
 
 class DeviceNumber(int):
-    """The integer 0, which is the device number of the emulated GPU in torch and Triton.
+    """The integer 0, which is the device index of the emulated GPU in torch and Triton.
 
-    Triton caches compiled kernels by device number, and must not return kernels compiled for another emulated GPU. Two
-    device numbers are therefore equal only if their GPUs are equal. A device number equals 0 only while its GPU is
+    Triton caches compiled kernels by device index, and must not return kernels compiled for another emulated GPU. Two
+    device indices are therefore equal only if their GPUs are equal. A device index equals 0 only while its GPU is
     emulated.
     """
 

@@ -53,7 +53,7 @@ def is_cuda(device: Any) -> bool:
 
 
 def is_index(device: Any) -> bool:
-    """Return True if a device is specified by number, such as the result of ``torch.cuda.current_device()``."""
+    """Return True if a device is specified by its index, such as the result of ``torch.cuda.current_device()``."""
     return isinstance(device, int) and not isinstance(device, bool)
 
 
@@ -330,7 +330,7 @@ _DISABLED = torch.Tensor.__torch_dispatch__
 
 @lru_cache(maxsize=4096)
 def _described(func: Any) -> tuple[str, bool]:
-    """Return the name of an ATen operator ("" for others), and whether the results are views of the arguments."""
+    """Return the name of an ATen operator ("" for other operators), and whether results are views of the arguments."""
     schema = func._schema
     is_view = bool(schema.returns) and all(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
     return schema.name.removeprefix("aten::") if func.namespace == "aten" else "", is_view

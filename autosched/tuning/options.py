@@ -172,7 +172,7 @@ class TuneOptions(BackendOptions, SearchOptions):
 
         Args:
             options: Options whose fields the keywords replace. Default: new ones.
-            keywords: Keyword arguments: fields of the options, and possibly others.
+            keywords: Keyword arguments. Names that are not fields of the options are allowed.
 
         Returns:
             The options, and the keyword arguments that are not fields.

@@ -29,7 +29,7 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-TRIAL_MARK = "#"  # separates the database from the number of a trial, as in "best.db#12"
+TRIAL_MARK = "#"  # separates the database from the id of a trial, as in "best.db#12"
 
 
 class SearchOrder(NamedTuple):

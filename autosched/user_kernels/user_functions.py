@@ -43,7 +43,7 @@ def call(
     """Call a user's function with the ``numbers`` and ``arrays`` whose names are parameters of the function.
 
     Args:
-        function: Function in a file, which runs in a worker process, or a function object.
+        function: A function object, or a function in a file. The latter runs in a worker process.
         label: Name of the function in error messages.
         numbers: Numbers by name.
         arrays: Arrays by name.

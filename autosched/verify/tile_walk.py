@@ -140,8 +140,8 @@ def _wrong(config: Config, tiles: IntArray) -> str:
     missing = np.setdiff1d(np.arange(matrices * per_tile), tile)
     if missing.size:
         return (
-            f"no block computes tile {_coordinates(int(missing[0]), tiles_m, tiles_n)} and {missing.size - 1} others "
-            f"of {matrices * per_tile}"
+            f"no block computes tile {_coordinates(int(missing[0]), tiles_m, tiles_n)} "
+            f"and {missing.size - 1} other tiles of {matrices * per_tile}"
         )
     return ""
 

@@ -21,7 +21,7 @@ class Order:
             while a block waits, other blocks run. "interleaved": up to 16 blocks, from both ends of the grid, take
             turns at each access to global memory.
         seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead
-            of others. The same seed gives the same order.
+            of other warps. The same seed gives the same order.
         resident: Maximum number of resident blocks (or clusters). In a cooperative launch, all blocks are resident.
     """
 

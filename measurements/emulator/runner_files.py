@@ -47,7 +47,7 @@ class RunSettings(EmulateOptions):
     """Options of a launch and of its memory.
 
     Attributes:
-        poison: Number of the poison pattern for undefined bytes (effect.py).
+        poison: Index of the poison pattern for undefined bytes (effect.py).
         contents: How the runner generates each input, if buffers are sparse (sparse.py).
         inputs: File with some of the inputs; None if the data file contains all.
     """

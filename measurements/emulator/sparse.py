@@ -159,7 +159,7 @@ def emulate_ptx_blocks(
     Args:
         text: A PTX module.
         launch: Grid, block and operands.
-        blocks: Numbers of the grid's blocks to run.
+        blocks: Indices of the grid's blocks to run.
         inputs: A file with the inputs.
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.

@@ -20,7 +20,7 @@ def lock(file: IO[str], *, wait: bool = True) -> None:
     """Lock an open file until the file is closed. Each open file object is a separate owner of locks.
 
     Args:
-        file: The file. The file should be empty, because on Windows a locked file cannot be read by others.
+        file: The file. The file should be empty, because on Windows other processes cannot read a locked file.
         wait: If True, wait until the lock is free.
 
     Raises:

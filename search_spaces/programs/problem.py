@@ -202,9 +202,9 @@ class ProgramProblem(Problem):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return random inputs.
 
-        Floats have a standard normal distribution. 8-bit whole numbers have the range of their type; others are at most
-        the largest size. Most indices are inside of the indexed array. Scalars that are loaded as indices are in their
-        declared range.
+        Floats have a standard normal distribution. 8-bit integers have the range of their type; wider integers are at
+        most the largest size. Most indices are inside of the indexed array. Scalars that are loaded as indices are in
+        their declared range.
         """
         rng = np.random.default_rng(seed)
         saying: dict[str, IndexInput | ScalarInput] = {

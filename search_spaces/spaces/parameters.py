@@ -91,7 +91,7 @@ class Parameter:
         return tuple(c for c in (code - 1, code + 1) if 0 <= c < len(self.values))
 
     def neighbours(self, value: Value) -> tuple[Value, ...]:
-        """Return the neighbours of ``value``: adjacent values of an ordinal parameter, all others of a categorical one.
+        """Return the neighbours of ``value``: adjacent ones if ordered, all other values if categorical.
 
         Raises ValueError for a value outside the domain.
         """

@@ -460,11 +460,11 @@ class Space:
         return Legality(self.parameters, self._narrowed_constraints, self.rules)
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """Return legal schedules that differ from a schedule in one parameter, which has a neighbouring value.
+        """Return the legal schedules that result from moving one parameter to a neighbouring value.
 
-        If there are fewer than ``neighbourhood.FEW_NEIGHBOURS``, the result also has schedules that differ in two
-        parameters with a common rule, both with neighbouring values. With ``limit``, at most this number of schedules
-        is returned, evenly selected from all. Raises ValueError for a schedule of another space.
+        If these are fewer than ``neighbourhood.FEW_NEIGHBOURS``, the result also has the legal schedules that result
+        from moving two parameters that occur in the same rule. With ``limit``, at most this number of schedules is
+        returned, evenly selected from all. Raises ValueError for a schedule of another space.
         """
         codes = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
         if limit is not None and limit < len(codes):

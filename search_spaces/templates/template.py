@@ -47,7 +47,7 @@ class KernelTemplate:
         supports: Returns None, or a sentence with the reason why the template cannot compute a problem on a device.
         counts: Returns the cost counts of a config. Without this function, schedules cannot be ranked before they are
             measured.
-        counts_are_bounds: True if counts are only lower bounds, such as those of a user's template.
+        counts_are_bounds: True if counts are only lower bounds, such as the counts of a user's template.
         proxy: Returns the smallest problem with the same remainders, for the emulator. Without this function, problems
             are emulated unchanged.
         long_proxy: Returns a second problem for the emulator, whose loops have more iterations than in the problem of

@@ -40,7 +40,7 @@ class GroupedMatmul(TileProblem):
 
     With ``tokens``, x is (tokens, k), and token (m,) of i32 is the row of x for each sorted row. An index outside x,
     such as -1, selects a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w then has width 2
-    n, with the columns of gate before those of up. Otherwise the width is n. Sums are f32.
+    n: the columns of gate, then the columns of up. Otherwise the width is n. Sums are f32.
 
     For e4m3, x and w have f32 scales and out is bf16. x_scale has one scale per row and 128 columns of x. w_scale
     (groups, width / 128, k / 128) has one per 128 x 128 elements, with sizes rounded up. w must be stored as "col".

@@ -94,7 +94,7 @@ class TileOperator(Problem):
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
         """Return the problem of a call on arrays of these shapes and types, by name.
 
-        Sizes are derived from some of the arrays; the caller compares the others with ``operands``.
+        Sizes are derived from some of the arrays. The caller compares all other arrays with ``operands``.
 
         Args:
             shapes: Shape of each array.

@@ -355,7 +355,7 @@ def _context() -> int:
 
 
 def current_device() -> int:
-    """Return the number of this thread's GPU. Raises KernelError."""
+    """Return the index of this thread's GPU. Raises KernelError."""
     _context()
     device = ctypes.c_int()
     _check(_driver(), "no_device", _driver().cuCtxGetDevice(ctypes.byref(device)), "the current GPU")

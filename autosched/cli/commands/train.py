@@ -209,7 +209,7 @@ def _nothing(data: TrainingData, kind: str) -> str:
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
     message = f"no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
     if data.others and kind == "measured":
-        return f"{message}, but {data.others} estimated ones: give --estimated to learn from these"
+        return f"{message}: give --estimated to learn from the {data.others} estimated times"
     if UNKNOWN_OPERATOR in data.left_out:
         return f"{message}: a model learns from operators of this installation and from tile programs (--program)"
     return f"{message}: tune first"

@@ -63,7 +63,7 @@ def verify_config(
     Args:
         format: Package of the file, which determines the kernel.
         name: Parsed file name: experts, sizes, types, block shape.
-        config: The configuration: BLOCK_SIZE_M, num_warps and others.
+        config: The configuration: values of BLOCK_SIZE_M, num_warps and so on.
         device: The GPU.
         verify: If True, the launch is emulated; else the kernel is only compiled and checked against the device's
             limits.

@@ -35,7 +35,7 @@ class CompiledModules:
         self._swept: set[int] = set()  # numbers of the modules that earlier calls of ``siblings`` used
 
     def number(self, schedule: Schedule) -> int:
-        """Return the number of the module that a schedule belongs to."""
+        """Return the id of the compiled module that contains a schedule."""
         items = schedule.items
         key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
         return self._numbers.setdefault(key, len(self._numbers))
@@ -48,7 +48,7 @@ class CompiledModules:
             self._best[module] = seconds, schedule
 
     def _fast(self) -> list[int]:
-        """Return the numbers of the fast modules, the fastest first."""
+        """Return the ids of the fast modules, the fastest first."""
         bound = self._near * self._least
         return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
 

@@ -23,7 +23,7 @@ class Pool:
         coordinates: Coordinates of the schedules, float32 [d, n].
         grid: The same coordinates as a ``Grid`` if the pool is the whole space; else None.
         seen: True if each schedule was proposed or reported, [n].
-        modules: Number of each schedule's compiled module, [n].
+        modules: Id of each schedule's compiled module, [n].
     """
 
     def __init__(

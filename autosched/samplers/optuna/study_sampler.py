@@ -217,7 +217,7 @@ def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
 
 
 def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
-    """Return the value of each trial: 1 for the best, less for others, NaN for failed and running trials.
+    """Return the value of each trial: 1 for the best, less for other completed trials, NaN for failed and running ones.
 
     If all objective values are positive, a trial's value is the ratio of its objective to the best one, or the inverse
     ratio when minimising. Otherwise values are linear from 0 for the worst to 1 for the best objective.

@@ -196,7 +196,8 @@ def persist(
 
     A choice is identified by the kernel's source, Triton's version, the GPU and the values of ``key=``. Times are
     stored per configuration, so that the list of configurations may change. For a key that is not stored, Triton tunes,
-    and the choice is stored. Concurrent processes make the same choice: one process tunes, and the others wait for it.
+    and the choice is stored. Concurrent processes make the same choice: one process tunes, and the other processes wait
+    for it.
 
     Args:
         database: A path or URL. Default: the user's database.

@@ -59,7 +59,7 @@ class TritonTuning:
         space: Values of ``tl.constexpr`` parameters and launch options, by name; see ``space_of``.
         rules: Conditions on parameters and integer arguments. Each is an expression, a pair of an expression and a
             reason, or a function of a dict of all values.
-        default: Configuration with which others are compared.
+        default: Configuration with which all other configurations are compared.
         reference: Function that computes the outputs; see ``ConfigurationVerifier``.
         tolerance: Relative and absolute tolerance; see ``ConfigurationVerifier``.
     """

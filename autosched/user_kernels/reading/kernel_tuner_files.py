@@ -245,7 +245,7 @@ class _T1:
         table.fail(f"the fill {kind!r} is not supported: use Constant, Random, Generator or File", "FillType")
 
     def _file(self, table: DocumentTable) -> Any:
-        """Return the numbers of a file next to the T1 file.
+        """Return the contents of an array file in the folder of the T1 file.
 
         The file is .npy, raw values of the argument's type, or text with numbers separated by spaces.
         """
@@ -303,7 +303,9 @@ class _T1:
         written = [a["name"] for a in arguments if a["kind"] in ("output", "inout")]
         missing = [name for name in written if name not in fills]
         if missing:
-            self.spec.fail(f"{', '.join(fills)} has a reference, but not {', '.join(missing)}")
+            self.spec.fail(
+                f"no reference value for {', '.join(missing)}: give one for each output, as for {', '.join(fills)}"
+            )
         return {"reference": {"constants": fills}, "tolerance": tolerances}
 
     def _defines(self) -> dict[str, Any]:

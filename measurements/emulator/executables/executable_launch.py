@@ -69,7 +69,7 @@ class ExecutableLaunch:
     """A launch of a program, which can be emulated several times, starting from the same memory.
 
     Attributes:
-        number: Number of the launch in the program, from 1.
+        number: Position of the launch in the program's sequence of launches, from 1.
         kernel: Demangled name of the kernel.
     """
 
@@ -104,7 +104,7 @@ class ExecutableLaunch:
             perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
             time_limit: CPU seconds.
             commit: If True, the program continues with the memory that this run leaves. Exactly one run of a launch,
-                the last one, commits; the others use a copy of the memory.
+                the last one, commits; all earlier runs use a copy of the memory.
 
         Returns:
             The emulation, without outputs.

@@ -30,7 +30,7 @@ class CallSite:
         what: The operation: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
         frames: Addresses of calls in the program's file, innermost first.
         kernel: Demangled name of the kernel; "" for other operations.
-        node: For a graph node: the number of the graph launch, and the frames of the call that created the node.
+        node: For a graph node: the id of the graph launch, and the frames of the call that created the node.
     """
 
     what: str
@@ -110,8 +110,8 @@ class _Graphs:
         self._order = order
         # Unused timelines, by parent: the timeline of the stream, or of the parent node.
         self._free: dict[int, list[int]] = {}
-        self._begun: dict[int, tuple[int, Clock]] = {}  # number of the graph launch and its start, by parent
-        self._last: dict[int, int] = {}  # number of the last node, by timeline
+        self._begun: dict[int, tuple[int, Clock]] = {}  # id of the graph launch, and its start time; by parent
+        self._last: dict[int, int] = {}  # id of the last node, by timeline
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
         self.stream_of: dict[int, int] = {}  # timeline of the stream, by timeline of the node
@@ -120,7 +120,7 @@ class _Graphs:
         """Begin a node, and return its timeline.
 
         Args:
-            number: Number of the node.
+            number: Id of the node.
             parent: Timeline of the stream, or of the graph's parent node.
             after: Numbers of its predecessors.
             frames: Frames of the call that created the node.

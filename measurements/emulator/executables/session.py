@@ -72,7 +72,7 @@ class ExecutableSession:
             "pending": self.pending,
         }
         self.refused_cubin = False
-        # CPU seconds at which a loop in a graph began, by the number of the loop's node.
+        # CPU seconds at which a loop in a graph began, by the id of the loop's node.
         self._loops: dict[int, float] = {}
 
     def serve(self, connection: socket.socket) -> None:

@@ -527,7 +527,7 @@ def _saved_slots(f: _Frame) -> str:
 
 
 def _architecture(target: str) -> int:
-    """Return the number of an architecture, such as 90 for sm_90a; 0 if ``target`` has none."""
+    """Return the compute capability of an architecture, such as 90 for sm_90a; 0 if ``target`` has none."""
     match = re.match(r"sm_(\d+)", target)
     return int(match[1]) if match else 0
 

@@ -325,7 +325,7 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
         best: Median time of the fastest kernel so far, or None.
 
     Returns:
-        The times. Those measured while the GPU was throttled are excluded, unless there are no others.
+        The times. Times measured while the GPU was throttled are excluded, unless all times were measured so.
     """
     times: list[float] = []
     slowed: list[bool] = []

@@ -2,7 +2,8 @@
 
 A member is an actor that owns a GPU, or a compiler. A member executes one job at a time, in order. The next job is
 already in the member's queue, so that the member does not wait for the network. A job of a lost member is moved to
-another member. A job that takes much longer than others is also sent to an idle member, and the first result is used.
+another member. A job that takes much longer than other jobs is also sent to an idle member, and the first result is
+used.
 """
 
 from __future__ import annotations

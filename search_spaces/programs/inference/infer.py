@@ -235,7 +235,7 @@ def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
 
 
 def _product(inference: Inference, operation: ir.Mma) -> int:
-    """Return the number of the group to which a product belongs."""
+    """Return the index of the group to which a product belongs."""
     position = len(inference.product_of)
     user_map = _result_map(operation)
     known = list(dict.fromkeys(inference.classes))

@@ -159,7 +159,7 @@ class Staged:
 
     Attributes:
         row_major: True if rows of the operand are contiguous in memory.
-        loop: Number of the loop that loads a tile per iteration into a ring of buffers; None for a tile that is loaded
+        loop: Id of the loop that loads a tile per iteration into a ring of buffers; None for a tile that is loaded
             once.
         advance: How the tile moves between iterations. "minor" and "major": by one tile along contiguous memory, or
             across it. "": not at all. "placed": each iteration computes the position of the tile that it loads.
@@ -192,7 +192,7 @@ class Inference:
         classes: Class of each product in program order; products of one class are divided among subgroups alike.
         natural: The distribution in which each value is computed.
         wanted: The distributions in which each value is used.
-        product_of: Number of each product's group, by the id of its result.
+        product_of: Index of each product's group, by the id of its result.
         sources: Distribution of each reduction's operand, by the id of the result.
         sums: Reductions whose partial results may be combined after the loop, by the state that accumulates them.
     """

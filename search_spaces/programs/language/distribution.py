@@ -24,7 +24,7 @@ WIDEST = 16  # bytes of the widest memory access of a thread
 
 @dataclass(frozen=True)
 class Digit:
-    """One digit of a coordinate: ``id // stride % size``, where ``id`` is the number of the warp, lane or register."""
+    """One digit of a coordinate: ``id // stride % size``, where ``id`` is the index of the warp, lane or register."""
 
     size: int
     unit: Unit

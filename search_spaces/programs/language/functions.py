@@ -257,7 +257,7 @@ FUNCTIONS = {
         f"fp4_{t.name}": ElementFunction(5, _fp4, "tile::fp4({0}, {1}, {2}, {3}, {4})", _exact, cost, "mixed", gives=t)
         for t, cost in ((F16, 2.375), (BF16, 2.125))
     },
-    # Random bits from a counter, a seed and the number of a word (0 to 3).
+    # Random bits from a counter, a seed and the index of a word (0 to 3).
     "philox": ElementFunction(3, _philox, "tile::philox({0}, {1}, {2})", _exact, 100, "whole"),
     "floor_divide": ElementFunction(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }

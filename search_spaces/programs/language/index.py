@@ -106,8 +106,7 @@ class Index:
 
         Args:
             block: Coordinates of the block.
-            loops: Iteration of each loop and value of each loaded scalar, by number. A missing scalar has its usual
-                value.
+            loops: Iteration of each loop and value of each loaded scalar, by id. A missing scalar has its usual value.
         """
         if self.kind == "constant":
             return self.number
@@ -166,7 +165,7 @@ class Index:
 
     @property
     def loops(self) -> frozenset[int]:
-        """Numbers of the loops whose counters the index depends on."""
+        """Ids of the loops whose counters the index depends on."""
         own = frozenset((self.number,)) if self.kind == "loop" else frozenset()
         return own.union(*(a.loops for a in self.args))
 
@@ -184,7 +183,7 @@ class Index:
 
     @property
     def arguments(self) -> frozenset[int]:
-        """Numbers of the by-value arguments that the index depends on."""
+        """Positions of the by-value arguments that the index depends on."""
         own = frozenset((self.number,)) if self.kind == "argument" else frozenset()
         return own.union(*(a.arguments for a in self.args))
 

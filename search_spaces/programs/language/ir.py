@@ -175,7 +175,7 @@ class Trace:
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 
     def iterations(self) -> dict[int, int]:
-        """Return the largest number of iterations of each loop, by its number."""
+        """Return the largest number of iterations of each loop, by the loop's id."""
         return dict(self._iterations)
 
     @cached_property

@@ -94,10 +94,10 @@ class Uniform:
 
 @dataclass(frozen=True)
 class FindTile:
-    """Find the group that contains tile number ``tile``; each group of elements is divided into tiles of ``size``.
+    """Find the group that contains the tile with index ``tile``. Each group is divided into tiles of ``size`` elements.
 
-    Group g has the elements from ``array[g]`` to ``array[g + 1]``. The results are ``group``, the number of the group,
-    and ``first``, the number of the group's first tile. If there is no such tile, ``group`` is the number of groups and
+    Group g has the elements from ``array[g]`` to ``array[g + 1]``. The results are the index ``group`` of the group,
+    and the index ``first`` of the group's first tile. If there is no such tile, ``group`` is the number of groups and
     ``first`` the number of tiles.
     """
 

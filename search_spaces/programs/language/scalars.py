@@ -71,7 +71,7 @@ class Scalars(NamedFunctions):
         return index
 
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:
-        """Convert a 1x1 tile to an index, such as the number of a group that the program has computed.
+        """Convert a 1x1 tile to an index, for example to the index of a group that the program has computed.
 
         The number is clamped to the range from ``low`` to ``high``.
 
@@ -102,12 +102,12 @@ class Scalars(NamedFunctions):
 
         Args:
             offsets: An input vector of i32, with one element more than there are groups. It ascends from 0 to ``high``.
-            tile: Number of the tile, counted over all groups.
+            tile: Index of the tile, counted over all groups.
             size: Number of elements per tile. The last tile of a group may be partial.
             high: The largest offset; larger offsets are clamped to it.
 
         Returns:
-            The number of the tile's group, and the number of this group's first tile. If ``tile`` is beyond the last
+            The index of the tile's group, and the index of this group's first tile. If ``tile`` is beyond the last
             tile: the number of groups, and the number of tiles.
 
         Raises:

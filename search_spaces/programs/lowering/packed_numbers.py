@@ -21,7 +21,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
     Args:
         emitter: Emitter of the kernel.
         operation: A map with the function "nibble_T" or "fp4_T".
-        arguments: Arguments of the map: words, columns, number of the first pair, count of pairs; then the zero point
+        arguments: Arguments of the map: words, columns, index of the first pair, number of pairs; then the zero point
             and the factor ("nibble_T"), or the scale ("fp4_T").
         of: Distribution of the result.
     """

@@ -31,7 +31,7 @@ class Uneven:
     Attributes:
         axis: Grid axis that the number of iterations depends on.
         iterations: Number of iterations of a block, by its coordinate along the axis.
-        loop: Number of the loop.
+        loop: Id of the loop.
     """
 
     axis: int

@@ -26,7 +26,7 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
 
     Args:
         inference: Inference of the program at one choice of sizes.
-        number: Number of the loop.
+        number: Id of the loop.
 
     Returns:
         The two ids, or None if the products of an iteration do not form two such groups.
@@ -53,7 +53,7 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
 
 @cache
 def alternating(inference: Inference) -> int | None:
-    """Return the number of the loop in which two warpgroups can alternate, or None."""
+    """Return the id of the loop in which two warpgroups can alternate, or None."""
     shared = shared_loop(inference)
     # With p.split, a second loop combines the parts.
     if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):

@@ -29,7 +29,7 @@ class Ahead:
         first: The product that is computed ahead. Operand a is a tile from outside the loop, b a tile that the loop
             copies.
         last: The last product. Operand a depends on ``first``; b is a tile that the loop copies.
-        state: Number of the state to which ``last`` is assigned.
+        state: Id of the state to which ``last`` is assigned.
         late: Values that are used only by ``last``: its left operand, and values that depend on the state, such as its
             addend. They are computed after the previous iteration's ``last`` has finished, as ``last`` accesses their
             registers until then.

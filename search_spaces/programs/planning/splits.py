@@ -23,7 +23,7 @@ ALL, LONG = "all", "long"
 
 @cache
 def accumulating(inference: Inference) -> frozenset[int]:
-    """Return the numbers of the loops that only add products of staged tiles to states.
+    """Return the ids of the loops that only add products of staged tiles to states.
 
     In these loops, products of an iteration may still be in flight when the next iteration begins.
     """
@@ -92,7 +92,7 @@ def shared_loop(inference: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
 
 @cache
 def combining_loop(inference: Inference) -> int | None:
-    """Return the number of the loop that combines the blocks' states after ``p.split``; None if not used."""
+    """Return the id of the loop that combines the blocks' states after ``p.split``; None without ``p.split``."""
     shared = shared_loop(inference)
     if shared is None:
         return None
@@ -153,7 +153,7 @@ class Split:
 
     @property
     def states(self) -> list[int]:
-        """Numbers of the states that form a part."""
+        """Ids of the states that form a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:

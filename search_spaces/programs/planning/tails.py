@@ -52,7 +52,7 @@ def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
 
 
 def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:
-    """Return the numbers of the loops that a schedule peels."""
+    """Return the ids of the loops that a schedule peels."""
     loops = list(inference.loops)
     return frozenset(
         loop

@@ -53,7 +53,7 @@ def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[i
 
 
 def loop_to_read_after(inference: Inference, operation: ir.Mma) -> int | None:
-    """Return the number of the loop after which a product's sums are converted; None if immediately."""
+    """Return the id of the loop after which a product's sums are converted; None if they are converted immediately."""
     around = inference.inside[operation.result.id]
     return around[-1] if operation.c is not None and around and around[-1] in accumulating(inference) else None
 

@@ -43,7 +43,7 @@ class Tokens(TextReader):
         return self.text.count("\n", 0, self.position) + 1
 
     def note(self, reading: str) -> None:
-        """Record a note with the current line number: how an ambiguity was resolved."""
+        """Record how an ambiguity at the current line was resolved."""
         text = f"{self.file}:{self.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)

@@ -1,10 +1,10 @@
 """Exact counting of legal configurations by variable elimination, without enumerating all configurations.
 
 The method is bucket elimination (Dechter, "Bucket elimination: a unifying framework for reasoning", 1999) on columnar
-tables. Attributes and rules with few combinations of inputs become relations over their inputs. Others are evaluated on
-the rows of a table as soon as the table contains their inputs. Eliminating a variable joins the relations that contain
-the variable, and groups the result by the columns that other relations still need. The sizes of groups are exact
-counts. Unrelated variables never share a table: their counts are multiplied.
+tables. Attributes and rules with few combinations of inputs become relations over their inputs. Other rules are
+evaluated on the rows of a table as soon as the table contains their inputs. Eliminating a variable joins the relations
+that contain the variable, and groups the result by the columns that other relations still need. The sizes of groups are
+exact counts. Unrelated variables never share a table: their counts are multiplied.
 """
 
 from __future__ import annotations

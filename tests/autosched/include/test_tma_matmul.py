@@ -60,7 +60,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
     ],
 )
 def test_unsupported_problems_are_rejected(fields: dict[str, Any], name: str, reason: str) -> None:
-    assert TMA.why_not(Matmul(**{"m": 256, "n": 256, "k": 256, **fields}), device(name)) == reason
+    assert reason in TMA.why_not(Matmul(**{"m": 256, "n": 256, "k": 256, **fields}), device(name))
 
 
 def test_every_static_assert_of_the_kernel_is_a_rule_of_its_space() -> None:

@@ -92,7 +92,7 @@ def test_few_rows_and_equal_times_are_enough() -> None:
 
 
 def test_the_model_corrects_an_estimate() -> None:
-    """Times span three decades. The estimate, a column, ignores another column, whose effect the model learns."""
+    """Column "guess" estimates the time without the factor that column "effect" adds. The model learns this factor."""
     rng = np.random.default_rng(18)
     guess = rng.uniform(-20.0, -10.0, 300)
     effect = rng.integers(0, 3, 300)

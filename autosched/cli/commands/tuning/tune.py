@@ -162,7 +162,7 @@ class TrialFiles:
     ] = None
     t4: Annotated[
         str | None,
-        typer.Option("--t4", metavar="FILE", help="Write the trials as T4, the format of Kernel Tuner and others."),
+        typer.Option("--t4", metavar="FILE", help="Write the trials as T4, a format of Kernel Tuner and other tuners."),
     ] = None
     c_header: Annotated[
         str | None,

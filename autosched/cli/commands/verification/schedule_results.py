@@ -31,7 +31,7 @@ def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> Chec
 
     Args:
         problem: Problem that the schedule computes.
-        number: Number of the schedule within the problem, from 1.
+        number: Position of the schedule in the problem's list, counted from 1.
         v: Verdict on the schedule.
         notes: True to count a note as a failure.
     """

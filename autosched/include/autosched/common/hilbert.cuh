@@ -3,7 +3,7 @@
 
 namespace autosched {
 
-// Returns the row-major number of the tile with number `id` along the curve. Rectangles are divided as in Cerveny's
+// Returns the row-major index of the tile at position `id` of the curve. Rectangles are divided as in Cerveny's
 // generalised curve ("gilbert"). A long rectangle is split into two parts, which are traversed one after the other. Any
 // other rectangle is split into three parts: the curve goes out along half of one side, then across, and back along the
 // other half. Parts of at most 4 tiles in width are traversed line by line, because a wave of blocks covers many of

@@ -310,7 +310,8 @@ struct RowReduction {
   }
 
   // Combines the states of the parts of rows: each block sends its state to all blocks of the cluster, including
-  // itself, and merges the received states in the order of the parts. No block exits before all others have sent to it.
+  // itself, and merges the received states in the order of the parts. No block exits before it has received the states
+  // of all other blocks.
   template <int Pass>
   __device__ __forceinline__ void combine_cluster(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;

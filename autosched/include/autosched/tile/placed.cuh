@@ -1,6 +1,6 @@
 // Operands whose tile positions are computed in each iteration, such as pages of a table. `Place` returns the matrix
-// (for TMA its number) and the position of the tile in it. It is called when the tile is copied, because table entries
-// that it loads may not exist after the last iteration.
+// (for TMA its index) and the position of the tile in the matrix. It is called when the tile is copied, because table
+// entries that it loads may not exist after the last iteration.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>

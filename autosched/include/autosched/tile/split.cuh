@@ -24,8 +24,8 @@ __device__ __forceinline__ void get_part(X* x, const float* part, int thread) {
   for (int r = 0; r < N; ++r) x[r] = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
 }
 
-// Loads the part of the other block, if two blocks share a tile. `own` is the number of this block's part, which is in
-// x before the call. Afterwards, x has part 0 and `other` has part 1, so that the result does not depend on which block
+// Loads the part of the other block, if two blocks share a tile. `own` is the index of this block's part, which is in x
+// before the call. Afterwards, x has part 0 and `other` has part 1, so that the result does not depend on which block
 // loads.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void get_other_part(X* x, X* other, const float* part, int own, int thread) {

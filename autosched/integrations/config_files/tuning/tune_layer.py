@@ -198,9 +198,10 @@ def _choice(
 
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
-    """Return the estimated seconds of each configuration: from counts if all have counts, else from sizes.
+    """Return the estimated seconds of each configuration: from the kernels' instruction counts, or from tile sizes.
 
-    Estimates from counts cannot be compared with estimates from sizes.
+    Tile sizes are used for all configurations if one has no instruction counts, since the two kinds of estimates are
+    not comparable.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

@@ -186,8 +186,8 @@ int learn(Kernel* kernel);  // determines the kernel's parameters and limits, on
 int run(const Launch& launch);
 // Called for work other than kernels, and for waits: later kernels then do not overlap earlier kernels.
 void end_overlaps();
-// Called before each iteration of a loop in a graph. `node`: number of the loop's node; `iterations`: number of
-// iterations so far. Returns launch_timeout if all iterations together have exceeded their time limit.
+// Called before each iteration of a loop in a graph. `node`: id of the loop's node; `iterations`: number of iterations
+// so far. Returns launch_timeout if all iterations together have exceeded their time limit.
 int begin_iteration(unsigned node, std::uint64_t iterations);
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 

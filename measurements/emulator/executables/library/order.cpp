@@ -34,7 +34,7 @@ Books& books() {
   return *b;
 }
 
-thread_local unsigned per_thread_stream = 0;  // number of the stream; 0 until the stream is created
+thread_local unsigned per_thread_stream = 0;  // id of the stream; 0 until the stream is created
 thread_local bool null_is_per_thread = false;
 
 }  // namespace

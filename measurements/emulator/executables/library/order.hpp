@@ -5,7 +5,7 @@
 
 namespace autosched::program {
 
-constexpr unsigned legacy = 1;  // number of the default stream, as in host_order.py
+constexpr unsigned legacy = 1;  // id of the default stream, as in host_order.py
 
 // Streams are identified by the program's handles. nullptr, 1 and 2 are the default streams.
 void* add_stream(unsigned flags, int priority);
@@ -15,7 +15,7 @@ struct StreamFacts {
   int priority;
 };
 StreamFacts stream_facts(void* stream);
-unsigned stream_number(void* stream);  // number of a stream in host_order.py
+unsigned stream_number(void* stream);  // id of a stream in host_order.py
 
 void* add_event();
 void destroy_event(void* event);

@@ -26,7 +26,7 @@ struct Running {
   unsigned depth = 0;
 };
 thread_local Running running;
-// Number of the stream on which a graph runs, or of the running node of a graph; 0 outside of graphs.
+// Id of the stream on which a graph runs, or of the running node of a graph; 0 outside of graphs.
 thread_local unsigned graph_stream = 0;
 thread_local std::string graph_site;  // call site of the graph's launch, or of the running node's creation
 

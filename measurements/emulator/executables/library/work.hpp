@@ -46,7 +46,7 @@ class GraphRun {
   unsigned parent_ = 0;
 };
 
-unsigned running_node();  // number of the running node of the graph, as returned by GraphRun::begin
+unsigned running_node();  // id of the running node of the graph, as returned by GraphRun::begin
 
 // Records a memory access of the running operation: pageable host memory, or bytes of an allocation.
 void note_use(const void* address, std::size_t bytes, Use use);

@@ -204,7 +204,7 @@ struct LastRead {
 struct Warp {
   Machine* machine = nullptr;
   unsigned char* registers = nullptr;
-  // the known bits of registers in lanes where these are not defined; same layout as `registers`
+  // for lanes in which a register is not fully defined: masks of the bits that are; same layout as `registers`
   unsigned char* known = nullptr;
   unsigned index = 0;
   Thread* thread = nullptr;  // thread of lane 0

@@ -64,7 +64,7 @@ struct Thread {
   unsigned barrier = 0;  // the barrier at which the thread waits in state at_barrier
 
   std::vector<AsyncCopy> copies;
-  unsigned group = 0;  // number of the open cp.async group
+  unsigned group = 0;  // index of the open cp.async group
 
   std::uint32_t fences = 0;
   Fence last_fences[2];  // the newest fence comes first
@@ -193,7 +193,7 @@ struct Machine {
   const Copied* copied = nullptr;  // locations of the copied values that the current store writes
   int inputs_file = -1;
   ProgramMemory program_memory;
-  // Number of the poison pattern that fills undefined memory. 0: none. 1 to 7: constant bytes, including very large and
+  // Index of the poison pattern that fills undefined memory. 0: none. 1 to 7: constant bytes, including very large and
   // small numbers and NaN. Larger numbers: pseudorandom bytes (measurements/emulator/effect.py).
   unsigned poison = 0;
   std::uint64_t poison_state = 0;

@@ -110,7 +110,7 @@ bool wait_in_vain(Machine& machine, unsigned resident) {
   return machine.idle_polls.vain() > std::uint64_t{patience_of_pollers} * machine.warp_count * std::max(1u, resident / 8);
 }
 
-// With a seed, warps run in random order, and some run far ahead of others.
+// With a seed, warps run in random order, and some warps run far ahead of other warps.
 Turn run_blocks(Machine& machine, bool others) {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < machine.warp_count; ++w) turns[w] = w;

@@ -97,9 +97,8 @@ def test_training_uses_estimated_times_only_on_request(run: Run, tmp_path: Path)
     store(tmp_path / "e.db", *make_trials(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
     status, _, err = run("train", "--db", "e.db", "--out", "model.json")
     assert status == 2
-    assert err == (
-        "autosched: no measured times to learn from, but 14 estimated ones: give --estimated to learn from these\n"
-    )
+    assert "--estimated" in err
+    assert "14" in err
     assert not (tmp_path / "model.json").exists()
     status, out, err = run("train", "--db", "e.db", "--out", "model.json", "--estimated")
     assert status == 0

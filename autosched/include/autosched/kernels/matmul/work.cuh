@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// The part of one tile of C that a block computes: `count` k-tiles, from `first` on. `thread`: number of the calling
+// The part of one tile of C that a block computes: `count` k-tiles, from `first` on. `thread`: index of the calling
 // thread.
 template <class C>
 struct MatmulWork {

@@ -97,7 +97,7 @@ struct Tcgen05Plan {
   struct Work {
     int batch, split, m0, n0;  // m0: first row of this block; n0: first column of the tile
     int first, tiles;          // first k-tile, and number of k-tiles
-    int output_tile;           // number of the output tile that consists of this block's rows
+    int output_tile;           // index of this block's output tile: with a pair of blocks, half of the pair's tile
     // with stream_k, for a tile that two workers share: the worker that computes the first k-tiles
     int cut = 0;
 

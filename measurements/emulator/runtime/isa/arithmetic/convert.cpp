@@ -1,5 +1,5 @@
 // cvt and mov: PTX ISA 9.7.9. The most common conversions have their own rows in the instruction table; the last row
-// implements all others.
+// implements all other conversions.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -21,8 +21,8 @@ struct BulkCopies : Unit {
   // The bulk stores of a warp are numbered from 1. Store n has completed when the warp's store actor has completed
   // epoch n.
   struct Lane {
-    std::vector<std::uint32_t> groups;  // number of the last store of each group
-    std::uint32_t last = 0;             // number of the last store, committed or not
+    std::vector<std::uint32_t> groups;  // index of the last store of each group
+    std::uint32_t last = 0;             // index of the last store, committed or not
     std::uint32_t waited = 0;
     SiteIndex site = 0;
   };

@@ -34,7 +34,7 @@ struct Wgmmas : Unit {
     std::uint32_t first = 0;  // number of operations[0], counted within the block
   };
   struct State {
-    std::uint32_t before = 0;   // number of the warp's operations in earlier blocks
+    std::uint32_t before = 0;   // how many operations the warp has issued in earlier blocks
     std::uint32_t issued = 0;   // number of operations in this block
     std::uint32_t done = 0;     // number of completed operations
     std::uint32_t fences = 0, fences_before = 0;

@@ -11,7 +11,7 @@ namespace autosched::emulator {
 // completes, `completed` lists the warps that continue.
 bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
 // Called when all threads of a warp have exited: barriers of the whole block then wait only for the other warps (Volta
-// and later). Returns the numbers of the barriers that complete, each with the warps that continue.
+// and later). Returns the indices of the barriers that complete, each with the warps that continue.
 std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w);
 // Reports barriers at which threads wait for threads that never arrive.
 void report_waiting_at_barriers(Machine& machine);

@@ -55,7 +55,7 @@ void report_uses(Machine& machine);
 void check_after_call(Machine& machine);
 // Prepares the next call: resets outputs, and clears the records of writes to outputs and workspaces.
 void begin_call(Machine& machine);
-// For a sparse launch: writes the pages of each output that the launch has written. The format is: the number of the
+// For a sparse launch: writes the pages of each output that the launch has written. The format is: the index of the
 // buffer and the number of ranges of elements (8 bytes each); the first element of each range (8); the number of
 // elements of each range (8); all elements; and for each element the block that wrote it last (4; all ones: none).
 void write_touched_outputs(Machine& machine, int file);

@@ -30,7 +30,7 @@ struct Stamp {
   bool narrow = false;  // an atomic of block scope
   bool constant = false;  // a read by ld.global.nc, which requires that the launch does not write the data
 };
-// A reference to a stamp in 4 bytes: the lane, and the number of a stamp that lanes of a warp share (stamps.cpp). 0:
+// A reference to a stamp in 4 bytes: the lane, and the index of a stamp that lanes of a warp share (stamps.cpp). 0:
 // none.
 using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
@@ -46,10 +46,10 @@ Mark mark_of(Machine& machine, const Stamp& stamp);
 struct GlobalUses {
   // minimum number of stamps before a garbage collection (stamps.cpp)
   static constexpr std::size_t fewest = std::size_t{1} << 16;
-  // stamps, each as if lane 0 had made the access; number 0 is unused
+  // stamps, each as if lane 0 had made the access; index 0 is unused
   std::vector<Stamp> stamps = std::vector<Stamp>(1);
   static constexpr unsigned num_latest = 1u << 12;
-  Mark latest[num_latest] = {};  // by a hash of site, kind and warp: the number of the last stamp with this hash
+  Mark latest[num_latest] = {};  // by a hash of site, kind and warp: the index of the last stamp with this hash
   std::size_t full = fewest;  // number of stamps at which the next garbage collection runs
 
   static constexpr unsigned most_cells = 4;  // maximum number of cells per word (marks.cpp)

@@ -183,7 +183,7 @@ def test_boxes(
 
 
 def test_a_box_begins_at_sixteen_bytes() -> None:
-    """The first coordinate must be a multiple of 16 bytes: on an H100, others give an illegal instruction."""
+    """A box whose first coordinate is not a multiple of 16 bytes is an illegal instruction on an H100."""
     map_ = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
     out = Operand("out", "output", U8, (512,))
     for position, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):

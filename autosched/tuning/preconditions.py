@@ -48,7 +48,7 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
 
 
 def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:
-    """Raise ValueError for an objective of which no trial can have a value."""
+    """Raise ValueError for an objective for which no trial can have a value."""
     parameters = [p for member in task.space.members.values() for p in member.parameters if not p.is_text]
     names = dict.fromkeys([*NUMBERS, *(p.name for p in parameters), *task.problem.metric_names])
     objectives.check(names)

@@ -24,8 +24,8 @@ _MOST_ARRAYS = 1000
 def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str = "") -> dict[str, Any]:
     """Call ``function`` with the ``arguments`` that are named like its parameters, and return the outcome.
 
-    The outcome has one of these keys. ``result`` is the function's result. ``unknown`` is a parameter that is not in
-    ``arguments``. ``error`` is a message, with ``line``, the line of ``file`` in the traceback, if any.
+    The outcome has one of three keys: ``result`` is the function's result, ``unknown`` a required parameter that is not
+    in ``arguments``, and ``error`` a message. If the traceback has a line of ``file``, ``line`` is its number.
     """
     try:
         takes = inspect.signature(function).parameters

@@ -238,7 +238,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # Try ``tiles`` rows of tiles first. If blocks may not have so many tiles, try ``tiles`` tiles in total, then
+        # Try ``tiles`` rows of tiles first. If the time limit does not allow this, try ``tiles`` tiles in total, then
         # fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)

@@ -360,8 +360,8 @@ class Store:
 
         Repeated trials of a schedule are combined: the result is the newest trial, with the medians of all times and
         the sum of the repeats. Only trials of the schedule's newest kernel are used. A kernel with a wrong result on
-        any device is never the best. A schedule whose newest trial is unverified is not the best either. Of equally
-        fast schedules, the one that was tried first wins.
+        any device is never the best. A schedule whose newest trial is unverified is not the best either. If several
+        schedules are equally fast, the one that was tried first wins.
 
         The winner of the newest paired re-measurement ranks before all earlier schedules. Only a schedule that was
         tried later can replace it, if its median is lower. The time of a re-measured schedule is the time in its newest

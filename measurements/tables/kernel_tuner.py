@@ -134,7 +134,7 @@ def to_t4(
     Args:
         rows: One tuple per configuration: its values by parameter name, the measurement, and the date and time (ISO
             8601).
-        metadata: Metadata of the document, of which ``read_t4`` uses ``kernel``, ``device`` and ``provenance``.
+        metadata: Metadata of the document. ``read_t4`` uses ``kernel``, ``device`` and ``provenance``.
         metrics: Metrics of each row, by name; None for no metrics.
         objectives: Names of the measurements that the search minimised.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 # memory_mib is the memory that nvidia-smi lists with the product's default ECC setting. The GB of data sheets are GiB
-# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
-# L4, L40S) takes another sixteenth.
+# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), minus a small part that firmware reserves; ECC of GDDR6
+# (A10, L4, L40S) takes another sixteenth.
 
 # l2_gb_s is an estimate of the sustained read bandwidth of L2, which NVIDIA does not publish. A100: published
 # measurements are 4.2 TB/s (Nsight, 40 GB model) to 5.6 TB/s (A800), in the RRZE gpu-benches issues 13 and 7. The row

@@ -1,7 +1,7 @@
 """Moves of a search in a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
 
-The space's rules are applied to all proposals at once. Of the random generator, only ``rng.random`` is used, so that
-results do not depend on numpy's version.
+The space's rules are applied to all proposals at once. Only ``rng.random`` is used as a source of random numbers, so
+that results do not depend on numpy's version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Return the legal rows one move away. If these are few, also return rows with moves of two tied parameters.
+    """Return the legal rows one move away. If these are few, also return rows with moves of two parameters of one rule.
 
     Args:
         parameters: Parameters of the space.

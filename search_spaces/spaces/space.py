@@ -485,7 +485,7 @@ class Space:
         return self.schedules(columns.take(self.allowed(columns)))
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """Return one legal mutant of each schedule. Each parameter moves with probability ``rate``, at least one moves.
+        """Return one legal mutant of each schedule. Parameters move with probability ``rate``, and at least one moves.
 
         Up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants of each schedule are tried, with fewer and fewer
         changes, until a mutant is legal. If none is legal, the schedule itself is returned. Raises ValueError for a

@@ -183,7 +183,7 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
         return {**super().options(), "columns": self.columns}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """Return two steps: logits, of which each tile is reduced to three numbers per row; then the combination."""
+        """Return two steps: logits, each tile of which is reduced to three numbers per row; then the combination."""
         own = {o.name: o for o in self.operands()}
         kept = tuple(Operand(name, "output", F32, (self.tiles, self.rows)) for name in ("top", "total", "own"))
         views = {"x": "m k", "w": "n k", "label": "m", "loss": "m", "lse": "m"} | {o.name: "tiles m" for o in kept}

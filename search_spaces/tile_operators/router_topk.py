@@ -123,7 +123,7 @@ class RouterTopK(TileProblem):
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield equal logits, of which the first must be chosen, and logits whose exponentials overflow."""
+        """Yield equal logits, for which the lowest indices must be chosen, and logits whose exponentials overflow."""
         dtype, logits = self.operand("logits").dtype, self.loaded(inputs)["logits"]
         odd = np.arange(self.tokens)[:, None] % 2
         for name, cases in (("ties", np.rint(logits) - 64.0 * odd), ("large", np.rint(logits * 8.0) + 512.0)):

@@ -1,4 +1,4 @@
-"""Estimates compute each schedule once. A schedule that does not fit the device does not affect others."""
+"""Each schedule is estimated once. A schedule that does not fit the device does not affect other schedules."""
 
 import numpy as np
 import pytest

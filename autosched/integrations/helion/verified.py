@@ -20,7 +20,7 @@ from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 
-# function of expected and actual results that raises AssertionError if these differ
+# function of expected and actual results that raises AssertionError if the results differ
 Compare = Callable[[Any, Any], None]
 
 

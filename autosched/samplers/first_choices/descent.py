@@ -91,8 +91,8 @@ def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:
     """Return a sort key for a schedule and its estimate (log seconds): the smallest estimate first.
 
-    Estimates that differ by less than TIE are ties. Of tied schedules, one with fewer non-default values comes first,
-    then one with a deeper pipeline.
+    Estimates that differ by less than TIE are ties. Ties are broken in favour of fewer non-default values, then of a
+    deeper pipeline.
     """
     plain = {(t, p.name): p.default for t, m in space.members.items() for p in m.parameters if not p.deeper}
     deep = {(t, p.name): p for t, m in space.members.items() for p in m.parameters if p.deeper}

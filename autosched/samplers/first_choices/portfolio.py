@@ -69,8 +69,8 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
             skipped.
 
     Returns:
-        Up to SIZE different schedules. Schedules with small estimates, of which the best is first, alternate with
-        winners. The list is empty without estimated times.
+        Up to SIZE different schedules. Schedules with small estimates, the smallest first, alternate with winners. The
+        list is empty without estimated times.
     """
     return _alternated(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
 

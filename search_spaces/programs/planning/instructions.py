@@ -67,7 +67,7 @@ def rows_of(name: str) -> int:
 
 
 def columns_step(name: str) -> int:
-    """Return the number of which n must be a multiple, for an instruction that accumulates in tensor memory.
+    """Return the step of n for an instruction that accumulates in tensor memory: n must be a multiple of it.
 
     The instruction for i8 also supports n = 8 and n = 24, which are not used (PTX ISA 9.7.16.2.1).
     """

@@ -51,7 +51,7 @@ def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping
 
 @cache
 def masking(inference: Inference) -> Mapping[int, float]:
-    """Return, by the id of the result, in which fraction of blocks and iterations a ``where`` needs its mask.
+    """Return the fraction of blocks and iterations in which a ``where`` needs its mask, by the id of its result.
 
     A condition that only such masks use has the same fraction as these masks. Other values are missing.
     """

@@ -243,6 +243,6 @@ def why_not_divided(inference: Inference, instructions: Iterable[TensorIntrinsic
                 source = inference.definitions[id_].source
                 return (
                     f"{source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of the mma at "
-                    f"{operation.source} cannot be divided into whole fragments for so many subgroups"
+                    f"{operation.source} cannot be divided into whole fragments for {count} subgroups"
                 )
     return None

@@ -82,7 +82,7 @@ class Survey:
         return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
 
     def note(self, statement: Statement, reading: str) -> None:
-        """Record a note: how an ambiguity of the statement was resolved."""
+        """Record how an ambiguity of the statement was resolved."""
         text = f"{self.listing.file}:{statement.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)

@@ -127,7 +127,7 @@ class EliminationPlan:
             self.relations[relation] = RelationSize(step.keeps, rows)
         self.waiting &= ~(step.variables & ~step.keeps)
         self.undefined &= ~step.variables
-        # Other planned steps remain valid if they have no variables in common with this step.
+        # Planned steps that share no variables with this step remain valid.
         self._steps = {
             v: other
             for v, other in self._steps.items()

@@ -1,4 +1,4 @@
-"""Kernels of every template are compiled for sm_75, which lacks cp.async and others of sm_80, and emulated."""
+"""Kernels of every template are emulated for sm_75, which lacks cp.async and other instructions of sm_80."""
 
 from __future__ import annotations
 

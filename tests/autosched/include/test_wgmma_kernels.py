@@ -37,7 +37,7 @@ ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 def problems() -> list[Matmul]:
     """Return problems of all types, orders, epilogues and batches, with sizes that no tile divides.
 
-    Some are small; others have enough tiles for clusters and for several tiles per block.
+    Some problems are small; other problems have enough tiles for clusters and for several tiles per block.
     """
     unequal = []
     for i, (order_a, order_b) in enumerate(ORDERS):

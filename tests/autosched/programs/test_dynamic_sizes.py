@@ -105,7 +105,7 @@ def test_rows(where: str) -> None:
 
 @pytest.mark.parametrize("where", ["a100", "t4"])
 def test_vector_widths_divide_the_dynamic_length(where: str) -> None:
-    """Accesses are as wide as the length allows: kernels differ between multiples of 16, multiples of 8, and others."""
+    """Accesses are as wide as the length allows: kernels differ for multiples of 16, of 8, and other sizes."""
     check_sizes(added, where, [{"m": m} for m in (2048, 16, 512, 8, 520, 1, 511, 513)], 2)
     kernel_template, gpu = template(added), device(where)
     (schedule,) = kernel_template.space(problem(added, m=2048), gpu).sample(1, 2)

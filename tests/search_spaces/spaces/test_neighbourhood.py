@@ -68,7 +68,7 @@ def test_neighbours_are_legal_different_and_near(seed: int) -> None:
     for near in neighbours:
         assert space.explain(near) == []
         changed = differing(start, near)
-        assert len(changed) == 1 or changed == ["m", "n"]  # "divides" ties m and n
+        assert len(changed) == 1 or changed == ["m", "n"]  # rule "divides" depends on m and n
         for p in space.parameters:
             assert near[p.name] == start[p.name] or near[p.name] in p.neighbours(start[p.name])
 

@@ -33,7 +33,7 @@ def second() -> Program:
 def test_an_intermediate_value_that_may_overflow_has_no_finite_bound() -> None:
     steps = {"first": problem(first(), m=8, n=64), "second": problem(second(), m=8, n=64)}
     x = np.ones((8, 64), np.float32)
-    x[0, :3] = 65400.0, 65513.0, 70000.0  # after the first program: finite, finite or infinite, infinite
+    x[0, :3] = 65400.0, 65513.0, 70000.0  # results of the first program: finite; either finite or infinite; infinite
     pipeline: Any = SimpleNamespace(programs=lambda: steps)
     values, bounds = TilePipeline.interpreted(pipeline, {"x": x})
     assert np.isfinite(values["y"][0, :2]).all() and np.isfinite(bounds["y"]).all()

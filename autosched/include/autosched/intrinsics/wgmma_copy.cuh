@@ -123,7 +123,7 @@ struct WgmmaCopy {
   // Shifts the copied lines to their final position, after a wait for this thread's copies. All threads of a warp must
   // call it.
   __device__ __forceinline__ void finish(int matrix, unsigned to, unsigned ends) const {
-    // number of words that a thread loads before it uses the first of them
+    // number of words that a thread loads before it uses the first word
     constexpr int together = 8 < passes ? 8 : passes;
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {

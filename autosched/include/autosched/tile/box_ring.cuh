@@ -234,7 +234,7 @@ __device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const P
   ptx::wgmma_wait_group<0>();
 }
 
-// Without a producer warp: all threads multiply, and one of them issues the copies.
+// Without a producer warp: all threads multiply, and one thread also issues the copies.
 template <class C, class Loads, class FirstProduct, class Body>
 __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
                                                    const FirstProduct& first, const Body& body) {

@@ -297,7 +297,8 @@ __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {
   return p;
 }
 
-// Loads V elements from `from` on, or `padding` if they are outside of the array. Either all or none are inside.
+// Loads V elements from `from` on, or `padding` in place of elements outside of the array. Either all or none are
+// inside.
 template <class T, int V, class X>
 __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding) {
 #pragma unroll

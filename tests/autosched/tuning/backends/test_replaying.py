@@ -1,4 +1,4 @@
-"""Tuning on a recording finds the file, proposes only recorded schedules, and mixes their times with no others."""
+"""Tuning on a recording finds its file, proposes only recorded schedules, and does not mix in other times."""
 
 import dataclasses
 from datetime import UTC, datetime

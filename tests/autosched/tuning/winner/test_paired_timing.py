@@ -187,7 +187,7 @@ def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
 
 
 def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> None:
-    """In screening all modules run at one clock, and the module is 3% slower than a dozen others."""
+    """In screening, all modules run at one clock, and this module is 3% slower than a dozen other modules."""
     result = tuned(
         store,
         PairedRunner(

@@ -15,7 +15,7 @@ pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 # These include libcu++ and take 3 to 15 s to compile. Other idioms take 0.2 s.
 SLOW = ("async_bar", "cluster")
 ALL = [(name, fault) for name, faults in FAULTS.items() for fault in faults]
-# These faults are tested by default, all others nightly.
+# These faults are tested by default, all other faults nightly.
 NOW = [(name, fault) for name, fault in ALL if name not in SLOW][::16]
 
 

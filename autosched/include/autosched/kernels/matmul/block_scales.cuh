@@ -118,7 +118,7 @@ struct BlockScales {
       return static_cast<long long>(line) * blocks;
     }
   }
-  // Loads a word, of which only the first `left` scales belong to the line. The other scales are set to zero, because
+  // Loads a word of scales. Only its first `left` scales belong to the line. The other scales are set to zero, because
   // NaN would affect the result.
   __device__ static __forceinline__ unsigned word_of(const unsigned char* from, int left) {
     if (left <= 0) return 0;

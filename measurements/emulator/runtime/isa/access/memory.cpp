@@ -174,7 +174,7 @@ void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, con
 
 namespace {
 
-// Gets the lanes' addresses in global memory; returns false if one may be in another space.
+// Gets the lanes' addresses in global memory. Returns false if an address may be in another state space.
 bool global_addresses(Warp& w, const Instruction& i, const Request& r, Lanes active, std::uint64_t* addresses) {
   if ((r.space != Space::global && r.space != Space::generic) || i.width_of_source(0) != 8) return false;
   const std::uint64_t* const bases = w.values<std::uint64_t>(i.source(0));

@@ -21,7 +21,7 @@ struct Textures {
 
 namespace {
 
-// Returns the texture of a handle. If there is none, reports a finding and returns nullptr.
+// Returns the texture of a handle. If there is no such object, reports a finding and returns nullptr.
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
   const auto found = machine.textures.by_handle.find(handle);
   if (found != machine.textures.by_handle.end()) return &found->second;

@@ -20,8 +20,8 @@ const char* matrix_name(bool store, unsigned matrices, bool trans) {
   return names[store][trans][matrices / 2];
 }
 
-// Reads the addresses of the rows, of which each of the first lanes provides one. Sets good[k] if row k is in shared
-// memory.
+// Reads the addresses of the rows: each of the first lanes provides the address of one row. Sets good[k] if row k is in
+// shared memory.
 void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, unsigned* addresses, bool* good) {
   Machine& machine = *w.machine;
   for (unsigned k = 0; k < count; ++k) {

@@ -87,8 +87,8 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
 // True if an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
-  // A proxy fence alone does not imply this: lanes publish fences of all lanes of their warp, even of those after whose
-  // actions they are not ordered.
+  // A proxy fence alone does not imply that the access happened before: a lane publishes the fences of all lanes of its
+  // warp, even of lanes whose actions are not ordered before it.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }

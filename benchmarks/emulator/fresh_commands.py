@@ -58,7 +58,7 @@ The numbers of launches, blocks and checks were not reduced, because launches an
 Changes, with the saved CPU time where it was measured:
 
 - **2026-11-24**: NVRTC and the readers of tile programs, kernel files and PTX are only loaded when they are needed.
-  Inputs are only drawn for runs that are made.
+  Inputs are only generated for runs that are executed.
 - **2026-11-26**: Python's cyclic collector ignores imported objects.
 - **2026-11-27**: Options that already have the right types are converted without pydantic (0.07 s).
   Templates of other operators, records, readers of kernel files, counting of spaces and importlib.metadata are not
@@ -69,7 +69,7 @@ Changes, with the saved CPU time where it was measured:
   Inputs of sampled blocks come from a 32-bit hash, and elements that blocks write are looked up in one table (0.02 s).
   The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
-  Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
+  Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only generated once.
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
   Source locations of a PTX program are read once. A given schedule is checked without counting all legal schedules.
   Seventeen frozen dataclasses were replaced by tuples.

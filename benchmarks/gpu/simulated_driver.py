@@ -25,7 +25,7 @@ def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
 
 
 class SimulatedDriver:
-    """Replacement for ``sys.modules["cupy"]``. ``empty`` creates arrays; ``gpu`` is the number of the only GPU."""
+    """Replacement for ``sys.modules["cupy"]``. ``empty`` creates arrays; ``gpu`` is the index of the only GPU."""
 
     __version__ = cupy.__version__
     ndarray = cupy.ndarray

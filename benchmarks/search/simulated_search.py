@@ -194,7 +194,7 @@ class Search:
         task: Task of the search.
         truth: True times.
         seed: Seed of the sampler and of the delays.
-        cores: Number of cores, one of which proposes.
+        cores: Number of cores. One core runs the sampler, all other cores compile.
         seconds: Duration of the search.
         cpu_time: True if the proposing process advances the clock by its measured CPU time instead of the counted one.
     """

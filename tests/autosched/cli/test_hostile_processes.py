@@ -156,7 +156,7 @@ def test_a_function_that_never_returns_is_ended(more: str, tmp_path: Path) -> No
 
 
 def test_time_limits_count_cpu_time(tmp_path: Path) -> None:
-    """A reference may sleep for longer than its limit, but is stopped if it computes for longer."""
+    """A reference may sleep for longer than its time limit, but is stopped if its CPU time exceeds the limit."""
     waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
     for body, status, message in ((waits, 0, ""), (calculates, 2, "took more than 0.5 CPU seconds")):
         write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.5\n', f"import time\ndef f(x):\n    {body}\n")

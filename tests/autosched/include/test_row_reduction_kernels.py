@@ -228,7 +228,7 @@ def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> Non
 
 
 def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
-    """Of the 98 or 99 vectors of a row of 777 f16, only the two at its ends are read element by element."""
+    """A row of 777 f16 has 98 or 99 vectors. Only the first and the last vector are read element by element."""
     problem = Softmax(8, 777)
     inputs = problem.random_inputs(0)
 

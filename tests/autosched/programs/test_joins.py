@@ -89,7 +89,7 @@ def test_running_sums_and_maxima(seed: int) -> None:
 
 
 def test_rounding_may_change_the_chosen_element() -> None:
-    """Argmax may return either of two elements whose sums differ by less than their error bounds, and no other."""
+    """If two sums differ by less than their error bounds, argmax may return either of them, but no other element."""
 
     def body(p: Builder, x: Array, out: Array) -> None:
         p.blocks((1,), (1,))

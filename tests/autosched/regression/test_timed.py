@@ -172,7 +172,7 @@ def test_current_kernels_are_compared_with_recorded_ones(run, measured, database
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
-    """Baseline and candidate now both take 1.117 ms. The library takes twice that, as it did at tuning."""
+    """Baseline and candidate now both take 1.117 ms. The library takes twice as long, as it did at tuning."""
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")
     beside = dataclasses.replace(
@@ -291,7 +291,7 @@ def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> No
 def test_the_baseline_of_another_environment_is_compiled_there(
     run, measured, database, programs: KnownPrograms
 ) -> None:
-    """The other environment is a second process of this environment, so that it compiles the recorded kernel."""
+    """A second process of this environment, which can compile the recorded kernel, acts as the other one."""
     options = dataclasses.replace(OPTIONS, baseline=sys.executable)
     stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
     gpu = Gpu()

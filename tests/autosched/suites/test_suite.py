@@ -125,7 +125,7 @@ def test_trials_are_allocated_by_saved_time(tunes: Callable[[Mapping[Problem, li
 
 
 def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """A problem that is computed four times as often as a similar one gets about twice the trials.
+    """A problem with four times the weight of a similar problem gets about twice as many trials.
 
     Each problem's expected gain falls with the number of its chunks.
     """

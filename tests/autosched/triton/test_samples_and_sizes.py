@@ -132,7 +132,7 @@ def test_a_fault_at_a_size() -> None:
 
 # The following kernels resemble confirmed bugs in published kernels.
 def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
-    """The gradient of ``sum`` has strides of 0. A kernel that uses another tensor's strides reads beyond its memory."""
+    """With another tensor's strides, a kernel reads beyond the memory of ``sum``'s gradient, whose strides are 0."""
 
     class Double(torch.autograd.Function):
         @staticmethod

@@ -64,7 +64,7 @@ def test_descriptors_that_round_to_tf32(session) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float32])
 def test_maps_that_begin_as_zeros(session, dtype) -> None:
-    """Triton 3.9 does not set the tensor map's fields for rank 1 and for bytes, because both are encoded as 0."""
+    """Triton 3.9 does not set a tensor map's field for rank 1 or for bytes, because 0 encodes these two values."""
     x = torch.arange(64, device="cuda").to(dtype).reshape(4, 16)
     y = torch.zeros(64, dtype=dtype, device="cuda")
     kernels.flatten_by_descriptors[(1,)](x, y, 4, 16)
@@ -93,7 +93,7 @@ def test_a_ragged_row_beyond_the_tensor_is_out_of_bounds(session) -> None:
 
 @pytest.mark.parametrize("kernel", [kernels.store_if_larger, kernels.increment])
 def test_a_scalar_that_one_thread_stores(session, kernel) -> None:
-    """All warps read the scalar, but the value has no effect in the warps that do not store it."""
+    """All warps load the scalar, but its value matters only in the warp that stores the result."""
     x = torch.full((1,), 43, dtype=torch.int32, device="cuda")
     kernel[(1,)](x)
     assert not session.fault_lines() and session.findings and x.item() in (42, 44)

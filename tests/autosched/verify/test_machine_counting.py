@@ -102,7 +102,7 @@ def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None
 
 
 def test_code_of_removed_branches_executes_in_each_iteration() -> None:
-    """In PTX a branch executes code for one point of two. ptxas removes the branch, so both points execute the code."""
+    """In PTX, every second point branches around code. ptxas removes the branch, so every point executes the code."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
     converted = code("2 LDS R1,[R0]", *["5 FADD R3,R3,R1"] * 4, "2 FADD R2,R1,R2", "3 @!P0 BRA 0x0", "4 EXIT")
     assert pipes(converted, inside)["fma"] == 5 * 64

@@ -352,7 +352,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_tests_out_of_time_are_omitted_without_failure(make_runner, tmp_path, monkeypatch, deaf):
-    """Tests that are out of time are interrupted. If a test ignores this, its worker is killed."""
+    """Tests that exceed their time limit are interrupted. If a test ignores the interrupt, its worker is killed."""
     folder = tmp_path / "gpu"
     folder.mkdir()
     ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""

@@ -76,7 +76,7 @@ def test_results_have_the_shapes_of_the_operator(name: str, monkeypatch: pytest.
 
 @needs_nvrtc
 def test_the_part_runs_over_a_simulated_gpu(tmp_path: Path) -> None:
-    """Torch has no GPU in this test, and never an operator for a paged cache. Results state both reasons."""
+    """Torch has no GPU in this test, and no operator for a paged cache anywhere. Results state these two reasons."""
     append = next(each for each in LANGUAGE if each.problem.operator == "qk_norm_rope_append")
     chosen = [append, entry("router_topk")]
     with CompilePool() as pool:

@@ -57,7 +57,10 @@ def test_the_unit_of_time_does_not_change_the_order() -> None:
 
 
 def test_problems_of_different_size_are_learned_together() -> None:
-    """Times of two problems differ by a factor of 1000. Each is divided by its best time, so both teach the order."""
+    """Times of two problems differ by a factor of 1000, but the model learns the order of schedules from both.
+
+    Each problem's times are divided by the problem's best time.
+    """
     x1, s1 = kernels(150, seed=7)
     x2, s2 = kernels(150, seed=8, scale=1e-1)
     groups = ["small"] * 150 + ["large"] * 150

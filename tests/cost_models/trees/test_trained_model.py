@@ -147,7 +147,7 @@ print(used, refused)
 def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> None:
     """Load three hundred damaged files, thousands every night, in one process.
 
-    In these files numbers of the trees are replaced, columns are cut, or bytes are overwritten.
+    In these files, numbers in trees are replaced, columns are cut, or bytes are overwritten.
     """
     rng = np.random.default_rng(7)
     document = json.dumps(model().to_json())

@@ -85,7 +85,7 @@ def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:
 
 
 def test_calls_that_synchronize_are_timed_with_the_host() -> None:
-    """The timer must not hold back the stream of such a call, since the call waits for the stream."""
+    """The timer must not block the stream of a call that synchronises, since the call waits for the stream."""
     kernel = VirtualKernel(5e-6)
     gpu = VirtualGpu(2)
     timer = timer_of(gpu)

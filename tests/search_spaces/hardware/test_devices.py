@@ -109,7 +109,7 @@ def test_memory_equals_the_size_reported_by_the_driver(name: str) -> None:
 
 
 def test_common_product_names_are_known() -> None:
-    """Names as on the command line and in data sheets are accepted. A row names its unconfirmed figures."""
+    """Names as on the command line and in data sheets are accepted. Device rows list their unconfirmed figures."""
     for name in (
         "t4",
         "a6000",

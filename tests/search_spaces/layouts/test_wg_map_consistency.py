@@ -143,14 +143,14 @@ class TestTheRfcsOwnInconsistencies:
         assert (b.sharers((32, 256)), b.rounds((32, 256))) == ((1, 1), (1, 1))
 
     def test_2_2_comment_on_the_broadcast_row(self):
-        """The RFC's comment on the source tile gives sg_layout=[4, 8] and sg_data=[1, 32], which break its own rule."""
+        """The RFC's comment on the source tile has sg_layout=[4, 8] and sg_data=[1, 32]: they break the RFC's rule."""
         assert check_broadcast(WgMap((4, 8), (1, 32)), APPENDIX_2["mp_c"], (256, 256), dim=0) == (
             "the source has sg_layout [4, 8] but the result's map requires [8, 4]",
             "the source has sg_data [1, 32] but the result's map requires [1, 64]",
         )
 
     def test_2_3_breaks_the_transpose_rule(self):
-        """The RFC's rule swaps both dimensions, which gives the map of 2.2. The map of 2.3 differs from it."""
+        """The RFC's transpose rule swaps both dimensions. This gives the map of section 2.2, but not that of 2.3."""
         assert APPENDIX_3["mp_b"].transpose_input() == APPENDIX_2["mp_bt"] != APPENDIX_3["mp_bt"]
 
     def test_2_5_updates_the_prefetch_tile_of_a_with_the_map_of_b(self):

@@ -189,7 +189,7 @@ def test_tolerance_of_normalizations_admits_f32_and_rejects_a_missing_element(
 def test_tolerance_of_normalizations_admits_two_roundings_of_subnormal_products(
     kind: type[RowProblem], out: str
 ) -> None:
-    """The product x * scale is rounded to a multiple of 2^-149 before a weight, which may be large, multiplies it."""
+    """The product x * scale is rounded to a multiple of 2^-149, and then multiplied by a possibly large weight."""
     problem = kind(64, 64, dtype="f32", out=out)
     rng = np.random.default_rng(3)
     inputs = {o.name: np.zeros(o.shape, np.float32) for o in problem.operands() if o.role == "input"}

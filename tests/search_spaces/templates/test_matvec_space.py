@@ -180,7 +180,8 @@ def test_counts_match_the_traffic_of_the_kernel() -> None:
 def test_fragments_of_contiguous_k_multiply_right() -> None:
     """Lane (g, t) holds 4 adjacent elements along k of rows g and g + 8 of w, and of row g of x.
 
-    These k indices differ from the instruction's, but in the same way for both operands, so the sums equal w @ x.T.
+    The order of k differs from the instruction's order, but in the same way for both operands, so the sums equal w @
+    x.T.
     """
     row = mma_row(DOCUMENT)
     assert (row.m, row.k) == (MMA_LANES_N * MMA_ROWS, MMA_LANES_K * MMA_ELEMENTS)

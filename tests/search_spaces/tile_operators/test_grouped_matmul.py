@@ -369,7 +369,7 @@ def test_quantised_matrices_agree_with_their_dequantised_values() -> None:
 
 
 def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:
-    """With the largest numbers of both signs, some order gives inf - inf. With one sign, every order gives infinity."""
+    """With the largest numbers of both signs, some orders of additions give inf - inf. With one sign, none does."""
     problem = GroupedMatmul(m=8, n=64, k=96, groups=2, dtype="bf16", rows="masked")
     largest = float.fromhex("0x1.fep127")
     inputs = problem.random_inputs(1)

@@ -72,7 +72,7 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
 
 
 def test_an_update_adds_new_times_to_the_model(run: Run, tmp_path: Path) -> None:
-    """Training on one database and then on another gives the same model as training on both at once.
+    """Training on two databases in succession gives the same model as training on both databases at once.
 
     Training on the same database again changes nothing.
     """

@@ -120,7 +120,7 @@ def test_omitted_options_have_tritons_defaults() -> None:
     ],
 )
 def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: float, word: str) -> None:
-    """In the second half of the rounds both configurations are twice as slow. Such common drift is not noise."""
+    """In half of the rounds, both configurations are twice as slow. Drift of both configurations is not noise."""
     calls = itertools.count()
     measured = []
 

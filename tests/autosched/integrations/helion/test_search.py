@@ -22,7 +22,7 @@ H100 = device("h100")
 
 
 def test_times_of_a_simulated_gpu_are_estimates(tmp_path: Path) -> None:
-    """The program sees a simulated GPU; its times are recorded as estimates."""
+    """The program runs on a simulated GPU, and the simulated times are recorded as estimates."""
     import torch
     from helion_kernels import doubled, kernel_of
 

@@ -181,7 +181,7 @@ extern "C" __global__ void kernel(unsigned* lock, unsigned* o) {
 @pytest.mark.parametrize("order", BOTH, ids=str)
 @pytest.mark.parametrize(("grid", "block"), [(5, 1), (3, 34)])
 def test_a_ticket_lock_guards_a_counter(order: Order, grid: int, block: int) -> None:
-    """With 34 threads, both lanes of one warp and different warps wait for each other."""
+    """With 34 threads, lanes of the same warp wait for each other, and so do the two warps."""
     source = TICKET_LOCK.replace("RELEASE", "__threadfence();")
     emulation = launched(source, words(2), words(1), grid=grid, block=block, order=order, output=False)
     assert emulation.ok, emulation.reason

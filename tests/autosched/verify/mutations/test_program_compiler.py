@@ -141,7 +141,7 @@ def test_faults_are_reported(patch: Patch, source: str, sizes: dict[str, int], m
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extra score of 0 changes results by less than 1% among scores near 0. Among very low scores it is largest."""
+    """An extra score of 0 changes results by less than 1% among scores near 0, but dominates very low scores."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)

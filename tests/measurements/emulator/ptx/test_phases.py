@@ -236,6 +236,6 @@ def test_lanes_that_wait_for_each_other_before_one_arrives(lanes: Lanes, seed: i
 
 @pytest.mark.parametrize("lanes", FAULTY_LANES.values(), ids=FAULTY_LANES)
 def test_a_lane_that_may_miss_two_phases(lanes: Lanes) -> None:
-    """Lanes of a warp may diverge until they wait for each other, so each lane may miss phases."""
+    """Lanes of a warp may diverge until they wait for each other, so any lane may miss two phases of the mbarrier."""
     done = lanes.run(seed=0)
     assert "mbarrier_misuse" in {f.kind for f in done.faults}, done.reason

@@ -340,7 +340,10 @@ GOLDEN = "6c69cbc5bdf59c6ea0b5856a1956682c31411afeecc99c78af74c58941b4e692"
 
 
 def test_shares_of_a_matmul_sum_to_the_whole(matmul: Space) -> None:
-    """Fixing a parameter to each of its values partitions the space. Samples are distributed like the parts' sizes."""
+    """Fixing a parameter to each of its values partitions the space.
+
+    The number of samples in each part is proportional to the part's size.
+    """
     parts = []
     for i, p in enumerate(matmul.parameters):
         if p.name == "intrinsic":

@@ -50,7 +50,7 @@ def test_matmul(sm: int, tile: tuple[int, int, int], warps: int, stages: int) ->
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_matmul_by_tensor_descriptors(stages: int) -> None:
-    """Triton reads the address that tcgen05.alloc stored, and lets TMA overwrite it without a proxy fence between."""
+    """Triton reads the address that tcgen05.alloc stored. TMA then overwrites the address without a proxy fence."""
     m, n, k = 128, 128, 192
     kinds = dict.fromkeys("abc", "tensordesc<fp16[64, 64]>")
     blocks = {"BM": 64, "BN": 64, "BK": 64}

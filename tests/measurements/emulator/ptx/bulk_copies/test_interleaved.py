@@ -162,7 +162,7 @@ def test_interleaved_loads_agree_with_an_h100(
     layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], position: tuple[int, ...],
     stretches: list[tuple[int, int]],
 ) -> None:  # fmt: skip
-    """The box has the size of the whole second dimension, but one slice of it is loaded."""
+    """The box covers the whole second dimension, but the load copies only one slice of this dimension."""
     x = Operand("x", "input", U16, (1 << 16,))
     map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
     expected = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])

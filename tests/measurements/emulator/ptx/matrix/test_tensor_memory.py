@@ -201,7 +201,7 @@ def test_unwritten_columns_are_undefined() -> None:
 def test_columns_loaded_into_registers_are_free_without_a_wait() -> None:
     """A missing tcgen05.wait::ld is reported once, and not again when the columns are freed.
 
-    CUTLASS's first Blackwell tutorial has no such wait.
+    CUTLASS's first Blackwell tutorial omits this wait.
     """
     assert kinds(run(_WAIT_LOADS, "")[0]) == {K.MISSING_TCGEN05_WAIT}
 

@@ -190,7 +190,7 @@ def command_line() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield path, summary and parameters of each command; for operators, the options that all have."""
+    """Yield path, summary and parameters of each command. For commands of operators, yield their common options."""
     context = typer.Context(command, info_name=path)
     names = command.list_commands(context) if hasattr(command, "list_commands") else []
     inner = {name: command.get_command(context, name) for name in names}

@@ -97,7 +97,7 @@ class UndefinedValues:
             self._compare(tensor, [copy for each, _ in call.others if (copy := each.known(tensor)) is not None])
 
     def _holds_value(self, tensor: torch.Tensor) -> Flags:
-        """Return a flag for each element that is True if all its bytes are defined."""
+        """Return a flag for each element: True if all bytes of the element are defined."""
         flags = self._storages.defined_bytes(tensor)
         if flags is None:
             return np.ones(tuple(tensor.shape), np.bool_)

@@ -263,7 +263,7 @@ class Benchmark:
             self._write()
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
-        """Return True if the GPU and the emulator agree on one candidate, None if that is unknown at ``until``.
+        """Return whether the GPU and the emulator agree on one candidate, or None if the emulator ran out of time.
 
         Raises:
             ValueError: The candidate has no kernel.

@@ -76,7 +76,7 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
 
 
 def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
-    """Return schedules of ``model`` and winners alternately, the first of ``model`` first."""
+    """Return schedules of ``model`` and of ``winners`` alternately, starting with ``model``."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
     model = spread_out(model, SIZE, _DISTANCE)
     alternating = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]

@@ -45,7 +45,7 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _backward(inference, resolved.operations)
     stage_loads(inference)
     if any(staged.advance == "gathered" for staged in inference.staged.values()):
-        inference.wanted.clear()  # Copies compute row numbers themselves, so loads of row numbers are not distributed.
+        inference.wanted.clear()  # Copies compute row indices themselves, so loads of row indices need no distribution.
         _backward(inference, resolved.operations)
     return inference
 

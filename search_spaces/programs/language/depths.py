@@ -177,7 +177,7 @@ class _Depths:
             case ir.Broadcast(_, inner, dimension):
                 yield replace(operation, result=value, value=inner if dimension == d else self.wider[inner.id, d])
             case ir.LoadTile():
-                # The wider window keeps the id of the original window, so that one ``Move`` shifts both.
+                # The wider window keeps the id of the original window, so that one ``Move`` shifts both windows.
                 load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
                 if (operation.result.id, d) in self.cut:
                     loaded = ir.Value(next(self.ids), value.shape, value.dtype)

@@ -28,11 +28,11 @@ class _Normal:
         self.numbers: dict[int, int] = {}
 
     def number(self, of: int) -> int:
-        """Return the new id of a value, window, state or loop."""
+        """Return the new id of the value, window, state or loop with id ``of``."""
         return self.numbers.setdefault(of, len(self.numbers))
 
     def many(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return operations with new ids."""
+        """Return the operations with new ids for their values, windows, states and loops."""
         return tuple(self.of(o) for o in operations)
 
     def of(self, part: Any) -> Any:

@@ -177,7 +177,7 @@ def test_unverifiable_batch_invariance_is_rejected_in_one_line(
         [*kernel, "--batch-invariant", *of_rows],  # without sizes
         [*kernel, "--batch-invariant", "--size", "rows=8", *of_rows],
         [*kernel, "--batch-invariant", "--size", "rows=9..3", *of_rows],
-        [*kernel, "--batch-invariant", "--size", "rows=1..8", "-a", "f32[8,96]"],  # no array's shape contains rows
+        [*kernel, "--batch-invariant", "--size", "rows=1..8", "-a", "f32[8,96]"],  # no shape uses `rows`
         [*kernel, "--batch-invariant", "--size", "rows=1..8", "-a", "f32[rows*2,96]"],
         [*kernel, "--batch-invariant", "--size", "rows=1..8", *of_rows[:-4], "--grid", "rows / 3"],
         [*kernel, "--size", "rows=1..8", *of_rows],  # without --batch-invariant

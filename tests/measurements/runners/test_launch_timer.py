@@ -115,7 +115,7 @@ def graphs_of(kernel: VirtualKernel) -> list[int]:
 
 
 def test_graphs_of_short_kernels_are_as_long_as_others() -> None:
-    """The graph's length is derived from a graph, not from single launches, which wait for the host."""
+    """The length is derived from the time of a short graph, because single launches would wait for the host."""
     assert graphs_of(VirtualKernel(2e-6))[-1] * (2e-6 + GAP) > 1.9e-3
 
 

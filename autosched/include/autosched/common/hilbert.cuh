@@ -43,7 +43,7 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
     }
   }
   const bool turned = height > 4;
-  const int lines = turned ? length : height;  // from 1 to 4
+  const int lines = turned ? length : height;  // number of lines of this part: 1 to 4
   const int place = lines == 3 ? id / 3 : id >> lines / 2;
   return at + place * (turned ? across : along) + (id - place * lines) * (turned ? along : across);
 }

@@ -119,7 +119,7 @@ struct Clocks {
   // (`alone`).
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
-  std::uint32_t live[max_warps];  // live lanes when a lane last observed an event alone
+  std::uint32_t live[max_warps];  // lanes that had not exited when a lane last observed an event alone
   // For each warp: `fresh`: lanes that have observed events since they last synchronised; `met`: the lanes that
   // synchronised last.
   std::uint32_t fresh[max_warps], met[max_warps];

@@ -93,7 +93,7 @@ struct Launch {
   bool dependent = false;    // the launch may start before earlier launches in its stream have ended
 };
 
-// The blocks (or clusters) of the running launch, numbered in the order in which they start.
+// The blocks (or clusters) of the running launch, with indices in the order in which they start.
 struct Units {
   unsigned first = 0, begun = 0, all = 0;  // begun: number of blocks that have started or were cancelled
 
@@ -256,7 +256,7 @@ Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank);
 // block ...".
 std::string describe(Machine& machine, Who who, unsigned block);
 inline std::string describe_self(Machine& machine) { return describe(machine, machine.self->who, machine.block_index); }
-// Records that the epochs from `first` on, up to the next stretch, belong to a block (or cluster).
+// Records that the epochs from `first` on, up to the next call of this function, belong to a block (or cluster).
 void begin_stretch(Machine& machine, Epoch first, unsigned block);
 // The block to which an epoch belongs.
 unsigned block_of_epoch(Machine& machine, Epoch epoch);

@@ -57,7 +57,7 @@ std::uint32_t number_of(std::uint32_t x) {
   return x ^ x >> 16;
 }
 
-// The bits of 1, 2 and 3 in a floating-point format, and of its sign: the possible elements of a sparse input.
+// The elements of a sparse input in a floating-point format: the bits of 1, 2 and 3, and the sign bit.
 struct SmallFloats {
   unsigned of[3], sign;
 };

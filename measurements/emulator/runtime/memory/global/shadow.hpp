@@ -42,7 +42,7 @@ constexpr Mark spread = 1u << number_bits;
 // Flag of the write mark of a word whose cells have separate marks (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(Machine& machine, const Stamp& stamp);
-// Data about accesses to all buffers, to which the marks in buffers refer.
+// Records of accesses to all buffers. The marks in buffers refer to these records.
 struct GlobalUses {
   // minimum number of stamps before a garbage collection (stamps.cpp)
   static constexpr std::size_t fewest = std::size_t{1} << 16;

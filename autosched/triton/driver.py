@@ -198,7 +198,7 @@ class EmulatedDriver:
         return GPUTarget("cuda", self.launcher.device.sm, 32)
 
     def get_current_device(self) -> int:
-        """Return the device number of the emulated GPU."""
+        """Return the device index of the emulated GPU."""
         return self._number
 
     def set_current_device(self, _device: int) -> None:

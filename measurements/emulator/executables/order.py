@@ -110,7 +110,7 @@ class _Graphs:
         self._order = order
         # Unused timelines, by parent: the timeline of the stream, or of the parent node.
         self._free: dict[int, list[int]] = {}
-        self._begun: dict[int, tuple[int, Clock]] = {}  # id of the graph launch, and its start time; by parent
+        self._begun: dict[int, tuple[int, Clock]] = {}  # id of the graph launch, and the clock at its start; by parent
         self._last: dict[int, int] = {}  # id of the last node, by timeline
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
@@ -122,7 +122,7 @@ class _Graphs:
         Args:
             number: Id of the node.
             parent: Timeline of the stream, or of the graph's parent node.
-            after: Numbers of its predecessors.
+            after: Ids of its predecessors.
             frames: Frames of the call that created the node.
         """
         if parent not in self._begun:

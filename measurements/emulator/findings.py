@@ -41,7 +41,7 @@ class FindingKind(StrEnum):
         "invalid_argument"  # argument of an instruction, such as a thread count that is not a multiple of 32
     )
     UNDEFINED_REGISTER = "undefined_register"  # read before it is written on the executed path
-    WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used as one to global memory
+    WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used to access global memory
     OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
@@ -320,7 +320,7 @@ class Emulation:
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:
-        """Return this launch with other findings. If the launch has ended, they determine its status."""
+        """Return this launch with other findings. If the launch has ended, the findings determine the status."""
         ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
         if self.status not in ("ok", "findings"):
             return replace(self, findings=ordered)

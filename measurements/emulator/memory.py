@@ -95,7 +95,7 @@ FIRST_HANDLE = 0x7E57_0000_0001  # handle of the first texture object; it is nev
 
 
 def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
-    """Return the texture object for a texture of a launch."""
+    """Convert a texture argument of a launch to a texture object."""
     height, width = (1, *texture.extent)[-2:]
     return TextureObject(
         handle=handle, array=texture.operand.name, dimensions=len(texture.extent), extent=(width, height, 1),

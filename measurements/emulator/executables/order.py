@@ -19,7 +19,7 @@ _KINDS_OF_HOST = (1, 2)  # kinds of allocations in library/core.hpp: pinned and 
 _HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups", ".cudafe1.")
 _MOST_RANGES = 4096  # maximum number of rows of a copy that are tracked individually
 
-UsedStretch = tuple[int, int, int]  # address, bytes, use (host_order.Use)
+UsedStretch = tuple[int, int, int]  # address, number of bytes, use (host_order.Use)
 
 
 @dataclass(frozen=True)
@@ -314,10 +314,12 @@ class ExecutableOrder:
         which = f"byte {first}" if end - first == 1 else f"bytes {first} to {end - 1}"
         by_host = race.later.timeline == HOST
         remedy = (
-            "the host did not wait for the stream, an event or the device" if by_host else "no event orders the two"
+            "the host did not wait for the stream, an event or the device"
+            if by_host
+            else "no event orders the two accesses"
         )
         if in_graph:
-            remedy = "no path along the graph's edges orders the two"
+            remedy = "no path along the graph's edges orders the two accesses"
         return (
             f"{self._who(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
             f"{self._who(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"

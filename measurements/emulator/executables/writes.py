@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 _HEAD = struct.Struct("=QQ")
 
-Stretch = tuple[int, int]  # address, bytes
+Stretch = tuple[int, int]  # address, number of bytes
 
 
 @dataclass(frozen=True, eq=False)

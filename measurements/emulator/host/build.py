@@ -213,7 +213,8 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
-                for object_path in objects.values():  # an object may be damaged, so all are compiled again next time
+                # An object may be damaged, so all objects are compiled again next time.
+                for object_path in objects.values():
                     object_path.unlink(missing_ok=True)
                 raise
             put(built, path)

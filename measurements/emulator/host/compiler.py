@@ -223,7 +223,7 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # compilers of this folder were terminated while this one was starting
+            if scratch in _ended:  # compilers of this folder were terminated while this compiler was starting
                 _kill_group(process.pid)
             stdout, complained = process.communicate(text, seconds)
         except BaseException:

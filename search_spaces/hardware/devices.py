@@ -173,7 +173,7 @@ class Device:
         return self.max_threads_per_sm // self.warp_size
 
     def sms_of_clusters(self, cluster: int) -> int:
-        """Return the number of SMs that clusters of ``cluster`` blocks can occupy. The size is 1 or a multiple of 2.
+        """Return the number of SMs that clusters of ``cluster`` blocks (1, or a multiple of 2) can occupy.
 
         Clusters of two blocks fit into a TPC. Larger clusters fit into a GPC, whose last SMs stay empty if ``cluster``
         does not divide their number. Some GPCs of a chip may have more SMs, but only the driver knows. All GPCs are

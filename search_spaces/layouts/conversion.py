@@ -23,7 +23,7 @@ SharedFunction = Callable[..., Any]
 
 
 class Exchange(Enum):
-    """The widest scope in which a conversion moves elements, from the smallest scope to the largest."""
+    """The scope in which a conversion moves elements. Scopes are listed from the smallest to the largest."""
 
     NONE = "none"  # no element moves: every register keeps its element
     REGISTERS = "registers"  # elements move between registers of a thread

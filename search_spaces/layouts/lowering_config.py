@@ -102,7 +102,7 @@ class LoweringConfig:
     The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the issue. Raises
     ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both ``workgroup``
     and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread. Appended
-    dimensions come last, belong to one thread as a whole, and are not tiled.
+    dimensions come last, lie within one thread, and are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()

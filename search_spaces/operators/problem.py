@@ -156,7 +156,7 @@ class Problem(ABC):
     def batch_sizes(self) -> Mapping[str, int]:
         """Sizes along which rows are independent, with a large typical value of each; empty if there are none.
 
-        Along one axis, an array has one row per index of such a size; or the array is the same for all indices.
+        Every array either has one row per index of such a size, along one of its axes, or is the same for all indices.
         """
         return {}
 

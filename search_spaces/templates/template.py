@@ -51,7 +51,7 @@ class KernelTemplate:
         proxy: Returns the smallest problem with the same remainders, for the emulator. Without this function, problems
             are emulated unchanged.
         long_proxy: Returns a second problem for the emulator, whose loops have more iterations than in the problem of
-            ``proxy``; None if the latter is sufficient.
+            ``proxy``; None if that problem is sufficient.
         content: Further text that is part of the version.
         walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``). Templates with a
             walk have the attributes of ``Tiling``.

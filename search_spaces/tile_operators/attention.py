@@ -381,7 +381,7 @@ class PositionCut:
 
     Attributes:
         tiles: Tile sizes along queries and keys.
-        least: Smallest numbers of queries and keys, in whole tiles, with which all loops run fully.
+        least: Smallest numbers of queries and keys, in whole tiles, that execute every loop.
         tied: True if results depend on positions of queries relative to keys: equal numbers must then stay equal.
         sequences: Number of packed sequences that divide the positions; one of them must be long enough.
     """

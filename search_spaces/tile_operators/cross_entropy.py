@@ -46,7 +46,7 @@ def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArr
 
 
 def edge_labels(rows: int, columns: int, first: int) -> Array:
-    """Return labels (rows,) of i32 that cycle through edge cases, starting with number ``first``."""
+    """Return labels (rows,) of i32 that cycle through edge cases, starting with case number ``first``."""
     edges = (0, columns, columns - 1, -1, 2**31 - 1, -(2**31))
     return np.resize(np.roll(np.array(edges, dtype=np.int64), -first), rows).astype(np.int32)
 

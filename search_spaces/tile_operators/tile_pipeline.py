@@ -27,7 +27,7 @@ class ProgramStep:
     Attributes:
         name: Name of the step, and prefix of the names of its decisions.
         compute: Function of the builder, the options and the arrays by name that writes the program.
-        operands: Arrays of the program. An array that a later step reads is an output here and an input there.
+        operands: Arrays of the program. An array that a later step reads is an output here and an input of that step.
         views: Extents of each array as the program sees it, by name.
     """
 

@@ -108,7 +108,7 @@ class CopyPlan:
 
     @property
     def tags(self) -> int:
-        """Sum over the requests of the 128-byte lines that each touches; these are cycles of L1's tag stage."""
+        """Number of 128-byte lines that requests touch, summed over requests: the cycles of L1's tag stage."""
         columns = min(self.columns, WARP)
         lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
         return self.requests * (WARP // columns) * lines
@@ -251,7 +251,7 @@ def _vectors(element_bytes: int) -> tuple[int, ...]:
     return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
 
 
-Binding = tuple[int, int, int]  # the arguments vector, columns and block of ``conflict_percent``
+Binding = tuple[int, int, int]  # (vector, columns, block) as for ``conflict_percent``
 
 
 def conflict_percent(

@@ -321,7 +321,7 @@ class EmitterBase:
         self._written = True
 
     def finish(self) -> None:
-        """Emit the pending products, which later products can then no longer share a loop with."""
+        """Emit the pending products. Later products then have a separate loop over k."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
         """Return a reference to a value in registers."""

@@ -172,7 +172,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 
 def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
-    """Return rules that drop peeling without benefit, or if no iterations precede the peeled ones."""
+    """Return rules that drop peeling if it has no benefit, or if no iterations precede the peeled ones."""
     rules: list[Rule] = []
     if choices.shaping:
         rules.append(

@@ -83,7 +83,7 @@ def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
         return Rule(
             f"tile_size_{axis}",
             lambda tile: (tile < 2 * extent) | (tile == least),
-            f"tile_{axis} is {{tile}}, but a tile of half of that already covers {axis} = {extent}",
+            f"tile_{axis} is {{tile}}, but a tile of half this size already covers {axis} = {extent}",
             names={"tile": f"tile_{axis}"},
         )
 

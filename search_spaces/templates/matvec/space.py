@@ -236,7 +236,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
             accumulators,
             "f32 accumulators of a thread (LoweringConfig.accumulators_per_thread, shared by the lanes of a fragment)",
         ),
-        Attribute("multiplies", multiplies, "FMAs, or mma.syncs, of a thread in a step"),
+        Attribute("multiplies", multiplies, "number of FMAs (or mma.syncs) of a thread in a step"),
         Attribute(
             "split_elements",
             lambda tile_k, tiles_of_split: tile_k * tiles_of_split,
@@ -375,7 +375,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "tile_n",
             lambda tile_n, subgroups_n, lanes_n: (tile_n < 2 * n) | (tile_n <= subgroups_n * lanes_n),
-            f"tile_n is {{tile_n}}, but a tile of half of that already covers n = {n}",
+            f"tile_n is {{tile_n}}, but a tile of half this size already covers n = {n}",
         ),
         Rule(
             "subgroups_n",
@@ -387,7 +387,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
             lambda tile_k, subgroups_k, lanes_k, vector_w: (
                 (tile_k < 2 * k) | (tile_k <= subgroups_k * lanes_k * vector_w)
             ),
-            f"tile_k is {{tile_k}}, but half of that already covers k = {k}",
+            f"tile_k is {{tile_k}}, but half of this already covers k = {k}",
         ),
         Rule(
             "subgroups_k",
@@ -397,7 +397,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "vector_w",
             lambda vector_w: (vector_w < 2 * k) | (vector_w == 1),
-            f"vector_w is {{vector_w}}, but half of that already covers k = {k}",
+            f"vector_w is {{vector_w}}, but half of this already covers k = {k}",
         ),
     )
 

@@ -362,6 +362,6 @@ def _order_pruning(problem: Transpose, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tiles_per_block",
             lambda tiles, tiles_per_block: (tiles_per_block == 1) | (tiles >= tiles_per_block * device.sm_count),
-            f"{{tiles_per_block}} tiles in each block leave some of the {device.sm_count} SMs without any",
+            f"{{tiles_per_block}} tiles in each block leave some of the {device.sm_count} SMs without tiles",
         ),
     )

@@ -80,7 +80,7 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """Return the scope in which a conversion must move elements. The scope is exact, unlike that of IREE's rule.
+    """Return the scope in which a conversion must move elements. The scope is exact; IREE's rule is conservative.
 
     A thread that already holds a copy of an element does not need it from another thread.
 

@@ -193,7 +193,7 @@ class Attention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
-        """Write the tile program. For each tile of queries of a head, blocks share the keys by an online softmax."""
+        """Write the tile program: an online softmax, in which blocks may share the keys of a tile of queries."""
         if o.packed:
             sizes, s = dict(o.sizes), q.shape[0]
             h, g, d, e = (sizes[name] for name in "hgde")

@@ -368,7 +368,7 @@ def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int,
 def _warps(
     shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the positions across and along the axis of the lanes of a few warp accesses, shape (accesses, 32).
+    """Return, for the lanes of a few warp accesses, the positions across and along the axis, shape (accesses, 32).
 
     The index of each mapping's first access is also returned. Accesses that repeat after whole ``periods`` are sampled
     once.

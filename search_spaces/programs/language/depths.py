@@ -20,7 +20,7 @@ from search_spaces.programs.language.functions import BOOL
 from search_spaces.programs.language.index import ZERO
 
 STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
-STEP_TF32 = 8  # elements along k per instruction
+STEP_TF32 = 8  # elements along k per tf32 instruction
 
 Side = tuple[int, int]  # (id of a value or window, dimension)
 

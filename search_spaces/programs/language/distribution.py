@@ -45,7 +45,7 @@ class Distribution:
     def _hash(self) -> int:
         return hash(self.digits)
 
-    def __hash__(self) -> int:  # cached: every count of a schedule looks up distributions
+    def __hash__(self) -> int:  # cached, because distributions are hashed for every lookup in the counts of a schedule
         return self._hash
 
     @cached_property

@@ -2,7 +2,7 @@
 
 Nested blocks describe one matmul, however often it has been tiled. The extents of a block count the blocks inside it;
 the extents of the innermost block count elements. Only the sizes of the problem and the extents of the innermost block
-are read from them: tiles are multiples of these extents. The schedule determines grid, bindings and layouts.
+are read from the blocks: tiles are multiples of these extents. The schedule determines grid, bindings and layouts.
 """
 
 from __future__ import annotations

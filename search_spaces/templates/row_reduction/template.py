@@ -1,4 +1,4 @@
-"""The kernel template of reductions and normalizations of rows and columns."""
+"""The kernel template of reductions and normalisations of rows and columns."""
 
 from __future__ import annotations
 

@@ -201,8 +201,8 @@ class TestChecks:
             "the source has sg_data [1, 64] but the result's map requires [2, 64]",
         )
         assert check_broadcast(WgMap((8, 4), (1, 64)), self.C, (256, 256), 0, 64) == (
-            "broadcast_size is 64 but sg_data[0] of the result is 32: it must divide, "
-            "because otherwise a subgroup would need only some copies of an element",
+            "broadcast_size is 64 but sg_data[0] of the result is 32: broadcast_size must divide it, "
+            "as otherwise a subgroup would need only some copies of an element",
         )
         assert check_transpose(WgMap((8, 4), (32, 64)), self.C, (256, 256)) == (
             "the source has sg_layout [8, 4] but the result's map requires [4, 8]",

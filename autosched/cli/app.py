@@ -373,7 +373,8 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     # Shell completion passes no arguments, but needs the options of all commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
-        app = outline(command)  # no operator is named: the outline prints help or an error
+        # Without an operator, help or an error is printed, so the options of operators are not needed.
+        app = outline(command)
     elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
         app = build(command, operator)
     else:

@@ -16,7 +16,7 @@ _CUDA = 2  # DLPack's code of CUDA devices (kDLCUDA)
 
 
 def signature_of(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:
-    """Return a signature of the arrays, their addresses, and the bitwise OR of the addresses.
+    """Return three values: a signature of the arrays, a list of their addresses, and the bitwise OR of the addresses.
 
     The signature consists of shape, strides, type and GPU of each array; addresses are not part of it. Returns None if
     an array is neither a cupy ``ndarray`` nor a tensor. This function must be fast, because every call of a kernel runs

@@ -102,7 +102,7 @@ class Standing:
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
     def gain_per_second(self, chunk_seconds: float) -> float:
-        """Return ``expected_gain`` per second of a chunk, assumed to take ``chunk_seconds`` until one has run."""
+        """Return ``expected_gain`` per second: the mean time of a chunk is ``chunk_seconds`` before the first one."""
         chunks = len(self.bests) - 1
         return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 

@@ -26,10 +26,9 @@ class InFlightLimit:
     """Limit of the trials in flight.
 
     Args:
-        most: Fixed limit, used if costs are not recorded. Proposals then do not depend on how long compiling and
-            measuring take.
+        most: The limit if ``compilers`` is None. Proposals then do not depend on how long compiling and measuring take.
         gpus: Number of GPUs that measure.
-        compilers: Number of compilers, to compute the limit from recorded costs. Default: costs are not recorded.
+        compilers: Number of compilers. If given, the limit is computed from recorded compile and measuring times.
     """
 
     def __init__(self, *, most: int = MAX_IN_FLIGHT, gpus: int = 1, compilers: int | None = None) -> None:

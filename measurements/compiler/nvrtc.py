@@ -141,8 +141,8 @@ def cuda_include_folders() -> tuple[str, ...]:
 class PtxOutput(NamedTuple):
     """Result of a compilation to PTX. ``text`` is None if it failed.
 
-    The line information of the PTX uses include names for headers, and PROGRAM_NAME for the source. ``entry`` is the
-    name of the entry function in the PTX.
+    In the line information of the PTX, headers have their include names, and the source is called PROGRAM_NAME.
+    ``entry`` is the name of the entry function in the PTX.
     """
 
     text: str | None

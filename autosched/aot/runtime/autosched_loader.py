@@ -225,8 +225,8 @@ class Kernels:
             sm: Compute capability: 90 for 9.0.
             name: Name by which the driver reports the GPU. Kernels that were tuned on this GPU are preferred. "" for no
                 preference.
-            growth: Maximum ratio of the elements that a kernel with padded sizes computes to the elements of the
-                problem. 1.0 allows no padding.
+            growth: Maximum growth by padding: elements that the kernel computes, divided by elements of the problem.
+                1.0 allows no padding.
 
         Returns:
             The kernel that was tuned for the nearest problem.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cost_models.trees.held_out import HeldOut
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {  # for each split: (description of the held-out times, heading of the table's rows)
+_SPLITS = {  # for each way to hold out times: (which times are held out, heading of the table's rows)
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
     "problems": ("problems not used for training (held out on every device)", "problem"),
     "families": ("shape families not used for training", "shape family"),

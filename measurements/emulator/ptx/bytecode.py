@@ -121,7 +121,7 @@ def _align(n: int, alignment: int) -> int:
 class _Frame:
     """Positions of the registers, parameters and local variables of a function.
 
-    ``tokens`` caches the registers in the syntax of bytecode.
+    ``tokens`` maps register names to their spelling in bytecode.
     """
 
     function: Function

@@ -144,7 +144,7 @@ class CudaRunner(PoolRunner):
         """Return one line on the GPUs, the timing policy and the compiler."""
         count = f"{len(self._gpus)} x {self.device.name}" if len(self._gpus) > 1 else self.device.name
         row = f"; its row is {self.device.note}" if self.device.derived else ""
-        timed = f"candidates are run, verified and timed {described(self.options.policy)} on {count}"
+        timed = f"candidates run on {count} and are verified and timed {described(self.options.policy)}"
         return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:

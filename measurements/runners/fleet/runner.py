@@ -58,9 +58,8 @@ class FleetRunner(PoolRunner):
         """Describe the cluster's GPUs, the timing policy and the compiler, in one line."""
         how = described(self._fleet.options.cuda.policy)
         where = f"{self.gpus} x {self.device.name} of the Ray cluster at {self._fleet.address}"
-        return (
-            f"backend ray: candidates are run, verified and timed {how} on {where}, compiled by {self._pool.toolchain}"
-        )
+        run = f"candidates run on {where} and are verified and timed {how}"
+        return f"backend ray: {run}, compiled by {self._pool.toolchain}"
 
     def fingerprint(self) -> dict[str, str]:
         """Return the fingerprint of any GPU that responds. Raises RunnerStopped."""

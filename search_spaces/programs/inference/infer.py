@@ -213,8 +213,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
     A group is the ``size`` elements that are reduced to one. A group may be split if ``size`` is not a power of two, if
-    a blocked distribution has contiguous lines along the other dimension, or if a user's map divides the group among
-    subgroups.
+    a blocked distribution vectorizes along the other dimension, or if a user's map divides the group among subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:

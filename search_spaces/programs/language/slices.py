@@ -13,7 +13,7 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
 from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
-SPAN_WORDS = 8  # consecutive words (a span) whose four-bit numbers become adjacent columns
+SPAN_WORDS = 8  # 32-bit words per span; the four-bit numbers of a span become adjacent columns
 
 
 class Slices(NamedFunctions):

@@ -36,7 +36,7 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-DEPTH = 32  # k of one block-scaled instruction, in stored elements
+DEPTH = 32  # extent of k of one block-scaled instruction, counted in array elements (a byte may hold two values)
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 

@@ -61,7 +61,7 @@ class Code:
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Write a declaration before the shared loop whose statements are still being collected."""
+        """Write a declaration immediately, while statements are still collected for a loop that they share."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:

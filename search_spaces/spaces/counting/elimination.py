@@ -59,7 +59,7 @@ def eliminate(
 
 
 class _Tables:
-    """State of an elimination: relations and evaluations that remain, and completed steps."""
+    """State while parameters are eliminated one by one: remaining relations and evaluations, and completed steps."""
 
     def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: Sequence[str], rows: RowsLeft) -> None:
         self._rows = rows

@@ -27,7 +27,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
-    columns = row.n if mma else 1  # columns of an mma.sync fragment: rows of x that lanes read at the same time
+    columns = row.n if mma else 1  # rows of x that are the columns of one mma.sync fragment
     x_vectors = rows_x * batches_k
 
     # Warp instructions per step are an FMA per product and a conversion per element, or an mma.sync per 16 x 8 x 16

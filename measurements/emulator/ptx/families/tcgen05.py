@@ -50,7 +50,7 @@ def _relinquish(i: Instruction, q: list[str]) -> Form:
 
 
 def _move(i: Instruction, q: list[str]) -> Form:
-    """Return the form of a load or store of tensor memory.
+    """Translate a load or store of tensor memory.
 
     Immediates: 1 (whole warp); offset; Shape; columns between the halves of 16x32bx2; whether 16-bit values are packed.
     """

@@ -76,7 +76,7 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # line with the number of skipped trials that an earlier reference verified
+        self.left_out = ""  # line with the number of skipped trials that were verified with an earlier reference
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:

@@ -99,8 +99,8 @@ def entries(
 
     Returns:
         Entries. An entry that cannot be checked (unknown operator or device, damaged trial) is replaced by a finding.
-        Trials that an earlier reference verified are skipped if there are newer trials; otherwise such an entry is also
-        replaced by a finding.
+        Trials that were verified with an earlier reference of the kernel file are skipped if there are trials with the
+        current reference. Otherwise, the entry is also replaced by a finding.
     """
     checked: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
@@ -180,7 +180,7 @@ _STALE = "the kernel file had another reference when the entry was tuned: tune t
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
-    """Return a summary's key without the parts that depend on the reference."""
+    """Return a key of a summary's problem and device that does not change with the kernel file's reference."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return json.dumps(fields, sort_keys=True), summary.device
 

@@ -23,7 +23,7 @@ class EntryStatus(StrEnum):
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # the entry was timed, but noise or a changed machine prevents a verdict
     CANNOT_COMPARE = "cannot compare"  # there is no baseline to compare with
-    STALE = "stale"  # an earlier reference verified the trial, and there is no trial with the current reference
+    STALE = "stale"  # all trials were verified with an earlier reference of the kernel file
     WRONG = "wrong"  # the kernel computes wrong results
     BROKEN = "broken"  # the schedule is no longer valid, does not compile, or does not run
 
@@ -118,7 +118,7 @@ class CheckReport:
 
     ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is the reason why the whole
     run is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with
-    the number of skipped trials that an earlier reference verified, or "".
+    the number of skipped trials that were verified with an earlier reference, or "".
     """
 
     database: str

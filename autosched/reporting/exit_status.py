@@ -67,7 +67,7 @@ ANSWERS = {
     "check": (
         "an entry was compared, and none is slower, wrong or broken",
         "an entry is slower, wrong or broken",
-        "no entry could be compared, an entry has an earlier reference, or the machine's timings are unreliable",
+        "no entry could be compared, an entry's reference has changed, or the machine's timings are unreliable",
     ),
     "pytest --autosched-db, --autosched-configs": (
         "as check",

@@ -87,7 +87,7 @@ def grouped_matmul(
 
 
 def derived(recorded: Recorded) -> np.ndarray:
-    """Return each configuration's estimated seconds by counts from the emulator; infinity without counts."""
+    """Return each configuration's seconds, estimated from the emulator's counts; infinity without counts."""
     p = recorded.problem
     dtype = torch.float16 if p.a == "f16" else torch.bfloat16
     a, b = (torch.ones(shape, dtype=dtype) for shape in ((p.m, p.k), (p.k, p.n)))

@@ -147,7 +147,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A shape of tiles that are distributed in blocks along contiguous lines, which run along dimension ``along``."""
+    """Shape of tiles that are distributed in blocks. A tile consists of contiguous lines along dimension ``along``."""
 
     shape: Shape
     along: int

@@ -135,7 +135,7 @@ def _fragments(product: ProductTiling, spread: Spread) -> Distribution:
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Return the number of warps that share a line. Warps are first assigned to different lines.
+    """Return the number of warps that share a line of a tile. Warps are first assigned to different lines.
 
     Args:
         pieces: Length of a line, in multiples of the elements that a warp handles at a time.

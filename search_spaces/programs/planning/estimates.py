@@ -75,7 +75,10 @@ def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
 
 
 def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes and warps can divide the lines of anchor ``number`` (from 1) without remainder."""
+    """Return True if lanes and warps can divide the tile of anchor ``number`` (from 1) without remainder.
+
+    A line of the tile, which runs along ``Anchor.along``, is divided among the lanes and warps that share it.
+    """
     anchor = inference.anchors[number - 1]
     line = anchor.shape[anchor.along]
     if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
@@ -147,7 +150,7 @@ def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes divide the lines of all anchors; a fast check, as most combinations do not."""
+    """Return True if lanes divide the lines of each anchor's tile without remainder. This rejects most schedules."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(inference.anchors, 1)

@@ -19,8 +19,9 @@ MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the b
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    The reduced problem has enough k-tiles per split to reuse each pipeline stage, two tiles along the axis of a
-    reduction, and two matrices of the batch. With stream-K, it has full waves and a partial wave.
+    The reduced problem has enough k-tiles per split to reuse each pipeline stage, and two matrices of the batch. If the
+    epilogue reduces the rows or columns of the output, it has at least two tiles along the reduced axis. With stream-K,
+    it has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:

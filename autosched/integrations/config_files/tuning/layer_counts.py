@@ -1,8 +1,8 @@
 """Count instructions and bytes of a layer's two matmuls from sizes only, for many configurations at once.
 
 Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These few
-are ranked again by counts of the compiled kernel (``derived_counts.py``). A test compares the counts from sizes with
-the counts of compiled kernels. Times are computed from the counts as for any Triton launch
+are ranked again by times estimated from counts of the compiled kernel (``derived_counts.py``). A test compares the
+counts from sizes with the counts of compiled kernels. Times are computed from the counts as for any Triton launch
 (``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
 
 The constants below describe the code that Triton 3.9 generates from vLLM's kernel. They are linear fits over a dozen

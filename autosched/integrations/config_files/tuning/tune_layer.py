@@ -1,8 +1,9 @@
 """Choose a configuration for each batch size of a layer.
 
-All configurations are ranked by estimates from sizes. The best are compiled and verified. The verified configurations
-are ranked again, by counts of the compiled kernel, or by measured times if there is a GPU. The fastest is compared with
-the package's default, which is chosen unless the gain exceeds the noise.
+All configurations are ranked by times estimated from sizes. The best are compiled and verified. The verified
+configurations are ranked again, by measured times if there is a GPU, and otherwise by times estimated from counts of
+the compiled kernels. The fastest is compared with the package's default, which is chosen unless the gain exceeds the
+noise.
 """
 
 from __future__ import annotations

@@ -172,7 +172,9 @@ def test_a_gain_is_compared_with_the_noise(default: float, word: str) -> None:
 class Judged:
     """Fake verification pool that returns prepared results.
 
-    ``verdicts`` and ``seconds`` (by counts) list the candidates in order, then the default, which is much slower.
+    ``verdicts`` and ``seconds`` have one item per candidate, in the order in which candidates are verified. The last
+    verdict also applies to later candidates. ``seconds`` replaces the times that are estimated from counts of the
+    compiled kernels. ``default`` and ``default_seconds`` are for the package's default configuration.
     """
 
     workers = 1

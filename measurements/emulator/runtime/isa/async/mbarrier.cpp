@@ -359,7 +359,8 @@ void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
   fence_init(w, i, active);
 }
 
-// Supported flags. by_l2 stands for .relaxed, an arrival or a wait that orders nothing.
+// Flags that mbarrier instructions support. .relaxed sets by_l2: the arrival or wait then does not order memory
+// accesses.
 constexpr std::uint32_t orders = by_l2 | acquire | release | block_scope;
 
 constexpr Row mbarrier_table[] = {

@@ -15,8 +15,8 @@ inline float flush(float x) {
 }
 constexpr float canonical_nan_bits_as_float() { return __builtin_bit_cast(float, 0x7fffffffu); }
 inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() : x; }
-// add.f32 of atom and red in global memory "flushes subnormal inputs and results to sign-preserving zero" (PTX ISA of
-// each, and of cp.reduce.async.bulk, which does not do so on an H100).
+// atom.add.f32 and red.add.f32 in global memory: "flushes subnormal inputs and results to sign-preserving zero" (PTX
+// ISA, atom and red). The PTX ISA specifies the same for cp.reduce.async.bulk, but an H100 does not flush there.
 inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
 
 // The 16-bit NaN that TMA writes for elements outside of a tensor if its map requests NaN. fma.oob recognises it. The

@@ -208,7 +208,7 @@ def _map(m: TensorMap, operand: int) -> str:
 
 
 def _passed(scalar: ScalarArgument) -> str:
-    """Return name, type and range of a scalar that callers may set; for other scalars the name is ""."""
+    """Return name, type and range of a scalar; the name is "" if callers must not set the scalar."""
     if scalar.limits is None:
         return '{"", false, 0, 0}'
     low, high = (_double(end) for end in scalar.limits)

@@ -128,7 +128,8 @@ def _exported_problem(
     if any(step.cooperative for step in kernel.steps):
         return "the kernel has a cooperative launch, which exports do not support"
     compiled = pool.compile(kernel, device.arch)
-    assert not isinstance(compiled, CompileFailure)  # the look-up has checked that the kernel compiles
+    # compilation cannot fail here, because the look-up has already compiled the kernel
+    assert not isinstance(compiled, CompileFailure)
     ptx = None
     if with_ptx:
         # Generate the kernel as for its verification, with the same options and source lines.

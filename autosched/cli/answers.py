@@ -51,7 +51,7 @@ class CommandAnswer(NamedTuple):
 
     Attributes:
         summary: Cases and exit status.
-        document: Fields of the JSON document specific to this command.
+        document: Fields of the JSON document that only this command has.
         text: Function that prints the answer as text and ends with the conclusion.
     """
 
@@ -82,7 +82,7 @@ def document(answer: CommandAnswer) -> dict[str, Any]:
 
 
 def write_files(summary: Summary, output: Output) -> None:
-    """Write JUnit XML, Markdown and GitHub annotations, each if its option is given."""
+    """Write JUnit XML, Markdown and GitHub annotations, as far as the options request them."""
     if output.junit is not None:
         write_output(output.junit, ci.junit(summary))
     if output.markdown is not None:

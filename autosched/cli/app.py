@@ -28,7 +28,7 @@ from search_spaces import catalogue
 # Base class of typer's usage errors. Some releases of typer do not export this class, but all export its subclass
 # BadParameter.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_MACHINE_ERRORS = (  # errors caused by the state of the machine: reported as user errors
+_MACHINE_ERRORS = (  # errors caused by the state of the machine, which are reported like errors of the user
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -140,7 +140,7 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Resolve an operator. Usage lines show the name that the user typed (``ctx.obj``), not the operator's."""
+        """Find an operator's command. Usage lines show what the user typed (``ctx.obj``), not the operator's name."""
         name, command, rest = super().resolve_command(ctx, args)
         return ctx.obj or name, command, rest
 
@@ -183,7 +183,7 @@ def _empty(add_completion: bool) -> typer.Typer:
 
 
 def outline(command: str | None = None) -> typer.Typer:
-    """Build a command line that has the names and summaries of all commands but cannot run them.
+    """Build a command line that has the names and summaries of all commands, but cannot run the commands.
 
     It prints the help of ``autosched`` and rejects unknown commands, without importing any command.
 
@@ -208,7 +208,7 @@ def outline(command: str | None = None) -> typer.Typer:
 
 
 def _not_called() -> None:
-    raise AssertionError("a command of the outline was called: it can only print help")
+    raise AssertionError("a command that only prints help was called")
 
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
@@ -260,7 +260,7 @@ _OWN = (
     "--kernel FILE [--size NAME=N] [OPTIONS]",
     "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
 )
-_INSTEAD = {  # usage lines of each command for calls in which an option or a file, not an operator, defines the problem
+_INSTEAD = {  # usage lines of each command for calls without an operator, where an option or a file defines the problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
@@ -373,7 +373,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     # Shell completion passes no arguments, but needs the options of all commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
-        # Without an operator, help or an error is printed, so the options of operators are not needed.
+        # without an operator's name, the command only prints help or an error: no command needs to be imported
         app = outline(command)
     elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
         app = build(command, operator)

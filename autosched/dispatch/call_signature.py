@@ -112,7 +112,7 @@ def matmul_plan(
 
     Args:
         a: (..., m, k); the last two axes may be column-major.
-        b: (k, n), or with the leading axes of ``a``.
+        b: (k, n), or (..., k, n) with the leading axes of ``a``.
         bias: (n,), or None.
         scale_a: Scales of ``a`` as in ``autosched.matmul``: a single scale, one per row, or one per 128 elements along
             k of each row.
@@ -219,7 +219,7 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
 
 
 def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:
-    """Return the granularity of the scales ("none", "tensor", "row_column" or "block") from leading axes, m, n, k."""
+    """Return the granularity of scales: "none", "tensor", "row_column" or "block". ``sizes``: leading axes, m, n, k."""
     if a is None and b is None:
         return "none"
     if a is None or b is None:

@@ -295,8 +295,8 @@ class _LoadedCall:
     """Loaded kernel with everything that later calls of the same signature need.
 
     ``names`` and ``bytes`` describe the arrays of a call, with the result last. ``order`` is the order of these arrays
-    in the kernel; None if it is the same. ``shape``, ``dtype`` and ``gpu`` describe a new result. ``torch`` is the
-    torch module if the first array is a tensor, else None.
+    in the kernel; None if the kernel has the same order. ``shape``, ``dtype`` and ``gpu`` describe a new result.
+    ``torch`` is the torch module if the first array is a tensor, else None.
     """
 
     kernel: LoadedKernel

@@ -33,8 +33,8 @@ from search_spaces.arrays import Array
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, stride_of
 
-# _NewOutputs: shapes and types. _Accepted: the torch module if the checked arrays are tensors (else None), and the new
-# outputs.
+# ``_NewOutputs`` has the shape and type of each new output. ``_Accepted`` is a pair: the torch module if the checked
+# arrays are tensors (else None), and the new outputs.
 _NewOutputs = tuple[tuple[tuple[int, ...], Any], ...]
 _Accepted = tuple[Any, _NewOutputs]
 
@@ -157,7 +157,7 @@ class LoadedKernel(ABC):
 
     @property
     def by_stream(self) -> bool:
-        """True if ``driver_steps`` depends on the stream and the thread, since each has its own workspaces."""
+        """True if ``driver_steps`` depends on stream and thread, because each pair has separate workspaces."""
         return False
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
@@ -408,7 +408,7 @@ class CubinKernel(LoadedKernel):
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
         """Return the launches of a call; None if the call also needs other work, such as writes to constant memory."""
-        if set(names) != set(self._names):  # true if the kernel's operands differ from the arrays of the call
+        if set(names) != set(self._names):  # the operands differ from the arrays of the call
             return None
         with self._context(torch):
             workspace = self._workspace() if self._wanted else []

@@ -48,7 +48,7 @@ class CallReader(Protocol):
 
         Args:
             path: A file that ``reads`` accepts.
-            rows: Sizes for axes whose size the file does not fix.
+            rows: Values for axes whose size is not in the file.
 
         Returns:
             The counts of calls by problem, and of skipped calls by reason.

@@ -35,7 +35,7 @@ class SuiteError(ValueError):
 
 @dataclass(frozen=True)
 class SuiteMember:
-    """A problem, its weight (how often it is computed), and the current measured seconds of one call, or None.
+    """A problem, its weight (how often it is computed), and the measured time of one call in seconds; None if unknown.
 
     ``headroom`` is the fraction of these seconds that tuning is expected to save (``autosched.worth``); None if
     unknown.
@@ -109,7 +109,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The result of each member, in the order of the suite, and why the run ended, if it ended early."""
+    """The result of each member, in the order of the suite. If the run ended early, also the reason."""
 
     standings: tuple[Standing, ...]
     trials: int
@@ -195,7 +195,7 @@ def tune_suite(
         options: Further options of ``autosched.tune``, the same for all members.
 
     Returns:
-        Progress of each member, in the order of the suite, and why the run ended, if it ended early.
+        Progress of each member, in the order of the suite. If the run ended early, also the reason.
 
     Raises:
         SuiteError: There are no members, or fewer trials than members.

@@ -9,7 +9,7 @@ from measurements.files.text import one_line
 from measurements.trials.measurement import Status
 from measurements.trials.trial import Trial
 
-ENOUGH = 4  # number of failed configurations that end the search: the default and three more
+ENOUGH = 4  # the search ends if the first 4 configurations fail: the default and three more
 _SHOWN = 300  # maximum characters of a reason
 
 # Failures because a kernel is too slow or too large do not end the search: other configurations may be faster or

@@ -3,8 +3,8 @@
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
 next, which matters most at the start. The limit is therefore a quarter of the number of reported trials, up to the
 number that keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has this upper
-value from the start. Trials whose module is already compiled need no compiler, so the limit grows with their share. If
-a sampler proposes in batches, the limit is larger by one batch.
+value from the start. Trials whose module is already compiled need no compiler, so the limit grows with the share of
+such trials. If a sampler proposes in batches, the limit is larger by one batch.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from collections.abc import Sequence
 
 # initial limit; with it, searches of recorded spaces need no more trials than with one trial at a time
 MIN_IN_FLIGHT = 4
-MAX_IN_FLIGHT = 16  # limit while the costs of compiling and measuring are unknown
+MAX_IN_FLIGHT = 16  # limit while the durations of compiling and measuring are unknown
 PER_GPU = 8  # minimum limit per GPU if several GPUs measure
 OBSERVED_PER_SLOT = 4  # number of reported trials per trial in flight
-_REMEMBERED = 32  # number of recent costs of each kind that are averaged
+_REMEMBERED = 32  # durations that are averaged: the most recent ones of each step
 
 
 class InFlightLimit:
     """Limit of the trials in flight.
 
     Args:
-        most: The limit if ``compilers`` is None. Proposals then do not depend on how long compiling and measuring take.
+        most: Fixed limit, used if ``compilers`` is None. Proposals then do not depend on how long compiling and
+            measuring take.
         gpus: Number of GPUs that measure.
-        compilers: Number of compilers. If given, the limit is computed from recorded compile and measuring times.
+        compilers: Number of compilers. The limit is then computed from recorded durations. None: durations are not
+            recorded.
     """
 
     def __init__(self, *, most: int = MAX_IN_FLIGHT, gpus: int = 1, compilers: int | None = None) -> None:
@@ -67,11 +69,11 @@ class InFlightLimit:
         return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the cost of a candidate.
+        """Record how long one step of a candidate took.
 
         Args:
-            kind: Kind of cost: "compile", "measure" or "propose".
-            seconds: Cost in seconds; 0 for "compile" if the candidate's module is already compiled.
+            kind: The step: "compile", "measure" or "propose".
+            seconds: Duration in seconds; 0 for "compile" if the candidate's module is already compiled.
         """
         self._seconds[kind].extend(seconds)
 

@@ -112,7 +112,7 @@ class RunIdentity:
     def of(
         cls, task: SearchTask, provenance: Provenance, policy: str | None, seed: int, order: OrderRule | None = None
     ) -> Self:
-        """Return the identity of a search of ``task``."""
+        """Return the identity of the search that ``task`` describes."""
         return cls(task.problem, task.device, provenance, policy, seed, task.versions, task.space_versions, order)
 
 
@@ -128,7 +128,7 @@ class TrialLedger:
 
     Attributes:
         stored: After ``open``, the trials of this problem, device, provenance and policy.
-        known: Measurements by digest of the kernel.
+        known: Earlier measurements, by the digest of the measured kernel.
         verifications: Verification reports of this run by schedule, as canonical JSON.
         verified: Schedules that were emulated in this run.
         fingerprint: Fingerprint of the runner; None until the runner has started.
@@ -286,7 +286,7 @@ class TrialLedger:
         return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Return True if a measurement is better than the best trial: in time, or the first objective that differs."""
+        """Return True if a measurement is better than the best trial in the first objective in which the two differ."""
         if measurement.timing is None:
             return False
         if self.objectives.is_time:

@@ -62,7 +62,7 @@ class PlainLines(threading.Thread):
         self._over = threading.Event()
 
     def started(self, start: Start) -> None:
-        """Record what is searched."""
+        """Record the problem and the planned number of trials."""
         self._task, self._state = _title(start), f"0/{start.trials}"
 
     def trial(self, progress: Progress) -> None:

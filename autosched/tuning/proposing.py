@@ -1,4 +1,4 @@
-"""Choice of a search's sampler, and of the schedules that it tries first (advice)."""
+"""Choice of a search's sampler, and of the schedules that the sampler proposes first (advice)."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def sampler_of(
 def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
     """Return the sampler without advice.
 
-    For objectives other than the time, the result combines one sampler per weight vector; these do not use time
-    estimates.
+    For objectives other than the time, the result combines one sampler per weight vector. The combined samplers do not
+    use time estimates.
     """
     if options.objectives.is_time:
         return make_sampler(plan.sampler, task.space, seed=options.seed, estimates=estimates)
@@ -99,7 +99,7 @@ def _default_schedule(task: SearchTask) -> Schedule | None:
 
 
 def _default_configuration(space: SearchSpace) -> Schedule | None:
-    """Return a user's kernel's default values, to try early whether the kernel works; None if they are not legal."""
+    """Return the default configuration of a user's kernel, which is tried early; None if it is not legal."""
     name, member = next(iter(space.members.items()))
     schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
     return schedule if schedule in space else None

@@ -73,7 +73,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
 
 
 def usable(data: TrainingData) -> TrainingData:
-    """Return the data without schedules that current kernel templates cannot generate or have no counts for."""
+    """Return the data without schedules that no current kernel template can generate, or that have no cost counts."""
     trials, left_out = [], Counter(data.left_out)
     for one in data.observations:
         now, num_unusable = one.usable()
@@ -118,7 +118,7 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
 
 
 def _is_of_space(schedule: Schedule) -> bool:
-    """Return True if models support the schedule: not the vendor's library, and without compiler controls."""
+    """Return False if the trial is of the vendor's library or has compiler controls, which models do not support."""
     return not is_library(schedule) and not has_controls(schedule)
 
 

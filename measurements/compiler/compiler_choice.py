@@ -84,9 +84,9 @@ def may_lack_headers(source: str, headers: Headers) -> bool:
     return any(n.startswith(_MAY_INCLUDE_HOST) or not any(Path(f, n).is_file() for f in folders) for n in names)
 
 
-@lru_cache(maxsize=64)  # commands read the same kernel file several times
+@lru_cache(maxsize=64)  # cached, because commands read the same kernel file several times
 def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) -> CompilerChoice:
-    """Choose the compiler that finds a source's headers. The macros of a schedule are not yet defined.
+    """Choose the compiler that finds a source's headers. The macros that a schedule defines are not set.
 
     Args:
         source: Text of the source.
@@ -94,7 +94,7 @@ def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) ->
         limits: Limits of a compilation.
 
     Returns:
-        The compiler. If NVRTC is not installed, the result is still NVRTC, so that each kernel reports that it is
+        The compiler. If NVRTC is not installed, the result is still NVRTC, so that each kernel reports that NVRTC is
         missing.
     """
 

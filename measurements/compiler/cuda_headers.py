@@ -96,7 +96,7 @@ typedef unsigned long long CUdeviceptr;
 typedef struct CUstream_st* CUstream;
 typedef struct CUtensorMap_st { alignas(64) cuuint64_t opaque[16]; } CUtensorMap;
 """
-# Replacement texts by include name. <math.h> needs none: NVRTC has its functions, and printf, built in.
+# Replacement texts by include name. They do not declare printf and the functions of <math.h>, which NVRTC provides.
 STAND_INS: Mapping[str, str] = (
     {name: _GUARD for name in _EMPTY}
     | {name: _GUARD + content for name, content in _WITH_CONTENT.items()}

@@ -47,7 +47,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
                 "YIELD"),
 }  # fmt: skip
 _KIND_OF = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
-INTEGER = "integer"  # kind of all other instructions: addresses, counters, moves, bits, predicates
+# kind of all other instructions, such as arithmetic of addresses and counters, moves and predicates
+INTEGER = "integer"
 KINDS = (*_KINDS, INTEGER)
 ARITHMETIC = ("tensor", "float")
 
@@ -109,7 +110,8 @@ class LoopMix:
     """Instruction mix of a loop of machine code, per iteration: instructions by kind, and bytes that a lane loads.
 
     ``after_barrier`` is the number of instructions from the last block-wide barrier of an iteration to the next
-    arithmetic instruction, even if that belongs to the next iteration; None without a barrier or without arithmetic.
+    arithmetic instruction, even if this instruction belongs to the next iteration; None without a barrier or without
+    arithmetic.
     """
 
     instructions: int
@@ -144,7 +146,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
 
     The output of nvdisasm is cached, because starting it takes 0.4 s of CPU time.
 
-    Raises DisassemblerMissing, and NotDisassembled for an invalid cubin or an unknown function.
+    Raises DisassemblerMissing. Raises NotDisassembled for an invalid cubin or an unknown function.
     """
     try:
         _, functions, *sources = _listing(cubin)

@@ -41,7 +41,7 @@ def request_within(
         worker: Process of the compiler.
         request: Compile request.
         blobs: As in ``Worker.request``.
-        usual_seconds: Time limit in CPU seconds if ``limits`` has no time limit.
+        usual_seconds: Limit in CPU seconds that applies if ``limits`` has no time limit.
         times: Factor that multiplies the time limit of ``limits``.
 
     Returns:

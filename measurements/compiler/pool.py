@@ -69,7 +69,7 @@ class CompilePool:
     """Compile in several processes, each controlled by one thread.
 
     Args:
-        cache: Cache of cubins; None for the user's.
+        cache: Cache of cubins; None for the user's default cache.
         workers: Number of processes; None for one per usable core.
         time_limit: CPU seconds per kernel; a compiler that exceeds this limit is killed.
         options: Options of NVRTC.
@@ -253,8 +253,8 @@ def _most(steps: Sequence[CompiledStep]) -> Resources:
 def parse_resources(log: str, entry: str) -> Resources | None:
     """Parse the resources that ptxas -v printed about the function ``entry``; None if it printed none.
 
-    NVRTC 12.8 to 13.5 print one section per entry function, which sections of called functions may follow. The result
-    has 0 bytes of dynamic shared memory, which the log does not contain.
+    NVRTC 12.8 to 13.5 print one section per entry function. Sections of called functions may follow. The result has
+    0 bytes of dynamic shared memory, which the log does not contain.
     """
     for section in re.split(r"^ptxas info\s*: Compiling entry function ", log, flags=re.MULTILINE)[1:]:
         if not section.startswith(f"'{entry}'"):

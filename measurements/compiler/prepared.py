@@ -16,8 +16,8 @@ class PreparedCubins:
     """A folder of cubins, which a ``CompilePool`` on another machine compiled.
 
     Args:
-        folder: Folder of its ``CompileCache``.
-        toolchain: Compiler and version of the pool that filled it.
+        folder: Folder of the pool's ``CompileCache``.
+        toolchain: Compiler and version of the pool.
     """
 
     def __init__(self, folder: Path, toolchain: str) -> None:

@@ -12,12 +12,12 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # kernels for sm_75 are compiled for sm_75, because sm_75 has separate kernel templates
+TURING = "sm_75"  # kernels for sm_75 are always compiled for sm_75, because sm_75 has separate kernel templates
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
 _ARCH_MACRO = "__CUDA_ARCH_"  # common prefix of __CUDA_ARCH__ and similar macros
-# Text of kernels that need sm_89: mma.sync with 8-bit floats.
+# If this pattern matches, a kernel needs sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Words of kernels that need sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
@@ -59,7 +59,8 @@ def _arch_of(text: str) -> str:
 
 def _names(text: str, words: tuple[str, ...]) -> bool:
     """Return True if one of ``words`` occurs in ``text`` as a whole word."""
-    # The substring search comes first: it is much faster than the pattern, and few texts contain any of the words.
+    # The substring search comes first, because it is much faster than the pattern, and most texts contain none of the
+    # words.
     names = [re.escape(word) for word in words if word in text]
     return bool(names) and re.search(rf"\b({'|'.join(names)})\b", text) is not None
 

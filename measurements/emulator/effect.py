@@ -46,7 +46,7 @@ def without_harmless(
     Args:
         done: Result of the launch.
         again: Runs the launch on the same memory with the poison pattern of the given number.
-        same: Returns True if two runs have left the same memory.
+        same: Returns True if the memory is the same after two runs.
 
     Returns:
         ``done``, or a copy with changed grades.

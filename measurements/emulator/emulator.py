@@ -244,7 +244,7 @@ def run_launch(
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:
-    """Return True if two runs of a launch have left the same outputs, apart from undefined bytes."""
+    """Return True if the outputs of two runs of a launch are equal, apart from undefined bytes."""
 
     def same(name: str, array: Array) -> bool:
         differ = array.reshape(-1).view(np.uint8) != other.outputs[name].reshape(-1).view(np.uint8)

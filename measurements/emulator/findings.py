@@ -38,9 +38,10 @@ class FindingKind(StrEnum):
     UNWRITTEN_OUTPUT = "unwritten_output"
     WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is not zero again after a launch
     INVALID_ARGUMENT = (
-        "invalid_argument"  # argument of an instruction, such as a thread count that is not a multiple of 32
+        "invalid_argument"  # invalid argument of an instruction, such as a thread count that is not a multiple of 32
     )
-    UNDEFINED_REGISTER = "undefined_register"  # read before it is written on the executed path
+    # a register or local variable is read before it is written on the executed path
+    UNDEFINED_REGISTER = "undefined_register"
     WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used to access global memory
     OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
@@ -50,14 +51,15 @@ class FindingKind(StrEnum):
     BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
     MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses of threads and wgmma or a bulk copy
-    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a missed phase, use of an uninitialised mbarrier
+    # wrong use of an mbarrier: too many arrivals, a missed phase, or use before its initialisation
+    MBARRIER_MISUSE = "mbarrier_misuse"
     # No fence between the initialisation of an mbarrier and the use of the mbarrier by another block's copy.
     MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"
     BLOCK_EXITED = "block_exited"  # accesses shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # uses memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # reads a __constant__ or __device__ variable that is never set
     DEADLOCK = "deadlock"  # threads poll memory for a value that is never written; ends the launch
-    LAUNCH_LIMIT = "launch_limit"  # needs more shared memory than a block can have
+    LAUNCH_LIMIT = "launch_limit"  # the launch needs more shared memory than a block can have
     TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses data that an unfinished tcgen05 instruction reads or writes
     MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # two threads synchronise without tcgen05.fence
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # accesses registers of a tcgen05.ld before tcgen05.wait::ld

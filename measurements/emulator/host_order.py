@@ -22,7 +22,7 @@ Clock = dict[int, int]  # for each timeline, the number of its actions that happ
 Ranges = npt.NDArray[np.int64]  # rows (first byte, end) of disjoint ranges, in ascending order
 
 HOST = 0
-LEGACY = 1  # the legacy default stream; it and blocking streams wait for each other
+LEGACY = 1  # the legacy default stream; this stream and blocking streams wait for each other
 _MOST_USES = 512  # maximum number of uses that are remembered per allocation
 
 
@@ -58,8 +58,8 @@ class HostRace:
     """Two uses of the same bytes that are not ordered.
 
     Attributes:
-        earlier: The use that the program called first.
-        later: The use that the program called second.
+        earlier: The use by the operation that the program called first.
+        later: The use by the operation that the program called second.
         first: The lowest address that both use.
         end: End of the contiguous range, starting at ``first``, that both use.
     """

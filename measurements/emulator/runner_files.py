@@ -203,7 +203,7 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
 def read_flags(
     path: Path, kernel: Launch, memory: Memory
 ) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
-    """Return flags for each byte of arrays: whether it is defined or was written, and how the launch used it."""
+    """Return flags per byte of arrays: whether the byte is defined or was written, and how the launch used it."""
     defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
@@ -225,7 +225,8 @@ def _operation(shown: str) -> str:
 class RunnerReport:
     """The runner's report, which consists of JSON lines. If the runner was killed, the last line may be truncated.
 
-    A site is a group of instructions with the same position. The report contains the site's number and source line.
+    A site is a group of instructions with the same position. The report identifies a site by a number and a source
+    line.
     """
 
     def __init__(self, text: str, positions: SitePositions) -> None:

@@ -226,7 +226,7 @@ def _emulate_blocks(
 
 
 def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
-    """Return True if two runs of some blocks have written the same elements."""
+    """Return True if two runs of some blocks have written equal values to the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.positions, b.positions) and a.values.tobytes() == b.values.tobytes()
@@ -251,7 +251,8 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
         firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
         size = int(counts.sum())
         values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
-        if stretches == 1:  # usual for a large output; avoids two further arrays of positions
+        # fast path for a single range, which is usual for a large output: avoids two further arrays of positions
+        if stretches == 1:
             positions = np.arange(firsts[0], firsts[0] + size)
         else:
             positions = np.repeat(firsts - (np.cumsum(counts) - counts), counts)

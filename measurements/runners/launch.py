@@ -21,7 +21,8 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # size and alignment of a CUtensorMap in bytes
-_KEPT_MAPS = 4096  # encoded tensor maps to cache per kernel; a measurement rotates over fewer copies
+# number of encoded tensor maps that are cached per kernel; measurements use fewer copies of an operand
+_KEPT_MAPS = 4096
 _PORTABLE_CLUSTER = 8  # blocks per cluster that every GPU with clusters supports
 
 
@@ -68,7 +69,7 @@ class LoadedLaunch:
         self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def _with_attributes(self, function: Any, launch: Launch) -> AttributedLaunch | None:
-        """Return a launcher for a function that needs launch attributes; None if cupy can launch it.
+        """Return a launcher for a function that needs launch attributes; None if cupy can launch the function.
 
         Raises LaunchRefused.
         """
@@ -324,7 +325,7 @@ _NUMBERS = ctypes.POINTER(ctypes.c_uint32)
 
 
 def _of_driver(name: str, box: Sequence[Any]) -> Any:
-    """Return a driver function that encodes tensor maps. ``box`` are the types of its box parameters.
+    """Return a driver function that encodes tensor maps. ``box`` has the C types of the function's box parameters.
 
     Raises NoEncoder if the driver lacks the function (before CUDA 12), or if its library has an unexpected name.
     """

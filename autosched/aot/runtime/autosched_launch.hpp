@@ -257,7 +257,7 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
   to = {};
   bool known_op = false;
   std::string unknown, why;
-  double best[2] = {1e300, 1e300};  // of the best kernel so far: rank by match and distance, and seconds
+  double best[2] = {1e300, 1e300};  // rank (by match and distance) and seconds of the best kernel so far
   for (unsigned n = 0; n < kernels.count; ++n) {
     const Kernel& k = kernels.first[n];
     if (asked.op != k.op) continue;

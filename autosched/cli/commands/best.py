@@ -60,7 +60,7 @@ class Best:
     front: tuple[Row, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trial, the numbers of trials, changed parts of the kernel, and missing verification runs."""
+        """Return the trial, the trial counts, the changed kernel parts, and the missing verification runs as JSON."""
         return {
             **formatting.trial_json(self.problem, self.trial),
             "trials": self.trials,

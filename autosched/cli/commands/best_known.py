@@ -1,7 +1,7 @@
 """``autosched best --db DB``: list every problem in a database with its best time.
 
 ``--json``: ``database`` and ``best``, a list with ``name``, ``problem``, ``device``, ``template``, ``seconds``,
-``provenance`` and ``trials`` of each.
+``provenance`` and ``trials`` of each problem and device.
 """
 
 from __future__ import annotations

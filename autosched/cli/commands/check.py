@@ -3,8 +3,9 @@
 ``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
 ``left_out`` (a sentence with the number of trials that are left out because their reference has changed, or ""),
 ``judged``, ``counts`` (number of entries by verdict), ``tools``, ``seconds``, and ``entries``, each with ``name``,
-``problem``, ``device``, ``verdict``, ``reasons``, ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``,
-``pairs``, or null), ``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
+``problem``, ``device``, ``verdict``, ``reasons``, ``ratio`` (the candidate's time divided by the baseline's time:
+``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds``
+and ``numbers``.
 """
 
 import json as json_module
@@ -304,7 +305,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, on_progress=progress.advance, run=run)
 
 
-# options of database checks that are also accepted for folders of configurations
+# options of a database check that a check of a configuration folder also accepts
 _FOR_FOLDERS = {"device", "no_emulate", "with_python"}
 
 

@@ -115,7 +115,7 @@ def replay(
 
             trust = GuessTrust(
                 guessed=CandidatePool.whole
-            )  # a recorded time is a table look-up, so the whole space can be ranked
+            )  # a recorded time is only looked up, so the sampler can afford to rank the whole space
             return lambda space, number: BayesSampler(
                 space, number, estimates=estimates, settings=BayesSettings(trust=trust)
             )

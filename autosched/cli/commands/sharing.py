@@ -201,7 +201,7 @@ def merge(
 
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
-    """Merge all sources in turn, and return the combined result."""
+    """Merge the sources one after another, and return the combined result."""
     from measurements.store.merge import Merged
     from measurements.store.merge import merge as merge_into
 

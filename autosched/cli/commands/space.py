@@ -3,12 +3,13 @@
 ``--json`` prints ``problem``, ``device``, ``raw`` and ``legal`` (numbers of combinations and of legal schedules in all
 templates), ``seconds`` (time spent counting), and:
 
-- ``templates``: ``name``, ``version`` and ``why_not`` of each. If ``why_not`` is null, also ``raw``, ``legal``,
-  ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
+- ``templates``: ``name``, ``version`` and ``why_not`` of each template. If ``why_not`` is null, also ``raw``,
+  ``legal``, ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or
+  "pruning",
   ``rejects``: number of raw combinations that break this rule, ``doc``)
-- ``seed`` and ``samples``: ``template`` and ``schedule`` of each. Each sample of a tile program also has ``values``
-  (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions`` (``place``,
-  ``shape``, ``source``, ``target``, ``route``, ``cost``)
+- ``seed`` and ``samples``: ``template`` and ``schedule`` of each sample. Each sample of a tile program also has
+  ``values`` (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions``
+  (``place``, ``shape``, ``source``, ``target``, ``route``, ``cost``)
 - with ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``, ``reason``)
 
 ``--picture`` also draws layouts to a file.
@@ -120,9 +121,9 @@ def space(  # noqa: D103  (its docstring is assigned below)
             _draw_program(problem, schedule, pictures)
         return status
     legal = {name: s.count() for name, s in spaces.items()}
-    # samples are slow to generate, and an empty space has none
     rejects = {name: s.rejects() if legal[name] else [] for name, s in spaces.items()}
     seconds = time.perf_counter() - started
+    # only if requested, because drawing samples is slow and fails for an empty space
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:
         _draw(usable, problem, (samples or usable.space(problem, where).sample(1, seed))[0], where, picture)

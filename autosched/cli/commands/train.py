@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cost_models.trees.held_out import HeldOut
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {  # for each way to hold out times: (which times are held out, heading of the table's rows)
+_SPLITS = {  # for each split: the description of its held-out times, and the heading of the table's first column
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
     "problems": ("problems not used for training (held out on every device)", "problem"),
     "families": ("shape families not used for training", "shape family"),
@@ -185,7 +185,7 @@ def _show_features(console: Console, features: Features) -> None:
 
 
 def _deciding(importances: Sequence[Importance]) -> Sequence[Importance]:
-    """Return the features to show: all with an effect, or the first feature if none has an effect."""
+    """Return the features to show: all features with an effect, or the first feature if none has an effect."""
     return [i for i in importances[:_SHOWN] if i.moves > 0 or i.gain > 0] or importances[:1]
 
 

@@ -30,7 +30,7 @@ DEVICE_NOTE = f"Without --device, the GPU of this machine is used, or {DEFAULT_D
 
 
 def target(name: str | None) -> Device:
-    """Return the device called ``name``; by default the GPU of this machine, else the default row.
+    """Return the device called ``name``. Default: the GPU of this machine, or DEFAULT_DEVICE if there is none.
 
     Raises:
         InputError: The device is unknown.

@@ -18,7 +18,7 @@ COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
-    """Replace ``--kernel`` and ``--program`` by an operator, which gives one or more command lines.
+    """Replace ``--kernel`` and ``--program`` by an operator. Return one or more command lines.
 
     Returns:
         With --kernel, one command line for each problem of the kernel file. If sizes are given or the command queries a
@@ -71,7 +71,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def written(arguments: Sequence[str]) -> str | None:
-    """Return the option that replaces an operator, such as "--kernel FILE"; None if there is no such option.
+    """Return the text of the option that replaces an operator, such as "--kernel FILE"; None if there is none.
 
     Raises:
         InputError: Such an option has no value.

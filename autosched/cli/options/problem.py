@@ -15,9 +15,10 @@ from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
 _PREFIX = "problem_"  # prefix that distinguishes a problem option, such as "out", from a parameter of the command
-_METAVAR_WIDTH = 20  # longest list of choices in the metavar, in characters; longer lists appear in the help text
+# maximum characters of a list of choices in the option's placeholder; longer lists appear in the help text
+_METAVAR_WIDTH = 20
 
-# options that are removed before a command runs, so that the command does not declare them
+# options that are removed before a command runs, so the command must not declare them
 OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")
 
 Command = Callable[..., int]

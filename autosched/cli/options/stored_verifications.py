@@ -1,4 +1,4 @@
-"""For ``verify --db``: compare new verifications with the stored ones, and replace stored ones that no longer apply."""
+"""For ``verify --db``: compare new verifications with the stored ones, and replace outdated verifications."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class StoredVerification:
 
     Attributes:
         before: Why the stored verification does not apply to the current kernel; "" if it applies.
-        now: "holds" (the stored one is kept), "deepened" (a full verification replaced a quick one), "renewed" (it
-            replaced one that no longer applied), "stored" (there was none before), or "not stored".
+        now: "holds" (the stored verification is kept), "deepened" (a full verification replaced a quick one), "renewed"
+            (the new verification replaced one that no longer applied), "stored" (there was none before), or "not
+            stored".
         why: Reason for "not stored".
     """
 
@@ -75,7 +76,7 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
 
 
 def verification_lines(verifications: Sequence[StoredVerification]) -> list[str]:
-    """Return lines of text: how many verifications have each state, and why."""
+    """Return lines of text: the number of verifications in each state, with the reason for the state."""
     kinds = Counter((p.now, p.why or p.before) for p in verifications)
     return [
         f"stored verifications: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()

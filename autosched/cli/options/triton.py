@@ -53,7 +53,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         with (
             bad_input(),
             emulated("h100", check=False),
-        ):  # any device will do, because only the arguments are built, which the problem's options describe
+        ):  # any device will do, because the device does not affect the arguments
             make_arguments = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, call_factory(make_arguments, sizes("--size", size_values), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]

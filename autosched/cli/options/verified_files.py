@@ -174,7 +174,8 @@ class Executable:
 
 SUBMISSION = "a submission with --task"
 _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
-# Kinds of files to which every option of a group applies. ``_SINGLE`` has the kinds for options with other kinds.
+# For each group of options, the kinds of files to which the group applies. ``_SINGLE`` has the exceptions: single
+# options that apply to other kinds.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
     Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),

@@ -47,7 +47,7 @@ def show_readings(console: Console, problem: Problem) -> None:
 
 
 def show(console: Console, table: Table) -> None:
-    """Print a table. It may be wider than the console, so that nothing is truncated."""
+    """Print a table. The table may be wider than the console, because its cells are not truncated."""
     needed = sum(_least_width(column) for column in table.columns)
     if needed > console.width:
         table.width = needed

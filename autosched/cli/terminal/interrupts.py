@@ -26,13 +26,13 @@ from typing import NoReturn
 from autosched.reporting.exit_status import ExitStatus
 
 PATIENCE = 2.0  # seconds after a signal during which further signals are ignored
-RETRY = 0.005  # seconds until the next attempt, if raising an exception was not safe
+RETRY = 0.005  # seconds until the next attempt to raise an exception, if raising was not safe
 REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-# functions that may be interrupted, unlike all other functions of their modules
+# functions of the locking modules that may be interrupted; all other functions of these modules may not
 _WAITS = ("wait", "_wait_for_tstate_lock")
 
 
@@ -51,7 +51,7 @@ def leave() -> None:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise KeyboardInterrupt on these signals within the block, so that its work can clean up.
+    """Within the block, raise KeyboardInterrupt on these signals, so that the code in the block can clean up.
 
     The block must be the last work of a command. Without an earlier call of ``take``, signals are handled as usual.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 5.0  # seconds between two progress lines if stderr is not a terminal
 QUIET_SECONDS = 4.0  # seconds without a finished step after which a line reports the delay
-LIMIT_SECONDS = 15.0  # seconds without a finished step after which this line also shows the step's time limit
+LIMIT_SECONDS = 15.0  # seconds without a finished step after which a line also shows the step's time limit
 LEAST_TRIALS = 16  # minimum number of finished trials before a rate is shown
 
 
@@ -33,7 +33,7 @@ def _redrawn(console: Console) -> bool:
 
 
 class _Ticker(threading.Thread):
-    """Context manager that calls ``tick`` every QUIET_SECONDS / 4, so delays are reported at most this much late."""
+    """Context manager that calls ``tick`` every QUIET_SECONDS / 4, which limits how late a delay is reported."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         super().__init__(daemon=True)

@@ -44,11 +44,12 @@ def supervised(command: Callable[[], int]) -> int:
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
-    os.set_blocking(reading, False)  # do not wait for the child's own child processes, which may keep the pipe open
+    # do not wait until the pipe is closed: child processes of the child may keep it open
+    os.set_blocking(reading, False)
     with suppress(BlockingIOError):
         reported = os.read(reading, 1)
         if reported:
-            os._exit(reported[0])  # no flush is needed, because this process has written nothing
+            os._exit(reported[0])  # ``os._exit`` does not flush streams, but this process has written nothing
     # imported lazily, because only failures need this module
     from measurements.files.work_folders import remove_temporary_of_killed
 

@@ -1,4 +1,4 @@
-"""Backend of a search: a runner that times candidates, the GPU of these times, and compilers."""
+"""Backend of a search: compilers, a runner that times candidates, and the GPU to which the times apply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BackendError(ValueError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A runner and the GPU of its times. Closing the backend ends every process that it started.
+    """A runner that times candidates, and its GPU. ``close`` ends every process that the backend started.
 
     Attributes:
         name: Name of the backend.
@@ -33,7 +33,7 @@ class Backend:
         pool: Pool of compiler processes; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
         schedules: The only schedules that the runner can time; None if it can time all.
-        headline: Short description of the provenance of the times.
+        headline: Short statement whether the times are measured, replayed or estimated.
         gpus: Number of GPUs that measure in parallel.
         fleet: Cluster that measures, if any.
         owned: ``fleet``, if the backend must close it; else None.

@@ -41,7 +41,7 @@ def of_cluster(
         The backend. Closing it also closes the Fleet, unless the caller passed one.
 
     Raises:
-        BackendError: A function of the kernel file checks the outputs, which clusters do not support.
+        BackendError: The kernel file has a function that checks the outputs. Clusters do not support such functions.
         ValueError: The cluster has no GPU of this model.
     """
     if problem is not None and problem.checks_outputs:

@@ -1,4 +1,4 @@
-"""GPUs of this machine that can measure; if there are none, the reason."""
+"""Find the GPUs of this machine that can measure, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.hardware.devices import device as device_row
 
 @dataclass(frozen=True)
 class UsableGpus:
-    """The CUDA device ``numbers`` of the GPUs to use, and the model of these GPUs (``device``).
+    """GPUs to use: ``numbers`` are their CUDA device numbers, and ``device`` is their common model.
 
     If no GPU is usable, ``why_not`` is one line with the reason.
     """

@@ -184,7 +184,7 @@ def remeasure(
 
 @dataclass(frozen=True)
 class _RoundTimes:
-    """Results of one call of the runner: for each entrant (by position), the library and the plain copy."""
+    """Results of one call of the runner: of each entrant (by position), of the library and of the plain copy."""
 
     rounds: int
     entrants: dict[int, Entrant]
@@ -220,7 +220,7 @@ class _TimedRounds:
         self._copies: list[float] = []
 
     def time_rounds(self, first: int) -> _RoundTimes:
-        """Time all remaining entrants for ``first`` rounds, or later as many rounds as before, within limits."""
+        """Time the remaining entrants for ``first`` rounds; later calls double the number of rounds, within limits."""
         rounds = first
         if self.num_rounds:
             rounds = min(max(first, self.num_rounds), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.num_rounds)

@@ -49,7 +49,8 @@ CACHE_NOTE_SECONDS = 600.0  # minimum time between two updates of a file's modif
 # Seconds during which starting a new program is retried: a process that another thread has forked may still hold the
 # file open for writing.
 BUSY_SECONDS = 5.0
-FEW_PARTS = 1  # headers are only precompiled for more parts than this, because otherwise it saves no time
+# headers are only precompiled for more parts than this, because precompiling saves no time for fewer parts
+FEW_PARTS = 1
 PRUNE_EVERY = 64  # number of bytecode files that a process adds between two scans of the cache
 
 _RUNNER = "runner-"
@@ -161,7 +162,7 @@ def _brought() -> Path | None:
 def _copied(file: Path, path: Path) -> bool:
     """Copy a runner into the cache, and return True if it runs on this machine."""
     with one_at_a_time(path.parent / "runner.lock"), build_folder(path.parent) as folder:
-        if intact(path):  # another process may have copied it
+        if intact(path):  # another process may have copied the runner meanwhile
             return True
         copied = folder / "runner"
         copied.write_bytes(file.read_bytes())
@@ -173,7 +174,7 @@ def _copied(file: Path, path: Path) -> bool:
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the path of the runner: the installation's compiled one, or one built at first use. Raises HostFailure."""
+    """Return the path of the runner: the installed one, or one that is built at first use. Raises HostFailure."""
     brought = None if extra_flags else _brought()
     if brought is not None:
         return brought

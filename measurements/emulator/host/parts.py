@@ -1,4 +1,4 @@
-"""Translation units of the runner: each folder of the runtime is one.
+"""Translation units of the runner. Each folder of the runtime is one translation unit.
 
 Most of the compile time of a C++ file comes from the standard library and shared headers. A part is one translation
 unit with all files of a folder, so that each header is compiled once per folder. Therefore, names in unnamed namespaces

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # compiled without it, and so are all sources if NVRTC does not support the option.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
-_DIGEST = "digest "  # the first line of bytecode; the runner skips it
+_DIGEST = "digest "  # the first line of a bytecode file, which the runner skips
 _SITES = b"\nplaces\n"  # the runner stops reading at this line, after which there is one line per site
 _HERE = Path(__file__).parent
 

@@ -105,7 +105,7 @@ _FAMILIES = (
 
 
 def special_form(i: Instruction) -> Form | None:
-    """Return the form of an instruction of one of the families; None for other instructions. Raises Unsupported."""
+    """Return the runtime instruction for an instruction of one of the families; None for others. Raises Unsupported."""
     for form_of_family in _FAMILIES:
         form = form_of_family(i)
         if form is not None:
@@ -164,7 +164,7 @@ class _Translation:
             self.body(self.frames[self.pending[done]])
             done += 1
             if done == len(self.pending):
-                self.variable_lines()  # adds functions to which tables of functions refer
+                self.variable_lines()  # this call adds the functions to which tables of function pointers refer
             if done == len(self.pending) and self.calls_addresses:
                 for name in self.with_addresses():
                     self.frame(name)
@@ -257,7 +257,8 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            kind = "e" if operand.kind == "d" and width == 0 else "c"  # e: the instruction's table row has the width
+            # "e": the runtime's table row of the instruction determines the width
+            kind = "e" if operand.kind == "d" and width == 0 else "c"
             return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
@@ -385,7 +386,7 @@ class _Translation:
         self.emit(form, site, guard, negated, f, to, sources)
 
     def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
-        """Replace the form of a load or store of a named parameter by a form with the parameter's constant position."""
+        """Replace the named parameter in a load or store by the parameter's constant position."""
         if form.key not in ("ld", "st") or form.immediates[3] != 4:
             return form
         address = i.operands[1 if form.key == "ld" else 0]
@@ -403,7 +404,7 @@ class _Translation:
         return Form("st.frame", 0, (), form.sources[1:], [*immediates, is_result])
 
     def call(self, f: _Frame, i: Instruction) -> Form:
-        """Return the form of a call instruction."""
+        """Return the ``Form`` for a call instruction."""
         results, target, arguments = call_parts(i)
         callee = -1
         sources: list[SourceOperand] = []

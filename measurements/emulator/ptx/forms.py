@@ -1,7 +1,7 @@
-"""Convert instructions to forms for the runtime. A form has a key, flags, destinations, sources and immediates.
+"""Convert PTX instructions to instructions of the emulator's runtime (``Form``).
 
-The tables in ``runtime/isa`` have a row for each supported key. A form reorders sources where the runtime requires it,
-and drops qualifiers that only affect speed.
+A form has a key, flags, destinations, sources and immediates. The tables in ``runtime/isa`` have a row for each
+supported key. A form reorders sources where the runtime requires it, and drops qualifiers that only affect speed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Form:
 
 
 def form_of(i: Instruction) -> Form:
-    """Return the form of an instruction. Raises Unsupported."""
+    """Return the ``Form`` for an instruction. Raises Unsupported."""
     special = _SPECIAL.get(i.opcode)
     return special(i) if special is not None else _general(i)
 
@@ -133,7 +133,7 @@ def _flags_of(qualifiers: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def _general(i: Instruction) -> Form:
-    """Return the form of an instruction that no special function handles: ``opcode.qualifiers d, a, b, c``."""
+    """Return the ``Form`` for an instruction that no special function handles: ``opcode.qualifiers d, a, b, c``."""
     flags, rest = _flags(i.qualifiers)
     if flags & FLAGS["xorsign"]:
         rest.remove("abs")

@@ -139,7 +139,7 @@ class _PtxParser(Cursor):
         )
 
     def sizes(self, directive: re.Pattern[str], start: int, end: int) -> tuple[int, ...]:
-        """Return the sizes of a directive, extended to three; () if the function does not have it."""
+        """Return the sizes in a directive, extended to three; () if the function does not have the directive."""
         match = directive.search(self.text, start, end)
         return (*map(int, re.findall(r"\d+", match[1])), 1, 1)[:3] if match else ()
 

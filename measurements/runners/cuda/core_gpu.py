@@ -87,7 +87,7 @@ class _NoArray:
 
 
 class CoreDevice:
-    """A GPU, by default the current GPU. Used as a context manager, a device makes its GPU current."""
+    """A GPU, by default the current GPU. As a context manager, this object makes its GPU current."""
 
     def __init__(self, gpu: CoreGpu, number: int | None = None) -> None:
         self._gpu = gpu
@@ -115,7 +115,7 @@ class CoreDevice:
 
 
 class CoreStream:
-    """A stream, identified by its address. Used as a context manager, it becomes the current stream."""
+    """A stream, identified by its address. As a context manager, this object makes the stream current."""
 
     def __init__(self, address: int = 0) -> None:
         self.ptr = address

@@ -23,9 +23,10 @@ _CERTAIN_SECONDS = 100e-6  # for longer launches, the time in which the host que
 _REPLAYS = 4  # timed replays, after one untimed replay
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
-# launches per group, and groups queued while the stream is held; a stream holds about 1000 launches
+# launches per group, and number of groups queued while the stream is held; a stream's queue has about 1000 entries
 _HELD_CALLS, _HELD_GROUPS = 50, 5
-_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration, and maximum pairs of launches, between two reads of the clock
+# seconds, and maximum number of launch pairs, between two readings of the clock
+_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100
 _SPIN_UP_SECONDS = 0.1
 # a clock below this fraction of the highest clock is still rising; a power limit lowers clocks less
 _IDLE_CLOCK = 0.6
@@ -308,7 +309,7 @@ class LaunchTimer:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Times of a kernel in seconds, the GPU's last ``clock`` in MHz, and a note on anything unusual ("" if none)."""
+    """Times of a kernel: ``seconds``, the GPU's last ``clock`` in MHz, and a note on anything unusual ("" if none)."""
 
     seconds: list[float]
     clock: float | None

@@ -107,7 +107,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Compare:
-    """Time kernels and ``baselines`` (names in ``libraries.baselines``) in alternation. Reply: ``entrants``."""
+    """Time the kernels and the ``baselines`` (names in ``libraries.baselines``) in alternation. Reply: ``entrants``."""
 
     data: str
     kernels: Sequence[SentKernel]

@@ -78,7 +78,7 @@ class ResultChecks:
 
         Returns:
             The largest ratio of an error to its tolerance, the number of wrong elements, and the index of the first
-            one.
+            wrong element.
         """
         name, result = slot.operand.name, slot.array(0)
         arguments = (result, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))

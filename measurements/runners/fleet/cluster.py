@@ -1,4 +1,4 @@
-"""Discover and lease the GPUs and compilers of a Ray cluster, and replace lost ones.
+"""Discover and lease the GPUs and compilers of a Ray cluster, and replace actors that are lost.
 
 Each GPU is leased by one actor, which reports the GPU's model (its *kind*). All GPUs of one kind share a dispatcher.
 Ray serialises the data that processes exchange; no serialised data are stored.

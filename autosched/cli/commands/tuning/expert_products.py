@@ -35,8 +35,8 @@ def tune_layer(
     from autosched.tuning.expert_products import tune_products
     from autosched.worth.evidence import recorded_searches
 
-    # Median regret of the time model's first choice on GPUs. The model cannot rank schedules whose times differ by
-    # less.
+    # Median regret of the time model's first choice on GPUs. The model cannot rank schedules whose times differ by less
+    # than this fraction.
     noise = statistics.median(search.regret for search in recorded_searches(device.name)) - 1
     try:
         with interrupts.raised(), Counter(stderr_console(), "products", len(products)) as progress:

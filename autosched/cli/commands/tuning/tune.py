@@ -3,7 +3,7 @@
 ``--json`` prints ``problem``, ``device``, ``sampler``, ``seed``, ``database``, ``exhausted``, ``out_of_time``,
 ``interrupted``, and:
 
-- ``provenance`` of every time, and ``backend``: lines that name the backend and why it was chosen
+- ``provenance`` of the times, and ``backend``: lines that name the backend and the reason of this choice
 - ``trials``: ``new``, ``ok`` and ``failures`` count the trials of this run, ``earlier`` counts stored trials,
 ``guessed`` counts schedules whose time a model predicted, and ``verified`` counts emulated schedules
 - ``seconds`` of the command
@@ -121,7 +121,7 @@ class EqualBits:
     ] = False
 
     def reference(self, problem: Problem, device: str | None, templates: Sequence[str]) -> Schedule | str | None:
-        """Return the schedule in a JSON file, or the name of a database. Raises InputError for an invalid JSON file."""
+        """Return the schedule in the named JSON file, or the named database. Raises InputError for invalid JSON."""
         option = self.same_bits_as
         if option is None or not option.endswith(".json"):
             return option
@@ -332,8 +332,8 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     """Run a search with a progress display.
 
     Args:
-        search: Function that runs the search and reports progress to a display, its argument.
-        json: True to print nothing but the JSON document to stdout.
+        search: Function that runs the search. Its argument is the display to which it reports progress.
+        json: If True, only the JSON document is printed to stdout.
         limit: Time limit of a trial in seconds.
 
     Returns:

@@ -11,7 +11,7 @@ from measurements.emulator import Finding, FindingKind
 
 
 def outcome_of_launch(status: str) -> Outcome:
-    """Return the outcome that corresponds to a launch's status. Unsupported PTX gives "uncertain"."""
+    """Return the outcome that corresponds to a launch's status. For unsupported PTX, this is "uncertain"."""
     return "uncertain" if status == "compile_error" else outcome_of(status)
 
 

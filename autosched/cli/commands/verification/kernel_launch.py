@@ -232,7 +232,7 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
 
 
 def _differ(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any], tolerance: float) -> BoolArray:
-    """Return a mask of elements that differ by more than ``tolerance``, the relative and the absolute tolerance."""
+    """Return a mask of the elements that differ by more than ``tolerance``, a relative and an absolute tolerance."""
     dtype, rounded_to = (SCALAR_DTYPES.get(canonical(array.dtype)) for array in (result, reference))
     # a type that the emulator's tolerances do not cover, such as complex numbers
     if dtype is None or rounded_to is None:

@@ -213,7 +213,7 @@ class _Work:
         return [v for _, verifications in self.done for v in verifications]
 
     def begin(self, problem: Problem) -> list[Verdict]:
-        """Begin with a problem; return the list to which its results are appended."""
+        """Make ``problem`` the current problem, and return the list to which the problem's results are appended."""
         self.done.append((problem, []))
         return self.done[-1][1]
 
@@ -276,7 +276,7 @@ class _Work:
 
 
 def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
-    """Return the work on the single schedule of a file. The space is not counted, which would be slow."""
+    """Return the work on the single schedule of a file. The schedules of the space are not counted, which is slow."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})

@@ -195,7 +195,7 @@ def _show(console: Console, report: ScriptReport) -> None:
 
 
 def _of_another_front_end(path: Path) -> str:
-    """Return a hint if the script's kernels use another front end than Triton; else ""."""
+    """Return a hint if the script's kernels use a front end other than Triton; else ""."""
     from autosched.verify.emulate.kernel_files import front_end_of
 
     front_end = front_end_of(path)

@@ -139,7 +139,7 @@ def verify_submission(
 
 
 def _cases(verdict: SubmissionResult, submission: str) -> tuple[CheckedCase, ...]:
-    """Return a result per case of the task, plus one for the submission if the cases do not explain the verdict."""
+    """Return a result per case of the task, and one for the submission if the cases do not explain the verdict."""
     overall = verdict.verdict.outcome
     cases = [_case(result, submission) for result in verdict.cases]
     if overall == "accepted" or any(case.outcome == overall for case in cases):

@@ -1,4 +1,4 @@
-"""Convert asynchronous instructions to forms: mbarriers, bulk copies, and fences between proxies."""
+"""Convert asynchronous PTX to runtime instructions (``Form``): mbarriers, bulk copies, and fences between proxies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARRIVALS = ("plain", "expect_tx", "noComplete")  # in the order of Arrival in r
 
 
 def async_form(i: Instruction) -> Form | None:
-    """Return the form of an asynchronous instruction; None for all other instructions. Raises Unsupported."""
+    """Return the ``Form`` for an asynchronous instruction; None for all other instructions. Raises Unsupported."""
     form = _ASYNC.get(i.opcode)
     return form(i) if form is not None else None
 
@@ -99,7 +99,7 @@ _LARGEST = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mod
 
 
 def _tensormap(i: Instruction) -> Form:
-    """Return the form of ``tensormap.replace [map], value`` or ``tensormap.replace [map], dimension, value``.
+    """Return the ``Form`` for ``tensormap.replace [map], value`` or ``tensormap.replace [map], dimension, value``.
 
     The operands of ``tensormap.cp_fenceproxy`` are ``[to], [from], 128``.
     """
@@ -152,7 +152,7 @@ def _cp(i: Instruction) -> Form | None:
 
 
 def _bulk_load(i: Instruction) -> Form:
-    """Return the form of a bulk copy to shared memory: ``[to], [from], bytes, [mbarrier]``."""
+    """Return the ``Form`` for a bulk copy to shared memory: ``[to], [from], bytes, [mbarrier]``."""
     if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
@@ -209,7 +209,7 @@ def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, 
 
 
 def _bulk_store(i: Instruction) -> Form:
-    """Return the form of a bulk copy to global memory: ``[to], [from], bytes{, mask}``."""
+    """Return the ``Form`` for a bulk copy to global memory: ``[to], [from], bytes{, mask}``."""
     if "bulk_group" not in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
@@ -221,7 +221,7 @@ def _bulk_store(i: Instruction) -> Form:
 
 
 def _tensor_store(i: Instruction) -> Form:
-    """Return the form of a tensor store: ``[map, {coordinates}], [from]``."""
+    """Return the ``Form`` for a tensor store: ``[map, {coordinates}], [from]``."""
     reduction = 0
     if i.qualifiers[0] == "reduce":
         reduction = next(k + 1 for k, name in enumerate(_REDUCTIONS) if name in i.qualifiers)
@@ -280,7 +280,7 @@ def _tensor_load(i: Instruction) -> Form:
 
 
 def _st(i: Instruction) -> Form | None:
-    """Return the form of ``st.async [to], values, [mbarrier]`` or ``st.bulk [to], bytes, 0``."""
+    """Return the ``Form`` for ``st.async [to], values, [mbarrier]`` or ``st.bulk [to], bytes, 0``."""
     if i.qualifiers[:1] == ("bulk",):
         return _zeros(i)
     if i.qualifiers[:1] != ("async",):
@@ -303,7 +303,7 @@ def _zeros(i: Instruction) -> Form:
 
 
 def _red(i: Instruction) -> Form | None:
-    """Return the form of ``red.async [to], value, [mbarrier]``."""
+    """Return the ``Form`` for ``red.async [to], value, [mbarrier]``."""
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
@@ -343,7 +343,7 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 
 def _launch_control(i: Instruction) -> Form:
-    """Return the form of ``try_cancel [response], [mbarrier]``, or of a query of the response."""
+    """Return the ``Form`` for ``try_cancel [response], [mbarrier]``, or for a query of the response."""
     action, *q = i.qualifiers
     if action == "try_cancel":
         to, barrier = (address_of(o) for o in i.operands)

@@ -1,4 +1,4 @@
-"""Convert ldmatrix, stmatrix and movmatrix to forms (PTX ISA 9.7.14)."""
+"""Convert ldmatrix, stmatrix and movmatrix to runtime instructions (``Form``; PTX ISA 9.7.14)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from measurements.emulator.ptx.syntax import Instruction, Operand
 
 
 def ldmatrix_form(i: Instruction) -> Form | None:
-    """Return the form of ldmatrix, stmatrix or movmatrix; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for ldmatrix, stmatrix or movmatrix; None for another instruction. Raises Unsupported."""
     if i.opcode == "movmatrix":
         return Form("movmatrix", 0, [i.operands[0]], [SourceOperand(i.operands[1])], [1])
     return _load_or_store(i) if i.opcode in ("ldmatrix", "stmatrix") else None

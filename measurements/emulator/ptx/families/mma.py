@@ -1,4 +1,4 @@
-"""Convert mma.sync with block scales, with a sparse A, or of four products to forms.
+"""Convert mma.sync with block scales, with a sparse A, or of four products to runtime instructions (``Form``).
 
 PTX ISA 9.7.14.3 (sm_120a), 9.7.14.6 and 9.7.14.5.1.
 """
@@ -20,7 +20,7 @@ _ELEMENTS = _BYTES  # in the order of isa/matrix/block_scaled.cpp
 
 
 def block_scaled_form(i: Instruction) -> Form | None:
-    """Return the form of mma with block scales; None for another instruction. Raises Unsupported.
+    """Return the ``Form`` for mma with block scales; None for another instruction. Raises Unsupported.
 
     Immediates: 1 (whole warp); k; types of a and b; scales per row; whether scales are ue4m3; and, for a and then b,
     the first byte of the scales, and which of each four lanes have the scales.
@@ -73,7 +73,7 @@ _VARIANTS = ("sp", "sp::ordered_metadata")
 
 
 def sparse_mma_form(i: Instruction) -> Form | None:
-    """Return the form of sparse mma; None for another instruction. Raises Unsupported.
+    """Return the ``Form`` for sparse mma; None for another instruction. Raises Unsupported.
 
     Immediates: 1 (whole warp); k; types of d, a, b and c; numbers of registers of d, a, b and c; the selector of the
     lanes that have the metadata; and whether the metadata's indices must ascend.
@@ -116,9 +116,9 @@ def sparse_mma_form(i: Instruction) -> Form | None:
 
 
 def quad_mma_form(i: Instruction) -> Form | None:
-    """Return the form of mma.m8n8k4 of f16; None for another instruction. Raises Unsupported.
+    """Return the ``Form`` for mma.m8n8k4 of f16; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 (whole warp); whether d, and whether c, is f32; whether a, and whether b, is row-major.
+    Immediates: 1 (whole warp); whether d is f32; whether c is f32; whether a is row-major; whether b is row-major.
     """
     if i.opcode != "mma" or "m8n8k4" not in i.qualifiers or "f16" not in i.qualifiers:
         return None

@@ -1,6 +1,7 @@
-"""Convert multimem instructions to forms (PTX ISA 9.7.9.14). With one GPU, a multicast object has one replica.
+"""Convert multimem instructions to runtime instructions (``Form``; PTX ISA 9.7.9.14).
 
-So each instruction is an access to global memory, and a load with a reduction reduces a single value.
+With one GPU, a multicast object has one replica. So each instruction is an access to global memory,
+and a load with a reduction reduces a single value.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def multimem_form(i: Instruction) -> Form | None:
-    """Return the form of a multimem instruction; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for a multimem instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "multimem":
         return None
     action, *named, kind = i.qualifiers

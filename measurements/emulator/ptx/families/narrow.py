@@ -1,5 +1,6 @@
-"""Convert cvt of pairs of 4-bit to 8-bit numbers, and f32 arithmetic with 16-bit operands, to forms.
+"""Convert narrow conversions and mixed arithmetic to runtime instructions (``Form``).
 
+Narrow conversions are cvt of pairs of 4-bit to 8-bit numbers. Mixed arithmetic has f32 and 16-bit operands.
 PTX ISA 9.7.9.22 and 9.7.5, sm_100 and later.
 """
 
@@ -15,7 +16,7 @@ _HALVES = ("f16", "bf16")
 
 
 def narrow_form(i: Instruction) -> Form | None:
-    """Return the form of a narrow conversion or mixed arithmetic; None for other instructions. Raises Unsupported."""
+    """Return the ``Form`` for a narrow conversion or mixed arithmetic; None for others. Raises Unsupported."""
     if i.opcode == "cvt" and set(_NARROW) & set(i.qualifiers):
         return _conversion(i)
     if i.opcode in ("add", "sub", "fma") and i.qualifiers[-2:-1] == ("f32",) and i.qualifiers[-1] in _HALVES:
@@ -51,7 +52,7 @@ def _conversion(i: Instruction) -> Form:
 
 
 def _mixed(i: Instruction) -> Form:
-    """Return the form of arithmetic with the operands ``d, a, c`` or ``d, a, b, c``, where c and d are f32."""
+    """Return the ``Form`` for arithmetic with the operands ``d, a, c`` or ``d, a, b, c``, where c and d are f32."""
     flags = _flags(i, ("rn", "rz", "rm", "rp", "sat"))
     *narrow, last = i.operands[1:]
     sources = [*(SourceOperand(o, 2) for o in narrow), SourceOperand(last, 4)]

@@ -1,4 +1,7 @@
-"""Convert alloca, stacksave and stackrestore to forms (PTX ISA 9.7.12): local memory of a size known at run time."""
+"""Convert alloca, stacksave and stackrestore to runtime instructions (``Form``; PTX ISA 9.7.12).
+
+These instructions manage local memory whose size is only known at run time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Instruction
 
 
 def stack_form(i: Instruction) -> Form | None:
-    """Return the form of a stack instruction; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for a stack instruction; None for another instruction. Raises Unsupported."""
     if i.opcode == "stacksave":
         return Form("stacksave", 0, [i.operands[0]])
     if i.opcode == "stackrestore":

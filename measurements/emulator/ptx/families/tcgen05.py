@@ -1,4 +1,4 @@
-"""Convert tcgen05 instructions to forms (PTX ISA 9.7.16, sm_100a and its family)."""
+"""Convert tcgen05 instructions to runtime instructions (``Form``; PTX ISA 9.7.16, sm_100a and its family)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.w
 
 
 def tcgen05_form(i: Instruction) -> Form | None:
-    """Return the form of a tcgen05 instruction; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for a tcgen05 instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "tcgen05":
         return None
     action, *rest = i.qualifiers
@@ -50,7 +50,7 @@ def _relinquish(i: Instruction, q: list[str]) -> Form:
 
 
 def _move(i: Instruction, q: list[str]) -> Form:
-    """Translate a load or store of tensor memory.
+    """Return the ``Form`` for a load or store of tensor memory.
 
     Immediates: 1 (whole warp); offset; Shape; columns between the halves of 16x32bx2; whether 16-bit values are packed.
     """
@@ -99,7 +99,7 @@ def _cp(i: Instruction, q: list[str]) -> Form:
 
 
 def _mma(i: Instruction, q: list[str]) -> Form:
-    """Return the form of ``[d], a, b, descriptor, {scales,} {lanes,} accumulate {, scale of d}``.
+    """Return the ``Form`` for ``[d], a, b, descriptor, {scales,} {lanes,} accumulate {, scale of d}``.
 
     a is a descriptor or ``[a]``. Immediates: blocks; Kind; values along k per scale (0: no scales); whether A is in
     tensor memory; whether there is a mask of disabled lanes; the power of two by which d is divided; and offsets of d,

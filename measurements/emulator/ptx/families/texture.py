@@ -1,4 +1,7 @@
-"""Convert accesses to texture and surface objects to forms (PTX ISA 9.7.10 and 9.7.11). Objects are 64-bit handles."""
+"""Convert accesses to textures and surfaces to runtime instructions (``Form``).
+
+Texture and surface objects are 64-bit handles (PTX ISA 9.7.10 and 9.7.11).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, O
 
 # For each geometry: number of coordinates, and whether the first coordinate is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
-_COORDINATES = ("s32", "f32")  # in the order of the runtime's numbers
+_COORDINATES = ("s32", "f32")  # the runtime numbers coordinate and result types in this order
 _RESULTS = ("f32", "s32", "u32")
 _QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
 _BORDERS = ("trap", "clamp", "zero")  # behaviour of out-of-bounds surface accesses
 
 
 def texture_form(i: Instruction) -> Form | None:
-    """Return the form of a texture or surface access; None for all other instructions. Raises Unsupported."""
+    """Return the ``Form`` for a texture or surface access; None for all other instructions. Raises Unsupported."""
     form = _TEXTURES.get(i.opcode)
     return form(i) if form is not None else None
 
@@ -34,7 +37,7 @@ def _geometry(i: Instruction) -> tuple[int, int]:
 
 
 def _tex(i: Instruction) -> Form:
-    """Return the form of ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; with ``.level``, the level follows."""
+    """Return the ``Form`` for ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` adds the level."""
     *_, result, coordinate = i.qualifiers
     dimensions, layered = _geometry(i)
     at, coordinates = _handle_and_coordinates(i.operands[1])
@@ -54,9 +57,9 @@ def _tex(i: Instruction) -> Form:
 
 
 def _surface(i: Instruction) -> Form:
-    """Return the form of ``suld.b.2d.v2.b32.trap {r, g}, [handle, {x, y}]`` or ``sust.b... [handle, {x, y}], {r, g}``.
+    """Return the ``Form`` for ``suld.b.2d.v2.b32.trap {r, g}, [handle, {x, y}]`` or a surface store.
 
-    x is in bytes.
+    A surface store is ``sust.b... [handle, {x, y}], {r, g}``. x is in bytes.
     """
     load = i.opcode == "suld"
     kind, border = i.qualifiers[-2:]

@@ -1,4 +1,7 @@
-"""Convert video instructions to forms (PTX ISA 9.7.17): scalar, and SIMD on two halves or four bytes."""
+"""Convert video instructions to runtime instructions (``Form``; PTX ISA 9.7.17).
+
+Video instructions are scalar, or SIMD on two halves or four bytes of a register.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _SCALES = {"shr7": 7, "shr15": 15}
 
 
 def video_form(i: Instruction) -> Form | None:
-    """Return the form of a video instruction; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for a video instruction; None for another instruction. Raises Unsupported."""
     match = _NAME.fullmatch(i.opcode)
     if match is None:
         return None
@@ -64,7 +67,7 @@ def _bits(part: str) -> tuple[int, int]:
 
 
 def _scalar(i: Instruction, operation: str) -> Form:
-    """Return the form of a scalar instruction ``d, a, b{, c}``, where d, a and b may be bytes or halves of registers.
+    """Return the ``Form`` for a scalar instruction ``d, a, b{, c}``, with bytes or halves of registers as d, a and b.
 
     c is the operand of the secondary operation, or provides the bytes of d that are not written.
     """
@@ -82,7 +85,7 @@ def _scalar(i: Instruction, operation: str) -> Form:
 
 
 def _simd(i: Instruction, operation: str, parts: int) -> Form:
-    """Return the form of a SIMD instruction ``d, a, b, c``."""
+    """Return the ``Form`` for a SIMD instruction ``d, a, b, c``."""
     common, rest = _common(i, operation)
     (d, mask), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
     adds = bool(common[-1])
@@ -111,7 +114,7 @@ def _numbers(text: str, letter: str, count: int) -> list[int]:
 
 
 def _multiply_add(i: Instruction) -> Form:
-    """Return the form of vmad ``d, {-}a, {-}b, {-}c``, where a and b may be bytes or halves of registers."""
+    """Return the ``Form`` for vmad ``d, {-}a, {-}b, {-}c``, where a and b may be bytes or halves of registers."""
     d, *factors = i.operands
     kinds = i.qualifiers[:3]
     rest = [q for q in i.qualifiers[3:] if q not in ("sat", "po", *_SCALES)]

@@ -1,4 +1,4 @@
-"""Convert wgmma to forms (PTX ISA 9.7.15): dense, sparse and single-bit products."""
+"""Convert wgmma to runtime instructions (``Form``; PTX ISA 9.7.15): dense, sparse and single-bit products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_PENDING = 7  # largest number of groups of wait_group
 
 
 def wgmma_form(i: Instruction) -> Form | None:
-    """Return the form of a wgmma instruction; None for another instruction. Raises Unsupported."""
+    """Return the ``Form`` for a wgmma instruction; None for another instruction. Raises Unsupported."""
     if i.opcode != "wgmma":
         return None
     action, *q = i.qualifiers
@@ -30,7 +30,7 @@ def wgmma_form(i: Instruction) -> Form | None:
 
 
 def _multiply(i: Instruction, q: list[str]) -> Form:
-    """Return the form of a multiplication.
+    """Return the ``Form`` for a multiplication.
 
     Operands: ``d, a, b{, metadata, selector}, accumulate{, signs of a and b}{, whether a and b are transposed}``.
     """

@@ -317,7 +317,7 @@ def _plain_product(name: str, problem: Any) -> None:
 
 
 def _turned(array: Any, order: str) -> Any:
-    """Return a factor as a matrix (or stack of matrices) indexed by row and column, for either storage order."""
+    """Return a view of a factor (a matrix or a stack) that is indexed by row and column, for either storage order."""
     return array if order == "row" else array.swapaxes(-1, -2)
 
 

@@ -55,7 +55,7 @@ class Gemm:
 
 
 def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
-    """Return a function that queues the product on ``stream``. The function's arguments are the addresses of a, b, out.
+    """Return a function that queues the product on ``stream``. The function takes the addresses of a, b and out.
 
     Both this call and the returned function raise CublasError.
     """

@@ -1,4 +1,4 @@
-"""Call cuBLASLt through its C interface: for 8-bit types, which cuBLAS lacks, and for a choice of algorithms.
+"""Call cuBLASLt through its C interface: unlike cuBLAS, it has 8-bit types and selectable algorithms.
 
 Names, numbers and structures are from NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header. On Ada
 and Hopper, products of 8-bit floats need a row-major and b column-major, and e5m2 times e5m2 is not supported. The

@@ -53,7 +53,7 @@ class InFlightLimit:
         Args:
             num_reported: Trials reported so far.
             in_flight: Trials that are proposed but not yet reported.
-            batch: Number of proposals that cost the sampler about as much as a single one.
+            batch: Number of proposals that take the sampler about as long as a single proposal.
 
         Returns:
             The maximum and the minimum number of proposals.

@@ -88,7 +88,7 @@ def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
 
 
 def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the launch with arrays that other launches also use declared as inout arrays."""
+    """Return the launch. Each array that other launches also use is declared as an inout array."""
 
     def seen(operand: Operand) -> Operand:
         unchanged = operand.role == "input" or _alone(operand, kernel)

@@ -241,7 +241,8 @@ inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
   by_ptx = false;
   if (k.sm == sm) return true;
   if (k.exact_sm) return false;
-  if (k.sm / 10 == sm / 10 && k.sm < sm) return true;  // code is compatible within a major release
+  // A cubin also runs on later GPUs of the same major compute capability.
+  if (k.sm / 10 == sm / 10 && k.sm < sm) return true;
   return by_ptx = k.ptx != nullptr && k.sm < sm;
 }
 

@@ -1,11 +1,15 @@
 """``autosched check``: check stored schedules for validity, correctness and speed.
 
-``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
-``left_out`` (a sentence with the number of trials that are left out because their reference has changed, or ""),
-``judged``, ``counts`` (number of entries by verdict), ``tools``, ``seconds``, and ``entries``, each with ``name``,
-``problem``, ``device``, ``verdict``, ``reasons``, ``ratio`` (the candidate's time divided by the baseline's time:
-``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds``
-and ``numbers``.
+``--json`` prints ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``seconds``
+of the command, and:
+
+- ``doubt``: why the whole check is invalid, or ""
+- ``left_out``: a sentence with the number of trials that are left out because their reference has changed, or ""
+- ``judged``: number of entries that could be compared; ``counts``: number of entries by verdict
+- ``tools``: names and versions of compilers and other tools
+- ``entries``: ``name``, ``problem``, ``device``, ``verdict``, ``reasons``, ``baseline_seconds``, ``candidate_seconds``,
+  ``recorded_seconds``, ``numbers`` and ``ratio`` of each entry. ``ratio`` is null, or the candidate's time divided by
+  the baseline's time as ``median``, ``low``, ``high`` and ``pairs`` (number of pairs of times).
 """
 
 import json as json_module

@@ -5,8 +5,7 @@ templates), ``seconds`` (time spent counting), and:
 
 - ``templates``: ``name``, ``version`` and ``why_not`` of each template. If ``why_not`` is null, also ``raw``,
   ``legal``, ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or
-  "pruning",
-  ``rejects``: number of raw combinations that break this rule, ``doc``)
+  "pruning", ``rejects``: number of raw combinations that break this rule, ``doc``)
 - ``seed`` and ``samples``: ``template`` and ``schedule`` of each sample. Each sample of a tile program also has
   ``values`` (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions``
   (``place``, ``shape``, ``source``, ``target``, ``route``, ``cost``)

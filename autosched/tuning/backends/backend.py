@@ -37,7 +37,7 @@ class Backend:
         gpus: Number of GPUs that measure in parallel.
         fleet: Cluster that measures, if any.
         owned: ``fleet``, if the backend must close it; else None.
-        policy: Timing policy as text (``Policy``), or NONE.
+        policy: Timing policy as text (``Policy``); NONE if autosched does not measure the times.
     """
 
     name: str

@@ -32,7 +32,8 @@ class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
     Built-in templates provide cost counts. For other templates and users' kernels, some blocks are emulated, and their
-    machine instructions are counted. If the user states a cost, the estimate is at least the time of that cost.
+    machine instructions are counted. If a user's kernel states the number of its operations and bytes, the estimate is
+    at least the time for these.
 
     Attributes:
         device: GPU of the times.

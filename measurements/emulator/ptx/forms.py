@@ -38,7 +38,8 @@ FLAGS = {
 _ROUNDING = {"rn": 1, "rz": 2, "rm": 3, "rp": 4, "rna": 5}
 ROUNDING = {name: code << 16 for name, code in _ROUNDING.items()}
 INTEGRAL = {f"{name}i": code << 16 | 1 << 20 for name, code in _ROUNDING.items()}
-# In the order of the enumerations in compare.cpp, convert.cpp, memory.hpp and matrix.hpp.
+# The next four tuples have the order of the runtime's enumerations in compare.cpp, convert.cpp, memory.hpp and
+# matrix.hpp.
 COMPARISONS = (
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
 )  # fmt: skip
@@ -473,7 +474,7 @@ def _shape(qualifiers: Sequence[str]) -> tuple[int, int, int]:
     raise Unsupported
 
 
-# Supported (m, n, k) of mma by type of a, for instructions with the usual layout of fragments.
+# Supported shapes (m, n, k) of mma by the type of a. All these shapes have the usual layout of fragments.
 _MMA = {
     "f16": ((16, 8, 8), (16, 8, 16)), "bf16": ((16, 8, 8), (16, 8, 16)), "tf32": ((16, 8, 4), (16, 8, 8)),
     "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
@@ -491,7 +492,7 @@ def _mma(i: Instruction) -> Form:
     types = [q for q in i.qualifiers if q in MULTIPLIED]
     if len(types) != 4 or shape not in _MMA.get(types[1], ()):
         raise Unsupported
-    # Single bits: the operation is xor or and, followed by a population count.
+    # Only mma of single bits has the qualifier popc: xor or and, followed by a population count.
     if (types[1] == "b1") != ("popc" in i.qualifiers):
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(
@@ -511,7 +512,7 @@ def _mma(i: Instruction) -> Form:
     return Form("mma", flags, d, _all((*a, *b, *c), width), immediates)
 
 
-# Types of d and a of wmma (PTX ISA, warp-level matrix instructions).
+# Supported pairs (type of d, type of a) of wmma (PTX ISA, warp-level matrix instructions).
 _WMMA = {
     ("f32", "f16"), ("f16", "f16"), ("f32", "bf16"), ("f32", "tf32"), ("f64", "f64"),
     *(("s32", t) for t in ("s8", "u8", "s4", "u4", "b1")),
@@ -524,7 +525,7 @@ def _wmma(i: Instruction) -> Form:
     shape = _shape(q)
     if action == "mma":
         layouts = [x for x in q if x in ("row", "col")]
-        # without types of a and b, these are f16: wmma.mma...dtype.ctype
+        # wmma.mma...dtype.ctype names only the types of d and c: a and b are f16
         types = [x for x in q if x in MULTIPLIED]
         d_type, a_type, b_type, c_type = types if len(types) == 4 else (types[0], "f16", "f16", types[1])
         if (d_type, a_type) not in _WMMA or a_type not in _WMMA_LIKE.get(b_type, (b_type,)):

@@ -31,7 +31,8 @@ class RaceRule:
     """Rule that decides when a paired comparison (race) of challenger and incumbent ends.
 
     Attributes:
-        out_factor: A challenger that is slower than the incumbent by more than this factor is only timed three times.
+        out_factor: A challenger that is slower than the incumbent by more than this factor is launched only three
+            times.
         seconds: Wall time after which no further round begins.
         min_rounds: Rounds (A B B A) that are always timed.
         max_rounds: Rounds after which a race ends.

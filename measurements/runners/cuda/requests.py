@@ -41,8 +41,8 @@ class Prepare:
     """Copy a problem's inputs into rotating buffers, and obtain float64 references and tolerances.
 
     The worker computes inputs, reference and tolerance from the ``problem`` if it knows the operator. Otherwise the
-    request sends them as blobs, which ``arrays`` lists as (part, operand, digest). Reply: the number of ``copies``; or
-    the kinds of arrays that are ``missing``, and ``why``.
+    request sends them as blobs, and ``arrays`` maps each kind of array and operand to the digest of its blob. Reply:
+    the number of ``copies``; or the kinds of arrays that are ``missing``, and ``why``.
     """
 
     data: str  # name of the prepared data in later requests

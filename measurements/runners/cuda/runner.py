@@ -66,8 +66,8 @@ class CudaOptions:
         policy: Timing policy. If the policy is a cold L2 cache, launches rotate over buffers of twice the cache's size.
             If the policy locks the clock, times at another clock are rejected.
         launch_limit: Time limit of a launch, in seconds.
-        graph_below: Launches shorter than this, in seconds, are timed in a CUDA graph. Comparisons multiply the limit
-            by ten.
+        graph_below: Launches shorter than this, in seconds, are timed in a CUDA graph. In comparisons, ten times this
+            value applies.
         seed: Seed of the inputs.
         power: If True, also measure the GPU's power, which takes one additional second per candidate.
         race: Rule for timing each candidate in pairs with the fastest so far; if None, each candidate is timed alone.
@@ -497,7 +497,7 @@ class _Fastest:
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
-    """Return the outputs of one launch in the shapes of the candidate's operands. The sent arrays may be larger."""
+    """Return the outputs of one launch in the shapes of the candidate's operands. Further elements are dropped."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
     outputs = {}

@@ -9,14 +9,14 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# For each kind: the shape, the types of a and b, the types of scales by the number of scales along k, and the default
-# number of scales.
+# Rows by kind qualifier: the shape; the types allowed for a and b; the scale types allowed for each number of scales
+# along k; and the default of this number.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
     "kind::mxf4nvf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",), 4: ("ue4m3", "ue8m0")}, 2),
 }
-_ELEMENTS = _BYTES  # in the order of isa/matrix/block_scaled.cpp
+_ELEMENTS = _BYTES  # in the order of the type numbers in isa/matrix/block_scaled.cpp
 
 
 def block_scaled_form(i: Instruction) -> Form | None:
@@ -59,7 +59,8 @@ def block_scaled_form(i: Instruction) -> Form | None:
     return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
-# For each type of a: bits of the type, supported k of m16n8k, elements of A per 2-bit metadata field, and types of d.
+# Rows by type of a: bits of this type; supported k of shape m16n8k; elements of A per 2-bit metadata field; types
+# allowed for d.
 _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     "tf32": (32, (8, 16), 1, ("f32",)),
     "f16": (16, (16, 32), 2, ("f16", "f32")),

@@ -11,7 +11,8 @@ from dataclasses import replace
 from measurements.emulator.ptx.forms import Form, Unsupported, form_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction
 
-# Equivalent instructions for global memory, and the supported memory semantics, of which the first is the default.
+# For each multimem operation: the equivalent instruction for global memory, and the supported memory semantics, the
+# default first.
 _ACCESSES = {
     "ld_reduce": ("ld", ("weak", "relaxed", "acquire")), "st": ("st", ("weak", "relaxed", "release")),
     "red": ("red", ("relaxed", "release")),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOperand, Unsupported, number, values_of
 from measurements.emulator.ptx.syntax import Instruction, Vector
 
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # possible n for 8-bit integers and single bits
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # supported n of shape m64nNk for 8-bit integers and single bits
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
 _ROW_BITS = 256  # stored bits per row of A; a sparse A stores half of the k elements
 _INTEGERS = ("s8", "u8", "b1")
-_MOST_PENDING = 7  # largest number of groups of wait_group
+_MOST_PENDING = 7  # maximum operand of wgmma.wait_group: groups that may stay pending
 
 
 def wgmma_form(i: Instruction) -> Form | None:

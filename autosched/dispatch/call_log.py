@@ -84,7 +84,7 @@ def add(problem: Problem) -> None:
 
 @contextmanager
 def log_calls(path: str | Path) -> Iterator[CallLog]:
-    """Count the calls of autosched's functions and PyTorch operators in all threads, and add them to a CSV file.
+    """Count the calls of autosched's functions and PyTorch operators in all threads, and add the counts to a CSV file.
 
     Args:
         path: CSV file, written at the end of the block.

@@ -37,7 +37,7 @@ class SearchOrder(NamedTuple):
 
     Attributes:
         rule: Requirement on the order of sums.
-        line: One-line description of the order and where it comes from.
+        line: One-line description of the order and its source.
     """
 
     rule: OrderRule

@@ -29,7 +29,7 @@ class Proposing:
     Attributes:
         sampler: Sampler that proposes every trial, including advised schedules.
         default: Function that returns the schedule used for untuned problems, or None.
-        line: Message about the advice; "" if there is none.
+        line: Message about the advised schedules; "" if there are none.
     """
 
     sampler: Sampler

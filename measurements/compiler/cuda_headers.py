@@ -136,7 +136,7 @@ def package_folders() -> tuple[str, ...]:
 def refused_include(source: str, headers: Headers, options: Iterable[str]) -> str:
     """Return an error if a source includes a pipe, device or other irregular file; "" otherwise.
 
-    A compiler must not open such a file: a pipe may block it, and a device may never end.
+    A compiler must not open such a file: a pipe may block the compiler, and a device may supply text without end.
 
     Args:
         source: Text of the source.

@@ -24,7 +24,7 @@ from measurements.files.cache_folder import LISTINGS, CacheUnusable, cache_root,
 from measurements.files.text import first_line, one_line
 from measurements.files.work_folders import temporary_folder
 
-_SECONDS = 60  # time limit of nvdisasm in seconds; one of autosched's kernels takes 0.4 s
+_SECONDS = 60  # time limit of nvdisasm in seconds; it takes 0.4 s for one of autosched's kernels
 _MOST_BYTES = 1 << 28  # maximum bytes of a listing that is cached
 INSTRUCTION_BYTES = 16  # size of an instruction from sm_70 on
 
@@ -219,7 +219,7 @@ def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction
 
     A loop has the instructions from the target of a backward branch to the branch.
 
-    The branch to itself at the end of a kernel is not counted as a loop.
+    Kernels end with a branch that jumps to itself. This branch is not counted as a loop.
     """
     bodies: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
     for branch in instructions:

@@ -47,7 +47,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CompileFailure:
-    """``status`` is compile_error, compile_timeout, out_of_resources or crashed; ``reason`` is one line."""
+    """A failed compilation. ``reason`` is one line.
+
+    ``status`` is compile_error, compile_timeout, out_of_resources or crashed.
+    """
 
     status: Status
     reason: str
@@ -310,7 +313,7 @@ def _remedy(text: str) -> str:
 
 
 def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device) -> str | None:
-    """Return the reason why ``device`` cannot launch the compiled kernel, in one sentence, or None."""
+    """Return the reason why ``device`` cannot launch the compiled kernel, in one sentence; None if it can."""
     if not compiled.steps:
         return over_limits(kernel, compiled.resources, device)
     for step, compiled_step in zip(kernel.steps, compiled.steps, strict=True):
@@ -321,7 +324,7 @@ def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device
 
 
 def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -> str | None:
-    """Return the reason why ``device`` cannot launch one compiled function, in one sentence, or None."""
+    """Return the reason why ``device`` cannot launch one compiled function, in one sentence; None if it can."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:
         return (

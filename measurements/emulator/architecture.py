@@ -21,8 +21,8 @@ _ARCH_MACRO = "__CUDA_ARCH_"  # common prefix of __CUDA_ARCH__ and similar macro
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Words of kernels that need sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare for
-# them.
+# Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare only for
+# these architectures.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
     *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),

@@ -174,8 +174,9 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# Fences and waits that compilers omit. Some generate no machine code (Triton and CUTLASS's tutorials omit them). The
-# fence after mbarrier.init is unnecessary if a cluster barrier follows, which releases and acquires.
+# Kinds of findings about missing fences and waits that compilers may omit. Triton and CUTLASS's tutorials omit fences
+# and waits that generate no machine code. The fence after mbarrier.init is unnecessary if a cluster barrier follows,
+# because this barrier has release and acquire semantics.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
 )

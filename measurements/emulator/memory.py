@@ -123,7 +123,7 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Properties of a launch's initial memory other than array contents. ``check`` compares them with the launch.
+    """Properties of a launch's initial memory other than array contents. ``check`` verifies that they fit the launch.
 
     Args:
         offsets: Byte offset in the array to which a pointer or tensor map points, by the position of the argument.

@@ -15,8 +15,8 @@ struct autosched_selection {
   const char* verification;  // "full", "quick" or "none"
 };
 
-// autosched_select and autosched_launch return a Status of autosched_launch.hpp, 0 for ok. On an error they write one
-// line to `message`.
+// autosched_select and autosched_launch return a Status of autosched_launch.hpp, 0 for ok. On an error, these functions
+// write one line to `message`.
 int autosched_select(const char* problem, int gpu, double growth, autosched_selection* to, char* message, unsigned message_bytes) {
   auto* selection = new autosched::Selection;
   autosched::Device device;

@@ -1,7 +1,7 @@
 """``autosched check``: check stored schedules for validity, correctness and speed.
 
-``--json`` prints ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``seconds``
-of the command, and:
+``--json`` prints ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``,
+``seconds`` of the command, and:
 
 - ``doubt``: why the whole check is invalid, or ""
 - ``left_out``: a sentence with the number of trials that are left out because their reference has changed, or ""

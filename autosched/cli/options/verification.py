@@ -107,7 +107,7 @@ class Findings:
         Args:
             effort: Depth. The caller applies the time limit, which is not always a limit per launch.
             default: Runs if ``--full`` is not given.
-            full: Runs if ``--full`` is given. An order that the user chose comes before them.
+            full: Runs if ``--full`` is given. An order that the user chose is run first.
 
         Raises:
             InputError: The options cannot be used.

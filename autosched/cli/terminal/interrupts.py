@@ -140,9 +140,9 @@ def _unsafe(frame: FrameType | None) -> bool:
     """Return True if an exception raised in ``frame`` could get lost, or could leave a lock locked.
 
     An exception in ``Condition.__enter__``, which futures and executors use, may leave its lock held. Other threads
-    would then wait for the lock, and this thread for them. Imports and finalizers swallow exceptions. The frame of a
-    garbage collector callback cannot be recognised, so an exception that the callback swallows is raised again
-    (``swallowed``).
+    would then wait for the lock, and this thread would wait for these threads. Imports and finalizers swallow
+    exceptions. The frame of a garbage collector callback cannot be recognised, so an exception that the callback
+    swallows is raised again (``swallowed``).
     """
     if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
         return True

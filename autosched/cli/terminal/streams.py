@@ -1,4 +1,4 @@
-"""Standard streams whose write errors do not end a run. The loss of output is reported at the end."""
+"""Standard streams whose write errors do not end a run. Lost output is reported at the end of the run."""
 
 import io
 import os

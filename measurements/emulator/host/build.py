@@ -344,7 +344,7 @@ def used(path: Path) -> None:
 def prune_sometimes(folder: Path) -> None:
     """Call ``prune`` for the first bytecode file that this process adds, and then for every PRUNE_EVERY-th one.
 
-    Pruning is slow, as it examines thousands of files.
+    Pruning is slow, because it examines thousands of files.
     """
     if next(_added) % PRUNE_EVERY == 0:
         prune(folder)

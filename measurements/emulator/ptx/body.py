@@ -17,7 +17,8 @@ LOC = re.compile(
 FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*", re.DOTALL)
-# Fast path for an instruction on its own line, as in nearly all compiler output; equivalent to _MNEMONIC.
+# Fast path for an instruction on a separate line, as in nearly all compiler output. The result is the same as
+# with _MNEMONIC.
 _LINE = re.compile(r'\s*((?:@(!?)([%$\w]+)[ \t]+)?([a-z]\w*)((?:\.[\w:]+)*)[ \t]*([^;:"/\n]*));')
 
 _Location = tuple[int, int, int]  # file, line, column

@@ -54,7 +54,7 @@ class KernelCompileError(Exception):
 
 
 class CompiledBytecode(NamedTuple):
-    """A bytecode file for the runner, the seconds of its compilation, and whether it was cached."""
+    """A bytecode file for the runner, the duration of the compilation in seconds, and whether the file was cached."""
 
     path: Path
     seconds: float

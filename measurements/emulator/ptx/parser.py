@@ -53,7 +53,7 @@ def _parsed(text: str) -> Module:
 def _at_one_line(assembly: re.Match[str]) -> str:
     """Return PTX in which each inline assembly block is on one line.
 
-    LLVM adds the line number within inline assembly to the source line, so that it would refer to another statement.
+    LLVM adds the line number within the assembly block to the source line. The sum would refer to another statement.
     """
     lines = _LINE.findall(assembly[0])
     return _LINE.sub(lines[0], assembly[0]) if lines else assembly[0]

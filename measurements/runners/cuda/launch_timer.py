@@ -14,7 +14,7 @@ from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # maximum number of launches in one graph
-# duration of a replay: much longer than the resolution of events (0.5 us) and the time in which the host queues it
+# duration of a replay: much longer than the resolution of events (0.5 us) and than the host takes to queue the replay
 _GRAPH_SECONDS = 2e-3
 # Number of launches in the graph that estimates the time of one launch. A single launch on an idle GPU would include
 # the time in which the host queues the launch.

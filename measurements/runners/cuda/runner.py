@@ -87,8 +87,8 @@ class CudaRunner(PoolRunner):
     """Measure on GPUs of one model. After RunnerStopped, the runner is unusable.
 
     Kernels that compile to the same module are measured once. The first candidate of a problem is timed alone. Each
-    later candidate is timed in pairs with the fastest candidate so far. Its times are the ratios within these pairs,
-    multiplied by the fastest candidate's median. Ratios hardly depend on the GPU's clock.
+    later candidate is timed in pairs with the fastest candidate so far. The times of the later candidate are the ratios
+    within these pairs, multiplied by the fastest candidate's median. Ratios hardly depend on the GPU's clock.
 
     Args:
         device: Device row of the GPUs.

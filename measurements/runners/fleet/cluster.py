@@ -179,7 +179,7 @@ class Fleet:
                     dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
                 for dispatcher in dispatchers:
                     dispatcher.check_jobs(PATIENCE)
-            except Exception as error:  # the cluster itself is unavailable, which the jobs will report
+            except Exception as error:  # the cluster itself is unavailable; the jobs will report this error
                 self._say(f"the cluster does not respond: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:

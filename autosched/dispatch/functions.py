@@ -370,7 +370,8 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPlan]  # (inputs, out, options)
+# the arguments are: inputs, out, options
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPlan]
 
 
 def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> CallPlan:

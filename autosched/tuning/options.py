@@ -152,12 +152,12 @@ class TuneOptions(BackendOptions, SearchOptions):
             )
         if self.effort is not None:
             effort(self.effort)
-        _ = self.objectives  # raises ValueError
+        _ = self.objectives  # raises ValueError if an objective is invalid
         if isinstance(self.control_files, (str, Path)):
             object.__setattr__(self, "control_files", (self.control_files,))
         if self.control_files:
             object.__setattr__(self, "compiler_controls", True)
-        _ = self.read_control_files  # raises ValueError
+        _ = self.read_control_files  # raises ValueError if a file cannot be read
         if not isinstance(self.same_bits_as, SumOrder | Schedule | Trial | str | Path | None):
             raise ValueError(f"same_bits_as must be a schedule, a trial or a database, got {self.same_bits_as!r:.60}")
 

@@ -26,7 +26,7 @@ from measurements.files.work_folders import temporary_folder
 
 _SECONDS = 60  # time limit of nvdisasm in seconds; it takes 0.4 s for one of autosched's kernels
 _MOST_BYTES = 1 << 28  # maximum bytes of a listing that is cached
-INSTRUCTION_BYTES = 16  # size of an instruction from sm_70 on
+INSTRUCTION_BYTES = 16  # size of a machine instruction in bytes, from sm_70 on
 
 # Opcodes of each kind of instruction, up to the first dot (CUDA Binary Utilities, "Instruction Set Reference").
 _KINDS: dict[str, tuple[str, ...]] = {

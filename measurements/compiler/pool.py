@@ -270,7 +270,8 @@ def parse_resources(log: str, entry: str) -> Resources | None:
         if used is None or frame is None:
             return None
         shared = re.search(r"(\d+) bytes smem", used[0])
-        stack = re.search(r"(\d+) bytes cumulative stack size", used[0])  # includes the stacks of called functions
+        # this size includes the stacks of called functions
+        stack = re.search(r"(\d+) bytes cumulative stack size", used[0])
         return Resources(
             registers=int(used[1]),
             spill_store_bytes=int(frame[2]),

@@ -30,7 +30,7 @@ class FindingKind(StrEnum):
     SHARED_RACE = "shared_race"
     GLOBAL_RACE = "global_race"
     ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # reads bytes to which a cp.async is still in flight
-    BARRIER_NOT_REACHED = "barrier_not_reached"  # ends the launch
+    BARRIER_NOT_REACHED = "barrier_not_reached"  # this finding ends the launch
     MISSING_LANES = "missing_lanes"  # a warp-wide instruction that some lanes never reach; ends the launch
     WRITE_TO_INPUT = "write_to_input"
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written

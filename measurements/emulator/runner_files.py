@@ -80,7 +80,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        # Otherwise, the kernel itself determines the cluster size.
+        # Without this line, the code of the kernel determines the cluster size.
         *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"cooperative {int(kernel.cooperative)}",

@@ -27,7 +27,7 @@ _PORTABLE_CLUSTER = 8  # blocks per cluster that every GPU with clusters support
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
-# function from addresses and scalars to the parameters of a launch
+# maps addresses and scalars to the parameters of a launch
 Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 

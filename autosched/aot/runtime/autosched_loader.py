@@ -620,7 +620,7 @@ def _address(name: str, array: Any) -> int:
 
 
 def _stream(stream: Any) -> int:
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, cupy, numba and cuda.core
+    for name in ("cuda_stream", "ptr", "handle"):  # names of the handle in torch, cupy, and numba or cuda.core
         if hasattr(stream, name):
             stream = getattr(stream, name)
             break

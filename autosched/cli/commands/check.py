@@ -221,7 +221,7 @@ def check(
             "--against and --baseline are for timed checks: omit --static, or omit --against and --baseline"
         )
     options = _options(entries, thresholds, without_gpu, timed)
-    # lazy: imports compilers and cost models
+    # imported lazily, because this import loads compilers and cost models
     from autosched.regression import outputs
     from autosched.regression.check import CheckRun
 

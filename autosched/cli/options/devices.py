@@ -51,7 +51,7 @@ def detected_gpu() -> Device | None:
     from measurements.runners.cuda.runner import (
         cuda_available,
         cuda_device,
-    )  # lazy: a named device needs no GPU
+    )  # imported lazily, because a named device needs no query of the GPU
 
     if not cuda_available()[0]:
         return None

@@ -187,7 +187,7 @@ def _text_kind(path: Path, text: str) -> FileKind:
 
 
 def _is_toml(text: str) -> bool:
-    import tomllib  # lazy: most files are recognised without this import
+    import tomllib  # imported lazily, because most files are recognised without it
 
     try:
         tomllib.loads(text)

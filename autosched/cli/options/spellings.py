@@ -71,7 +71,7 @@ def _verify(arguments: Sequence[str]) -> list[str]:
         FileKind,
         looks_like_a_file,
         recognise,
-    )  # lazy: few commands take files
+    )  # imported lazily, because few commands take files
 
     if not looks_like_a_file(word):
         return list(arguments)

@@ -113,7 +113,7 @@ def raised() -> Iterator[None]:
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
     """Within the block, send each signal to the main thread again while it is unhandled."""
-    if not hasattr(signal, "pthread_kill"):  # not available on Windows
+    if not hasattr(signal, "pthread_kill"):  # Windows has no pthread_kill
         yield
         return
     reading, writing = os.pipe()

@@ -146,7 +146,7 @@ class TuneDisplay:
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
-            from rich.live import Live  # lazy: only live displays need rich
+            from rich.live import Live  # imported lazily, because only live displays need rich
 
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)

@@ -16,7 +16,7 @@ from types import FrameType
 from autosched.reporting.exit_status import ExitStatus
 
 _FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1  # constant of <linux/prctl.h>
 
 
 def supervised(command: Callable[[], int]) -> int:
@@ -87,7 +87,7 @@ def _early_end(ended: int) -> str:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # a real-time signal
+    except ValueError:  # real-time signals have no name
         return f"signal {number}"
 
 

@@ -17,7 +17,7 @@ from search_spaces.templates.template import KernelTemplate
 
 BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
 
-Gpus = Sequence[int] | Literal["all"]  # largest CUDA device number + 1
+Gpus = Sequence[int] | Literal["all"]  # CUDA device numbers, or all GPUs of this machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class BackendOptions:
                 "model: "
                 "omit them"
             )
-        _ = self.policy  # raises ValueError
+        _ = self.policy  # raises ValueError if the policy is invalid
 
     @property
     def on_cluster(self) -> bool:

@@ -24,7 +24,7 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     if ledger.best is None or ledger.best.seconds is None:
         return ()
     fingerprint = canonical_json(ledger.fingerprint)
-    trials = [r for r in ledger.stored if not is_library(r.schedule)]  # the default is always included
+    trials = [r for r in ledger.stored if not is_library(r.schedule)]
     newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
     timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
     if not timed:
@@ -53,7 +53,7 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         if any(c.problem.key() != candidate.problem.key() for c in candidates.values()):
             continue  # kernels with arrays of other types cannot be timed together with the best kernel
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
-        if screened or schedule in defaults:
+        if screened or schedule in defaults:  # the default need not have been screened
             candidates.setdefault(candidate.kernel.digest, candidate)
     return tuple(candidates.values())
 

@@ -84,7 +84,7 @@ def cache_folder() -> Path:
 def emulator_version() -> str:
     """Return the SHA-256 (hex) of the sources of the runner and of the PTX translator."""
     h = hashlib.sha256(sources_digest().encode())
-    for file in sorted((HERE / "ptx").rglob("*.py")):  # the PTX translator
+    for file in sorted((HERE / "ptx").rglob("*.py")):  # sources of the PTX translator
         h.update(file.read_bytes())
     return h.hexdigest()
 
@@ -356,7 +356,7 @@ def prune(folder: Path) -> None:
     with os.scandir(folder) as files:
         for file in files:
             if file.name.endswith((".program", ".o")) or file.name.startswith(_RUNNER):
-                with suppress(FileNotFoundError):  # another process is pruning, too
+                with suppress(FileNotFoundError):  # another process may have deleted the file
                     status = file.stat()
                     entries.append((status.st_mtime, status.st_size, file.path))
     total = sum(size for _, size, _ in entries)

@@ -243,7 +243,7 @@ def end_compilers(folder: Path) -> None:
 
 
 def _kill_group(group: int) -> None:
-    with suppress(ProcessLookupError):  # all processes of the group have ended
+    with suppress(ProcessLookupError):  # killpg fails if all processes of the group have ended
         os.killpg(group, signal.SIGKILL)
 
 

@@ -57,7 +57,7 @@ def _is_redrawn() -> bool:
 
 def _write(text: str) -> None:
     stream = sys.stderr
-    if stream is None:  # this process has no console
+    if stream is None:  # a process without a console has no stderr
         return
     try:
         stream.write(text)

@@ -109,7 +109,7 @@ def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
     """
     started = time.monotonic()
     arch, options = ptx_arch(kernel), _options(kernel)
-    # Imported here, because it is not needed if the bytecode is cached.
+    # Imported here, because cached bytecode does not need the compiler pool.
     from measurements.compiler.pool import error_reason
     from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 

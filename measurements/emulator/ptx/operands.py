@@ -187,7 +187,7 @@ class OperandReader:
                 self._pop()
                 sign = -sign
             offset += sign * _integer(self._pop())
-        if self._peek() == ",":  # coordinates in a tensor
+        if self._peek() == ",":  # after the comma: coordinates in a tensor
             self._pop()
             inside = self._items("]")
             if len(inside) != 1 or not isinstance(inside[0], Vector) or not isinstance(base, Register | Symbol):

@@ -265,7 +265,7 @@ class LaunchTimer:
             while self.host.perf_counter() - began < seconds:
                 for _ in range(batch):
                     next_launch()
-                now = self._state.watts()  # read while the GPU is busy
+                now = self._state.watts()  # the power is read while the GPU is busy
                 seen += [] if now is None else [now]
                 self.wait(limit)
             return self.host.perf_counter() - began, seen

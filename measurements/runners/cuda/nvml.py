@@ -60,7 +60,7 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
     def joules() -> float | None:
         try:
             return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1e-3
-        except (pynvml.NVMLError, AttributeError):  # the GPU is older than Volta, or pynvml is old
+        except (pynvml.NVMLError, AttributeError):  # not supported by GPUs before Volta and by old versions of pynvml
             return None
 
     def watts() -> float | None:

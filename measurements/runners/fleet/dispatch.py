@@ -21,7 +21,7 @@ from typing import Any, Protocol
 IN_FLIGHT = 2  # maximum number of jobs of a member: one running, one waiting
 MOST_LOSSES = 4  # a job fails once this many members were lost while they ran it
 STRAGGLING = 4.0  # after this multiple of the median duration, a job is also sent to an idle member
-LEAST_STRAGGLING = 5.0  # in seconds; shorter jobs are not sent twice
+LEAST_STRAGGLING = 5.0  # seconds; jobs are not sent to a second member before this time
 _REMEMBERED = 64  # number of recent durations in the median
 
 

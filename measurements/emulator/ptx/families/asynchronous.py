@@ -16,7 +16,8 @@ from measurements.emulator.ptx.forms import (
 )
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register
 
-_ARRIVALS = ("plain", "expect_tx", "noComplete")  # in the order of Arrival in runtime/isa/async/mbarrier.cpp
+# kinds of arrival, in the order of Arrival in runtime/isa/async/mbarrier.cpp
+_ARRIVALS = ("plain", "expect_tx", "noComplete")
 
 
 def async_form(i: Instruction) -> Form | None:
@@ -43,7 +44,7 @@ def _mbarrier(i: Instruction) -> Form:
         return Form(f"mbarrier.{action}", 0, (), [SourceOperand(at.base, 8), *count], [at.offset])
     if action in ("arrive", "arrive_drop"):
         to, *rest = i.operands
-        if isinstance(to, Address):  # .shared::cluster has no result
+        if isinstance(to, Address):  # an arrival at .shared::cluster returns no state
             to, rest = Register("_"), [to, *rest]
         at = address_of(rest[0])
         kind = next((q for q in i.qualifiers if q in _ARRIVALS), "plain")
@@ -286,7 +287,7 @@ def _st(i: Instruction) -> Form | None:
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
-        raise Unsupported  # other variants (sm_100), such as st.async.mmio
+        raise Unsupported  # the runtime lacks other variants, such as st.async.mmio (sm_100)
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     values = [SourceOperand(v, each) for v in values_of(i.operands[1])]
@@ -307,7 +308,7 @@ def _red(i: Instruction) -> Form | None:
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
-        raise Unsupported  # red.async.mmio, of sm_100
+        raise Unsupported  # the runtime lacks red.async.mmio (sm_100)
     to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
     sources = [SourceOperand(to.base, 8), SourceOperand(barrier.base, 8), SourceOperand(i.operands[1], each)]

@@ -40,7 +40,7 @@ _BYTE_MATRICES = {
     ("ldmatrix", "m16n16"): (16, 2, (1, 2), True), ("ldmatrix", "m8n16"): (8, 1, (1, 2, 4), False),
     ("stmatrix", "m16n8"): (8, 1, (1, 2, 4), True),
 }  # fmt: skip
-_PACKED = {"b8": 0, "b8x16": 0, "b6x16_p32": 6, "b4x16_p64": 4}  # bits of a packed value
+_PACKED = {"b8": 0, "b8x16": 0, "b6x16_p32": 6, "b4x16_p64": 4}  # bits of a packed value in memory; 0 if not packed
 
 
 def _byte_matrix(i: Instruction, count: int) -> Form:

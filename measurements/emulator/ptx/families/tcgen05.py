@@ -7,14 +7,14 @@ from collections.abc import Callable
 from measurements.emulator.ptx.forms import Form, SourceOperand, Unsupported, address_of, number, values_of
 from measurements.emulator.ptx.syntax import Address, Instruction, Vector
 
-# In the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
+# Kinds of tcgen05.mma, in the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 # Number of values along k that share a scale, for each kind.
 _BLOCKS = {"mxf8f6f4": (32,), "mxf4": (32,), "mxf4nvf4": (16, 32)}
 _SCALE_VECTORS = {"mxf8f6f4": {"1X": 32}, "mxf4": {"2X": 32}, "mxf4nvf4": {"2X": 32, "4X": 16}}
 # Registers per thread for .x1, in the order of Shape in runtime/isa/matrix/tcgen05.cpp.
 _SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
-# In the order of Copied in runtime/isa/matrix/tcgen05.cpp.
+# Shapes of tcgen05.cp, in the order of Copied in runtime/isa/matrix/tcgen05.cpp.
 _COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4")
 
 

@@ -20,7 +20,7 @@ from measurements.runners.cuda.launch_timer import NoGraph, capture
 from measurements.runners.cuda.libraries.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 
 EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types that cuBLASLt multiplies and cuBLAS does not
-SCALES = frozenset({"none", "tensor", "row_column"})  # 8-bit floats
+SCALES = frozenset({"none", "tensor", "row_column"})  # kinds of scales that are supported for 8-bit types
 BEST_OF = 8  # number of algorithms to measure, in the order of the library's heuristics
 
 _SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
@@ -31,7 +31,7 @@ _TRANSA, _TRANSB, _A_SCALE_POINTER, _B_SCALE_POINTER, _FAST_ACCUM = 3, 4, 17, 18
 _A_SCALE_MODE, _B_SCALE_MODE = 31, 32
 _OUTER_VECTOR = 3  # cublasLtMatmulMatrixScale_t: one scale per row of op(A) and per column of op(B)
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
-_MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; alignments of A, B, C, D
+_MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t
 _ALIGNMENT = 16  # alignment in bytes that callers guarantee for every array; TMA and kernels of 8-bit types require it
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _TIMED = 5  # replays of each algorithm; algorithms are compared by the median time

@@ -118,9 +118,9 @@ def _reference(reference: object, problem: Problem, device: Device) -> tuple[Sum
     if isinstance(reference, Trial):
         from measurements.trials.problem_key import problem_of
 
-        return _known(problem_of(reference.problem_key), reference.schedule, device), "that of the given trial"
+        return _known(problem_of(reference.problem_key), reference.schedule, device), "from the given trial"
     if isinstance(reference, Schedule):
-        return _known(problem, reference, device), "that of the given schedule"
+        return _known(problem, reference, device), "from the given schedule"
     assert isinstance(reference, str | Path)
     return _of_database(str(reference), problem, device)
 
@@ -147,12 +147,12 @@ def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder,
                 raise ValueError(f"{store.name} has no trial {number}: name one of its trials")
             from measurements.trials.problem_key import problem_of
 
-            return _known(problem_of(named.problem_key), named.schedule, device), f"that of trial {number}"
+            return _known(problem_of(named.problem_key), named.schedule, device), f"from trial {number}"
         best = store.best(problem, device.name)
         if best is not None:
-            return _known(problem, best.schedule, device), f"that of trial {best.id} of {store.name}"
+            return _known(problem, best.schedule, device), f"from trial {best.id} of {store.name}"
         for member, trial in _family(store, problem, device):
-            return _known(member, trial.schedule, device), f"that of trial {trial.id} of {store.name}, {_batch(member)}"
+            return _known(member, trial.schedule, device), f"from trial {trial.id} of {store.name}, {_batch(member)}"
         raise ValueError(
             f"{store.name} has no schedule of this problem on {device.name}, with this or another batch size"
         )
@@ -196,7 +196,7 @@ def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder
         if stored.is_batch_invariant(trial.verification):
             order = _order_of(member, trial.schedule, device)
             if order is not None:
-                orders.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
+                orders.setdefault(order, f"from trial {trial.id}, {_batch(member)}")
     if len(orders) > 1:
         raise ValueError(
             f"{store.name} has batch-invariant trials of this problem with {len(orders)} different orders of sums "

@@ -55,7 +55,7 @@ from search_spaces.operators.problem import Problem
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
-_CLOCK_TOLERANCE = 0.03  # allowed deviation from a locked clock in MHz; GPUs change the clock in steps of 15 MHz
+_CLOCK_TOLERANCE = 0.03  # allowed deviation from a locked clock, as a fraction; GPUs change clocks in steps of 15 MHz
 
 
 @dataclass(frozen=True)

@@ -182,19 +182,19 @@ _REDUCTIONS = (
     "or",
     "xor",
 )  # in the order of Reducing in runtime/isa/access/reduction.hpp
-_STORED = (0, 0, 1)
-# For each type: its ElementKind (runtime/isa/access/reduction.hpp), and its bytes.
+_STORED = (0, 0, 1)  # takes the place of the result of ``_reduction`` if values are stored unchanged
+# For each type that a reduction supports: the ElementKind (runtime/isa/access/reduction.hpp), and the bytes of a value.
 _REDUCED = {
     "u32": (0, 4), "b32": (0, 4), "s32": (1, 4), "u64": (0, 8), "b64": (0, 8), "s64": (1, 8), "f16": (2, 2),
     "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8),
 }  # fmt: skip
 _ORDERED = ("u32", "s32", "u64", "s64", "f16", "bf16")
 _COUNTED, _OF_BITS = ("u32",), ("b32", "b64")
-_IN_GLOBAL = {
+_IN_GLOBAL = {  # reductions in global memory, and their types
     "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"), "min": _ORDERED, "max": _ORDERED, "inc": _COUNTED,
     "dec": _COUNTED, "and": _OF_BITS, "or": _OF_BITS, "xor": _OF_BITS,
 }  # fmt: skip
-_IN_SHARED = {
+_IN_SHARED = {  # reductions in shared memory, and their types
     "add": ("u32", "s32", "u64", "s64"), "min": ("u32", "s32"), "max": ("u32", "s32"), "inc": _COUNTED, "dec": _COUNTED,
     "and": ("b32",), "or": ("b32",), "xor": ("b32",),
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""An export of six kernels of different kinds.
+"""Fixture that exports six kernels of different kinds.
 
-A row-wise kernel, one with TMA in clusters, one whose blocks share sums, a user's kernel of any size, one that reads
-constant memory, and a pipeline of two launches.
+The six are softmax, a matmul with TMA and clusters, a matmul with split-K, a user's kernel with variable sizes, a
+kernel that reads constant memory, and a pipeline of two launches.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Export:
     said: str
 
     def text(self, problem: Problem) -> str:
-        """Return the text by which a calling program names the problem."""
+        """Return the name of a problem in the manifest, which a calling program passes to the launcher."""
         entries = json.loads((self.folder / "manifest.json").read_text())["kernels"]
         return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
 
 
 def chosen(problem: Problem, name: str, of: str, **values: int | str) -> Schedule:
-    """Return the first schedule of a fixed sample whose parameters have these values."""
+    """Return the first schedule with these parameter values from a sample with a fixed seed."""
     space = template(name).space(problem, device(of))
     return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in values.items()))
 

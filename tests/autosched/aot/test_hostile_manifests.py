@@ -1,4 +1,4 @@
-"""Untrusted folders of kernels raise one ValueError or OSError immediately, and no file outside is read."""
+"""An untrusted folder of kernels raises one ValueError or OSError at once, and no file outside the folder is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_sound_folder_is_read(tmp_path: Path) -> None:
         with_grid([["n"], "1", "1"]),
         with_grid("n"),
         with_grid(7),
-        with_grid(["2**40", "1", "1"]),  # a launch takes 32-bit grid sizes
+        with_grid(["2**40", "1", "1"]),  # grid sizes have at most 32 bits
         with_grid(["-1", "1", "1"]),
         {"sizes": {"n": {"value": 32, "default": 32}}},
         {"sizes": []},

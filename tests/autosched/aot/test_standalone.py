@@ -80,7 +80,7 @@ def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Pa
 
 
 def test_the_launcher_runs_both_launches_of_a_pipeline(export: Export, caller: Path, tmp_path: Path) -> None:
-    """The two launches exchange values through a scratch array that only they use."""
+    """The two launches pass values through a scratch array that no other launch uses."""
     problem = export.sum_twice.problem()
     stdout, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
     assert stdout == "match 0"
@@ -115,7 +115,7 @@ def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_
 
 
 def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
-    """The arrays have room for all rows of the kernel; the call requests 40 of them."""
+    """The arrays have room for all rows of the kernel, but the call computes only 40 rows."""
     text = "softmax rows=40 columns=512 dtype=f32"
     refused = emulated("h200", str(caller), "1", text, str(tmp_path))
     assert refused.returncode == 1 and "status 4" in refused.stderr and "its rows is 64" in refused.stdout

@@ -67,10 +67,10 @@ def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.
 def test_help_lists_operators_without_importing_the_command(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Help of the outline, which imports no command, must equal help of the complete application."""
+    """Help that is printed without importing any command must equal the help of the complete application."""
     lines = ((command, "--help"), (command, "gemm"), (command,), (command, "--rows", "3"))
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
-    outlined = [run(*line) for line in lines if line != ("best",)]  # `best` alone prints a database, not help
+    outlined = [run(*line) for line in lines if line != ("best",)]  # `best` alone prints a database
     monkeypatch.undo()
     monkeypatch.setattr(app, "outline", app.build)
     assert [run(*line) for line in lines if line != ("best",)] == outlined

@@ -209,7 +209,7 @@ def test_a_command_reports_its_missing_extra(run: Run, monkeypatch: pytest.Monke
     Path("configs", NAME).write_text(json.dumps({"1": GOOD}))
     import autosched.triton
 
-    # After this test, restore the present module: the import below would replace it, and later tests need its
+    # monkeypatch restores the imported module ``autosched.triton`` after this test, because later tests need its
     # submodules.
     monkeypatch.setattr(autosched, "triton", autosched.triton)
     for name in [n for n in sys.modules if n.partition(".")[0] == module or n.startswith("autosched.triton")]:

@@ -22,7 +22,7 @@ from ended_processes import wait_until_ended
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # bytes that hostile input may use in addition to a harmless input's
+MORE_MEMORY = 512 << 20  # bytes of memory that a command may use in addition to its memory for harmless input
 HANGS = 60.0  # seconds, longer than every time limit of the commands
 # Progress lines, which any command may print on a busy machine.
 PROGRESS = re.compile(
@@ -63,7 +63,7 @@ def run(folder: Path, *command: str) -> tuple[int, str, int]:
 def refused(folder: Path, most: int, *command: str) -> str:
     """Return the one-line error of a command. Check that the command uses at most ``most`` bytes of memory.
 
-    Memory is sampled, and on a busy machine too late. Therefore the lowest of three runs counts.
+    On a busy machine, memory is sampled too late. Therefore it is enough if one of three runs is below the limit.
     """
     for _ in range(3):
         status, err, held = run(folder, *command)
@@ -156,7 +156,7 @@ def test_a_function_that_never_returns_is_ended(more: str, tmp_path: Path) -> No
 
 
 def test_time_limits_count_cpu_time(tmp_path: Path) -> None:
-    """A reference may sleep for longer than its time limit, but is stopped if its CPU time exceeds the limit."""
+    """A reference that sleeps for longer than its time limit is not stopped, because the limit counts CPU time."""
     waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
     for body, status, message in ((waits, 0, ""), (calculates, 2, "took more than 0.5 CPU seconds")):
         write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.5\n', f"import time\ndef f(x):\n    {body}\n")

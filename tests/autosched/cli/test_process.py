@@ -283,9 +283,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_leaves_no_lock_held() -> None:
-    """An exception inside Condition.__enter__ would leave the lock held.
+    """A KeyboardInterrupt inside ``Condition.__enter__`` would leave the lock held.
 
-    Then the pool's threads would wait for the lock, and the shutdown of the pool for these threads.
+    Then the pool's threads would wait for the lock forever, and so the pool could not shut down.
     """
     completed = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
     released, stopped = completed.stdout.splitlines()

@@ -151,7 +151,7 @@ def test_a_schedule_of_another_space_is_named(
 
 
 def swizzled(values: dict[str, object]) -> dict[str, object]:
-    """Return values that are within their domains, but whose layout does not suit the intrinsic."""
+    """Return parameter values within their domains, but with a layout of ``a`` that the intrinsic does not support."""
     return {**values, "intrinsic": "wmma_m16n16k16_f16", "layout_a": "swizzle(3,3,3)", "epilogue": "shared"}
 
 

@@ -1,4 +1,4 @@
-"""The problem that is derived from a call on arrays. As a check, numpy computes it from the plan's operands."""
+"""The problem that is derived from a call on arrays. As a check, numpy computes the problem on the plan's operands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
 
 
 def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """Return the memory from the address of ``array`` on, as a kernel reads it."""
+    """Return the memory that starts at the address of ``array`` in the operand's shape, as a kernel reads it."""
     flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 

@@ -33,7 +33,7 @@ from measurements.runners.cuda.device import device_row
 from measurements.runners.cuda.libraries import baselines, cublas, cublas_lt
 from measurements.workers.messages import Message
 
-# The names by which the code refers to cupy's modules.
+# Names in the code, each with the module of cupy that it refers to.
 _MODULES = {"cp": "", "cupy": "", "self._cp": "", "self._cupy": "", "cuda": "cuda", "runtime": "cuda.runtime"}
 _OBJECTS = {
     "stream": "cuda.Stream",
@@ -89,7 +89,7 @@ def uses(source, names):
     for node in ast.walk(ast.parse(source)):
         call = node if isinstance(node, ast.Call) else None
         path = dotted(node) if isinstance(node, (ast.Attribute, ast.Call)) else None
-        if call and path in names:  # a call of a kernel object
+        if call and path in names:  # ``name(...)`` calls an object, such as a kernel
             path += ".__call__"
         known = [name for name in names if path and path.startswith(f"{name}.")]
         if known:
@@ -123,18 +123,18 @@ def signature(function):
 
 
 def complaints(cupy, source, names):
-    """Return one line for each use of a missing name, or with arguments that are not accepted."""
+    """Return one line for each name that cupy lacks, and for each call whose arguments do not fit the signature."""
     for path, call, code in uses(source, names):
         value, at = cupy, ""
         for name in path.split("."):
             if at in _RETURNED:
                 value = reached(cupy, _RETURNED[at])
             elif at and not (inspect.ismodule(value) or inspect.isclass(value)):
-                break  # reached through a property, whose value is unknown
+                break  # the value of a property is unknown, so its members cannot be checked
             if inspect.isclass(value) and issubclass(value, enum.Enum) and name in ("name", "value"):
-                break  # an enumeration's members have these, but the class of Python 3.11 does not list them
+                break  # members of an Enum have both, but in Python 3.11 the class does not
             if not hasattr(value, name):
-                is_documented = inspect.isclass(value) and f".{name} (" in (value.__doc__ or "")  # __init__ sets it
+                is_documented = inspect.isclass(value) and f".{name} (" in (value.__doc__ or "")  # set by __init__
                 if not is_documented:
                     yield f"{code}: cupy has no {path}"
                 value = None

@@ -65,10 +65,10 @@ def changed(path: Path, statements: str) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """A command; ``ask`` calls it with the path of a database.
+    """A command under test; ``ask`` runs the command on the database at a path and returns the exit status.
 
-    ``makes``: the command creates a missing database. ``writes``: the command writes to an existing database. ``none``:
-    its exit status for a database without trials.
+    ``makes`` is True if the command creates a missing database, and ``writes`` if it writes to an existing database.
+    ``none`` is the exit status for a database without trials.
     """
 
     ask: Callable[[str], int]
@@ -82,7 +82,7 @@ def line(*arguments: str, makes: bool = False, writes: bool = False, none: int |
 
 
 def called(call: Callable[[str], object]) -> Command:
-    """Return a command that calls the Python interface and prints an error as one line."""
+    """Return a Command that calls a Python function and prints an error as one line."""
 
     def ask(db: str) -> int:
         try:
@@ -144,10 +144,10 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class State:
-    """A state of a database and the message about it.
+    """A state of a database, and the message that commands print about it.
 
-    ``prepare`` makes "x.db", or returns another path. ``message`` is part of the expected line. ``makers``: True if
-    commands that create databases also print this line.
+    ``prepare`` makes the database "x.db", or returns the path of another database. ``message`` is part of the expected
+    line. ``makers`` is True if commands that create databases also print this line.
     """
 
     prepare: Callable[[], str | None]
@@ -308,13 +308,13 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
 
 @pytest.fixture
 def read_only(here: Path) -> Iterator[Path]:
-    """Yield the current folder with "x.db" and "old.db"; only its subfolder "made" is writable."""
+    """Yield the current folder, which has "x.db" and "old.db". Only the folder's subfolder "made" is writable."""
     stored(here / "x.db")
     stored(here / "old.db")
     changed(here / "old.db", f"UPDATE meta SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'")
     (here / "made").mkdir()
     closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
-    if os.geteuid() == 0:  # root may write whatever the modes are
+    if os.geteuid() == 0:  # file modes do not stop root from writing
         if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", *closed], capture_output=True).returncode:
             pytest.skip("root may write everything here")
         yield here

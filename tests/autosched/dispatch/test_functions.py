@@ -28,7 +28,7 @@ FLOATS = "float32"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Install a fake compiler, and a model that chooses an arbitrary schedule.
+    """Install a fake compiler, and a fake model that chooses an arbitrary schedule.
 
     The tests of this file do not depend on the schedule.
     """

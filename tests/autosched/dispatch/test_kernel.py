@@ -436,7 +436,7 @@ class TestTensors:
             kernel(a, Tensor(b.array, "float16"))
 
     def test_torch_strides_are_counted_in_elements(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
-        """The strides of this view in elements, (64, 4), equal the strides of a dense array in bytes."""
+        """This view's strides of (64, 4) elements would be the strides of a dense array if they were in bytes."""
         kernel = loaded(cupy, cubin)
         _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
         sparse = Tensor(cupy.zeros((4, 64), "f4")[:, ::4], "float32")

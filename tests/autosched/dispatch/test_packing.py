@@ -50,7 +50,7 @@ def test_tensors_keep_their_type(kind: str) -> None:
 
 
 class TestPaddedLines:
-    """Matmul kernels first copy a misaligned ``b``, and skip the copy if ``b`` is packed."""
+    """Matmul kernels copy a misaligned ``b`` to padded lines in a first launch. A packed ``b`` needs no copy."""
 
     BOTH, ONLY_B = Matmul(75, 41, 133, a="f16"), Matmul(75, 41, 128, a="f16")
 

@@ -46,7 +46,7 @@ def recorded() -> Recording:
 
 @pytest.fixture
 def chosen_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the time model choose the fastest recorded schedule. Its long predicted time lets neighbours be accepted."""
+    """Make the time model choose the fastest recorded schedule, and predict 1 s so that neighbours are accepted."""
     winner = fastest(recorded())
     assert winner is not None
 
@@ -205,7 +205,7 @@ class TestCalls:
         functions.forget()
 
     def test_no_database_is_needed(self, cupy: FakeCupy, chosen_by_the_recording: None) -> None:
-        """Call a problem near the recorded one, whose arrays would be too large for the simulated GPU."""
+        """Call a problem near the recorded problem, whose own arrays are too large for the simulated GPU."""
         a, b = (cupy.zeros(shape, "float16") for shape in ((256, 1024), (1024, 512)))
         assert autosched.matmul(a, b).shape == (256, 512)
         (chosen,) = functions.chosen()

@@ -52,7 +52,7 @@ GOOD = Schedule.from_json(
 )
 
 STREAMS = (("stream_k = 0", "stream_k = 1"), ("launched_blocks = 16", "launched_blocks = 7"))
-# (decision, a value that breaks a constraint, the constraint, the message of its static_assert)
+# each row: parameter values that break a constraint, the constraint's name, and edits of the generated source
 BROKEN = [
     ({"sg_data_m": 48}, "wg_map_m", [("sg_data_m = 64", "sg_data_m = 48")]),
     ({"sg_data_n": 48}, "wg_map_n", [("sg_data_n = 64", "sg_data_n = 48")]),
@@ -123,7 +123,7 @@ def _constraints() -> set[str]:
 
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
-    # no constraints: attributes, and parameters whose domains have only valid values
+    # these are not constraints, but attributes, or parameters whose domains have only valid values
     domains = {"stages", "copy_width", "accumulators", "tiles", "parts"}
     for name in asserted_rules("autosched/kernels/matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in _constraints()), name

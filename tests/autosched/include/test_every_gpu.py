@@ -13,7 +13,7 @@ from measurements.compiler.pool import parse_resources
 from search_spaces.hardware.devices import all_devices, device
 from search_spaces.operators.matmul import Matmul
 
-MOST_SPILLED = 48  # bytes per thread. 2 of 82 first choices spill (NVRTC 13.5, 2026-11-23).
+MOST_SPILLED = 48  # bytes per thread; only 2 of 82 first choices spill (NVRTC 13.5, 2026-11-23)
 
 
 @needs_nvrtc

@@ -37,7 +37,7 @@ MATMUL = {
 }  # fmt: skip
 TURNED = {"layout_b": "transpose+swizzle(2,3,3)"}
 K8 = {"intrinsic": "mma_m16n8k8_f16_f16", "unroll": 4}
-# Each thread has one fragment of two registers.
+# In this schedule each thread has one fragment, in two registers.
 PAIRS = {"tile_m": 32, "tile_n": 16, "subgroups_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4}
 CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     "mma, split, odd lines": (

@@ -21,15 +21,16 @@ PARTS, NIGHTLY, BY_DAY = 20, 5, 3  # nightly: 100 schedules of each template
 
 
 def domains(name: str, on: str) -> dict[str, tuple[Value, ...]]:
-    """Return the domains of the template's launch parameters: the order of tiles, and the operand that L2 keeps."""
+    """Return the domains of the template's parameters for the order of tiles and for the operand that L2 keeps."""
     parameters = template(name).space(PROBLEM, device(on)).parameters
     return {p.name: p.values for p in parameters if p.name in ("raster", "l2_evict_last")}
 
 
 def schedules(name: str, on: str, part: int, count: int) -> Iterator[Schedule]:
-    """Yield sampled schedules, with other tile orders, L2 hints and tiles per block where these are legal.
+    """Yield sampled schedules, with a changed tile order, L2 hint and number of tiles per block where legal.
 
-    Orders and hints cycle through their domains, also across consecutive parts.
+    Tile orders and L2 hints cycle through their domains. Each part of the sample continues the cycle of the previous
+    part.
     """
     kernel_template, target = template(name), device(on)
     space, draw = kernel_template.space(PROBLEM, target).valid, random.Random(7 + part)

@@ -1,4 +1,4 @@
-"""Matvec kernels: dimension expansion on an example from IREE, rules, static_asserts, compilation, NaN, sum order."""
+"""Matvec kernels: dimension expansion in an example from IREE, rules and static_asserts, NaN, and the order of sums."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_expansion_of_the_document_s_case_frees_registers() -> None:
     assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
     before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
     assert before.spill_store_bytes == after.spill_store_bytes == 0
-    assert after.registers <= before.registers - 14  # 16 - 2: at this size ptxas allocates registers one by one
+    assert after.registers <= before.registers - 14  # 14 = 16 - 2 accumulators
 
-    wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators without expansion, 8 with it
+    wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators without dimension expansion, and 8 with expansion
     before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
     assert after.registers <= before.registers - 40
 
@@ -74,8 +74,8 @@ def test_a_wrong_accumulator_count_does_not_compile() -> None:
     assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
 
 
-# The same example with two fragments of 16 rows, four batches of 32 elements along k, and four rows of x that are
-# duplicated to eight columns.
+# The same example, computed with mma. Two fragments have 16 rows each, k is divided into four batches of 32 elements,
+# and the four rows of x are duplicated to fill the fragment's eight columns.
 FRAGMENTS = BEFORE.replace(
     **{"tile_m": 4, "tile_n": 32, "lanes_n": 8, "lanes_k": 4, "tile_k": 128},
     **{"expand_dims": "yes", "intrinsic": "mma_m16n8k16_f16"},
@@ -90,7 +90,7 @@ def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
     by_fma = FRAGMENTS.replace(tile_m=16, tile_k=32, intrinsic="fma")
     fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
     assert fma.spill_store_bytes == mma.spill_store_bytes == 0
-    assert mma.registers <= fma.registers - 32  # 16 accumulators instead of 64, and 32 registers of fragments
+    assert mma.registers <= fma.registers - 32  # 48 fewer accumulators, but 32 fragment registers
 
 
 BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
@@ -132,7 +132,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # only asserted for fragments that ldmatrix reads; matvec has none
+    derived.add("layout_a")  # asserted only for fragments that ldmatrix reads, which matvec lacks
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }

@@ -32,9 +32,9 @@ GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LAR
 
 @lru_cache(maxsize=2)
 def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
-    """Return the row-major numbers of all tiles of each grid, in the order of the device function.
+    """Return, by grid of tiles, the row-major tile numbers in the order in which the device function visits them.
 
-    In the code of the device function, ``old`` is replaced by ``new``.
+    If ``old`` is not empty, it is replaced by ``new`` in the code of the device function.
     """
     sizes = np.array([m * n for m, n in GRIDS])
     first = (np.cumsum(sizes) - sizes).astype(np.int32)
@@ -91,7 +91,7 @@ def order(raster: str, m: int, n: int) -> IntArray:
 @needs_compiler
 @pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
 def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
-    """Compare predicted rows plus columns with the mean over waves that start at different tiles. Allow 1/6 error."""
+    """The predicted number of rows plus columns is within 1/6 of the mean over waves that start at different tiles."""
     for m, n in ((32, 64), (33, 17), (4, 64)):
         visited = order(raster, m, n)
         for wave in (24, 66, 132):
@@ -105,7 +105,7 @@ def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
 
 
 RASTER = "autosched/common/raster.cuh"
-LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # some end in a band of fewer rows
+LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # some have a smaller last group
 LAUNCHED = f"""
 #include <{RASTER}>
 template <int M, int N>

@@ -51,8 +51,8 @@ def name_of(problem: RowProblem) -> str:
     return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
-# Kernels whose clusters share a row. The cases vary the number of passes, staging in registers or shared memory, states
-# of one to three words, odd row lengths, and rows per block.
+# Kernels in which the blocks of a cluster share a row. The cases differ in the number of passes, the row's staging in
+# registers or shared memory, the words of the reduction's state (one to three), the row length, and the rows per block.
 CLUSTERS: dict[str, tuple[RowProblem, dict[str, Value]]] = {
     "softmax": (Softmax(3, 8192, dtype="f32"), {"vector_x": 4, "split_k": 4, "row_staging": "registers"}),
     "softmax, two passes": (Softmax(5, 4096), {"vector_x": 8, "split_k": 2, "passes": "two", "row_staging": "shared"}),
@@ -195,7 +195,7 @@ def test_reductions_propagate_nan_and_infinity_like_numpy(kind: str, axis: str) 
 
 
 def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
-    """Return the code paths to test: peeling only if vectors do not divide a row, two passes only if needed."""
+    """Return the ROUTES that fit a problem: with peeling if 4 does not divide a row, and two passes only if needed."""
     peel = "yes" if problem.columns % 4 else "no"
     return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
 
@@ -228,7 +228,7 @@ def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> Non
 
 
 def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
-    """A row of 777 f16 has 98 or 99 vectors. Only the first and the last vector are read element by element."""
+    """A row of 777 f16 spans 98 or 99 vectors of eight. Only the first and the last are read element by element."""
     problem = Softmax(8, 777)
     inputs = problem.random_inputs(0)
 

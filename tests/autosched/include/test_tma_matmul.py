@@ -65,8 +65,8 @@ def test_unsupported_problems_are_rejected(fields: dict[str, Any], name: str, re
 
 def test_every_static_assert_of_the_kernel_is_a_rule_of_its_space() -> None:
     names = {rule.name for rule in validity_constraints(Matmul(256, 256, 256, a="mxf8"), RTX5090)}
-    # Names in static_asserts that are no constraints of this template. These are attributes, parameters with valid
-    # domains, rules of tile programs, and rules of copies by threads.
+    # Names in static_asserts that are not constraints of this template: attributes, parameters whose domains have only
+    # valid values, rules for tile programs, and rules for copies by threads.
     shared = {"accumulators", "parts", "swizzle", "products_ahead", *asserted_rules("autosched/common/tile_copy.cuh")}
     for name in asserted_rules("autosched/kernels/tma_matmul.cuh") - shared:
         assert any(rule.startswith(name) for rule in names), name

@@ -31,7 +31,7 @@ GOOD: dict[str, int | str] = {
 }  # fmt: skip
 
 
-# (problem, decisions that break a constraint, its name, the message of its static_assert)
+# each row: a problem, parameter values that break a constraint, the constraint's name, and edits of the source
 BROKEN = [
     (PROBLEM, {"copy_columns_x": 32}, "load_map", [("copy_columns_x = 8", "copy_columns_x = 32")]),
     (PROBLEM, {"block_rows": 2}, "in_register", [("block_rows = 4", "block_rows = 2")]),
@@ -63,7 +63,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
     names = {rule.name for rule in (*validity_constraints(PROBLEM, H200), *copy_constraints(H200))}
-    of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}  # spaces: load_map, load_alignment, vector_width
+    of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}  # load_map and so on in spaces
     for header in ("autosched/kernels/transpose.cuh", "autosched/kernels/copy.cuh"):
         assert asserted_rules(header) - of_tile_copy - {"vector_width"} <= names
 
@@ -112,7 +112,7 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
 
 
 def without_texts(cubin: Path) -> bytes:
-    """Return a cubin without the strings of the hints, which it contains even if the code ignores the hints."""
+    """Return a cubin without the names of the hints, which every cubin contains even if the code ignores the hints."""
     content = cubin.read_bytes()
     for text in (*LOAD_HINTS, *STORE_HINTS):
         content = content.replace(text.encode().ljust(48, b"\0"), bytes(48))

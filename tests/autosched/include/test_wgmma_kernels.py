@@ -47,8 +47,8 @@ def problems() -> list[Matmul]:
         unequal.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    # In these problems threads copy operands instead of TMA: both operands with cp.async, one operand with cp.async, or
-    # misaligned lines, which are shifted in registers.
+    # In these problems threads copy operands instead of TMA. They copy both operands with cp.async, one operand with
+    # cp.async, or misaligned lines that they shift in registers.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
     return [*unequal, *copied]
 
@@ -78,7 +78,7 @@ def test_a_broken_rule_does_not_compile() -> None:
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
     copied = dataclasses.replace(PROBLEM, k=4097)
     names = {rule.name for problem in (PROBLEM, copied) for rule in validity_constraints(problem, H200)}
-    # no constraints: attributes, and parameters with valid domains
+    # these are not constraints, but attributes, or parameters whose domains have only valid values
     domains = {"swizzle", "accumulators", "alignment", "stages", "access"}
     for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in names), name
@@ -97,7 +97,7 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
     )
     short, long_code = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
     assert isinstance(short, Compiled) and isinstance(long_code, Compiled)
-    # Code for all 128 accumulators of a thread would be 3 times as long.
+    # If the activation's code was repeated for all 128 accumulators of a thread, the cubin would be 3 times as long.
     assert len(long_code.cubin) < 2 * len(short.cubin)
 
 
@@ -113,7 +113,8 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
         assert result.resources.spill_store_bytes == 0, kernel.source
 
 
-# Schedules that the rules on spills reject, and similar ones that they accept.
+# By rule against spills: the epilogue, the values of a schedule that the rule rejects, and changes that make the
+# schedule legal.
 SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
     "store_registers": (
         "bias+gelu",
@@ -159,7 +160,7 @@ def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: in
 
 @needs_nvrtc
 def test_many_boxes_of_an_operand_do_not_spill() -> None:
-    """A thread with 24 registers copies 24 boxes of an unswizzled b, each to the two blocks of a cluster."""
+    """A thread with 24 registers copies 24 boxes of an unswizzled b, and each box goes to both blocks of a cluster."""
     problem = Matmul(4096, 4096, 4096, a="bf16")
     schedule = GOOD.replace(producer_registers=24, tile_n=192, swizzle_b=0)
     (result,) = compiled([generate(problem, schedule, H200)])
@@ -184,9 +185,9 @@ def test_each_decision_matches_the_reference(case: str) -> None:
     "case", ["persistent, with stores", "a copied by a warp, b by TMA, ping-pong", "by rows, ping-pong"]
 )
 def test_fewer_clusters_than_described_compute_all(case: str) -> None:
-    """Launch a single cluster, as on a GPU that runs fewer clusters at a time than assumed.
+    """One launched cluster computes all tiles, as on a GPU that runs fewer clusters at a time than assumed.
 
-    A cluster cannot be launched in part.
+    A grid that ends within a cluster is rejected.
     """
     small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
     fewer = dataclasses.replace(kernel, grid=kernel.grid_of(1))
@@ -201,7 +202,7 @@ def test_fewer_clusters_than_described_compute_all(case: str) -> None:
 
 
 def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_split() -> None:
-    """With stream-K the number of blocks is fixed: shared tiles and workspace depend on its compile-time value."""
+    """With stream-K the grid may not shrink, because shared tiles and workspace depend on the number of blocks."""
     for changes, fields in CASES.values():
         _, kernel = small_kernel(changes, fields)
         assert kernel.grid_may_shrink == ("tiles_per_block" in changes and not changes.get("stream_k"))
@@ -211,7 +212,7 @@ def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_split() -> None:
 @needs_compiler
 @pytest.mark.parametrize("changes", [{}, {"tiles_per_block": 4, "cluster_m": 2}, {"split_k": 2}])
 def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
-    """Run 12 x 7 tiles, or 6 x 7 clusters, so that the curve bends. A reduced problem has too few."""
+    """Run 12 x 7 tiles, or 6 x 7 clusters, so that the curve bends. A reduced problem has too few tiles."""
     problem = Matmul(768, 112, 128, a="bf16", order_b="col")
     kernel = generate(problem, SMALL.replace(tile_n=16, raster="hilbert", **changes), H200)
     inputs = problem.random_inputs(0)

@@ -263,7 +263,7 @@ def test_only_files_are_imported(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_files_with_the_same_entry_are_merged_in_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The smaller time does not win if the schedules were never measured in alternation. No file is merged twice."""
+    """A schedule with a smaller time wins only if both schedules were timed in alternation. No file is merged twice."""
     stored(here / "a.db", 0, 2e-6)
     stored(here / "c.db", 1, 1e-6)
     first, second = exported(here), exported(here, "c.db", "theirs")
@@ -319,7 +319,7 @@ def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A stored rank of 1 does not help the schedule, since anyone can write a database."""
+    """A stored rank of 1 does not make the invalid schedule the best, since anyone can write a rank into a database."""
     valid, other = schedules()
     stored(here / "mine.db")
     forged = other.replace(tile_m=12345)

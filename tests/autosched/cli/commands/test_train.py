@@ -39,7 +39,7 @@ def test_train_reports_the_accuracy_of_a_model(run: Run, tmp_path: Path) -> None
     assert re.search(r"^copy: 32 .* 2 .* h200", out, re.MULTILINE)
     for split in ("schedules", "problems", "families"):
         assert f"held out by {split}: " in out
-    assert "devices" not in out  # all times are of one device
+    assert "devices" not in out  # all times were measured on one device
     assert "copy rows=9000 columns=300" in out
     assert "copy, balanced" not in out.split("held out by families")[0]
     assert "written: model.json" in out

@@ -156,7 +156,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert call["schedules"] == space_of(PROBLEM, device("h200")).sample(3, 7)
     assert (call["settings"].seed, call["workers"], call["device"]) == (7, 2, device("h200"))
     assert "0.250" in out and "1.5e-03" in out  # errors
-    assert "1.50" in out and "4.5" in out  # 30 wavefronts where 20 are ideal; 45 sectors in 10 requests
+    assert "1.50" in out and "4.5" in out  # 30 wavefronts instead of the ideal 20, and 45 sectors in 10 requests
     assert "findings" not in out
     assert "of tolerance" in out
 

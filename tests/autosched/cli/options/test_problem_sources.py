@@ -11,8 +11,9 @@ from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
 SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
-NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # these use all trials, or the kernels of a script
-OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # --kernel and --program replace an operator
+NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # these commands use all trials or a script's kernels
+# These commands accept --kernel FILE or --program FILE in place of an operator.
+OPERATORS = {" ".join(command) for command in kernel.COMMANDS}
 READING = [
     name
     for name in command_functions.FUNCTIONS

@@ -63,7 +63,8 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
     names = {rule.name for rule in (*validity_constraints(PROBLEM, H200), *copy_constraints(H200))}
-    of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}  # load_map and so on in spaces
+    # The names of these three rules in spaces are load_map, load_alignment and vector_width.
+    of_tile_copy = {"copy_map", "copy_alignment", "copy_width"}
     for header in ("autosched/kernels/transpose.cuh", "autosched/kernels/copy.cuh"):
         assert asserted_rules(header) - of_tile_copy - {"vector_width"} <= names
 

@@ -27,7 +27,7 @@ from search_spaces.hardware.devices import device
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("forked_workers")]
 H100 = device("h100")
 
-# The outputs are so small that an output of zeros passes KernelBench's tolerance.
+# The expected outputs are so small that zeros are within KernelBench's tolerance.
 TASK = """
 import torch
 from torch import nn
@@ -111,7 +111,7 @@ FOUND = {
         SubmissionStatus.CHEATING,
         (Cheat.INPUT_RETURNED,),
     ),
-    "keeps its output": (  # the input is also kept, so that no later input gets the same address
+    "keeps its output": (  # also stores the input, so that its memory is not reused for a later input
         "if not hasattr(self, 'kept'):\n    self.kept = {}\nkey = x.data_ptr()\nif key not in self.kept:\n"
         "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o, x\nreturn self.kept[key][0]",
         SubmissionStatus.CHEATING,

@@ -1,4 +1,4 @@
-"""If every tile is sufficiently aligned, and only then, the swizzle's xor is the last step of a fragment's address."""
+"""The swizzle's xor is the last step of a fragment's address if, and only if, every tile is sufficiently aligned."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' 
 def outcome(
     query: str, stages: int = 2, changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel
 ) -> tuple[str, list[int]]:
-    """Return "ok", "wrong" or the emulator's status, and the alignments of the tiles in bytes.
+    """Emulate attention. Return "ok", "wrong" or the emulator's status, and the alignments of the tiles in bytes.
 
-    The attention head has 128 elements, and keys and values are stored under a swizzle that flips three bits.
+    A head has 128 elements. The layouts of keys and values are swizzles that flip three address bits.
     """
     p = problem(ATTENTION, h=1, g=1, s=150, d=128)
     values: dict[str, int | str] = {

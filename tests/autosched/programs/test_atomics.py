@@ -22,7 +22,7 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types i
 
 
 def combining(kind: str, type_: str, by_position: bool = False) -> Program:
-    """Four blocks along k combine their rows with the first rows of out, or with rows whose indices a tile holds."""
+    """Return a program whose blocks combine rows of x with the first rows of out, or with the rows that ids names."""
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))
@@ -81,7 +81,7 @@ def test_two_blocks_that_assign_an_element_are_rejected() -> None:
     reason = template(program).why_not(problem(program, k=60, n=32, m=13), device("a100"))
     assert reason is not None
     assert "the 4 blocks along axis 0 of the grid assign the same elements of out" in reason
-    one_block = problem(program, k=16, n=32, m=13)  # writes each element
+    one_block = problem(program, k=16, n=32, m=13)  # a single block writes each element once
     assert template(program).why_not(one_block, device("a100")) is None
 
 
@@ -93,7 +93,7 @@ def test_numbers_are_unsigned_in_maxu() -> None:
         "ids": np.zeros(16, np.int32),
         "out": np.full((16, 4), 5, np.int32),
     }
-    assert np.all(p.expected(inputs)[0]["out"] == -1)  # as an unsigned number 2^32 - 1, the largest
+    assert np.all(p.expected(inputs)[0]["out"] == -1)  # -1 is the largest unsigned number
     assert np.all(problem(combining("minu", "i32"), k=16, n=4, m=16).expected(inputs)[0]["out"] == 5)
 
 

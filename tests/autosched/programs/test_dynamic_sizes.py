@@ -62,7 +62,7 @@ def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> 
 
 
 def check_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
-    """Sample schedules for the first sizes, run each at all sizes, and compare sources of sizes with equal divisors."""
+    """Run schedules sampled for ``sizes[0]`` at all sizes. Sizes with equal divisors must have the same source."""
     tuned = problem(program, **sizes[0])
     assert template(program).why_not(tuned, device(where)) is None
     for schedule in template(program).space(tuned, device(where)).sample(schedules, seed):
@@ -84,7 +84,7 @@ def run_at_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed
 
 
 def by_wgmma(program: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
-    """Return a schedule that multiplies with wgmma and fills its boxes as ``filled_by`` says."""
+    """Return a sampled schedule that multiplies with wgmma. Its parameter ``filled_by`` is set to the argument."""
     space = template(program).space(problem(program, **sizes), device("h100"))
     for sampled in space.sample(1500, 3):
         if sampled["intrinsic"] == "wgmma_m64k16_f16":
@@ -125,7 +125,7 @@ DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
     dynamic="m k", a=Input("m k0", "f16"), b=Input("k n", "f16"), out=Output("k0 n", "f32"), c=Input("k k0", "f16")
 )
 def of_columns(p: Builder, a: Array, b: Array, out: Array, c: Array) -> None:
-    """Compute c.T @ b, whose depth is dynamic; a only provides its size."""
+    """Compute c.T @ b with a dynamic depth. The argument a only provides a size."""
     (k, k0), n = c.shape, b.shape[1]
     i, j = p.blocks((k0, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -148,7 +148,7 @@ def wide_product(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @pytest.mark.parametrize("filled_by", representative(["threads", "tma", "warp"], "threads", "warp"))
 def test_products_by_wgmma(filled_by: str) -> None:
-    """Tensor maps are made for the launched size. Copies by threads compare line numbers with a kernel argument."""
+    """Tensor maps are made for the launched size. Copies by threads test bounds with the size as a kernel argument."""
     sizes = around(64, n=76, k=134) if filled_by == "threads" else around(64, n=72, k=136)
     run_at_sizes(wide_product, "h100", sizes, 3, by_wgmma(wide_product, sizes[0], filled_by))
 
@@ -162,7 +162,7 @@ def test_a_dynamic_depth_by_wgmma(filled_by: str) -> None:
 
 @program(dynamic="m k", a=Input("m d", "f16"), b=Input("k d", "f16"), c=Input("k n", "f16"), out=Output("m n", "f32"))
 def shared_depth(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
-    """Compute (a @ b.T) @ c with a dynamic depth, which several blocks share."""
+    """Compute (a @ b.T) @ c with a dynamic depth, whose range several blocks divide among themselves."""
     (m, n), k, d = out.shape, b.shape[0], a.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     rows = p.load(p.window(a, (i, 0), (32, d)))
@@ -203,7 +203,7 @@ ALL_SIZES = [{"m": m, "n": n, "k": k, "b_stride": stride} for m, n, k, stride in
 
 
 def run_at_divisible_sizes(program: Program, where: str, sizes: list[dict[str, int]], schedule: Schedule) -> None:
-    """Run a schedule at every size whose divisors suffice for the schedule's accesses."""
+    """Run a schedule at every size that the schedule's vector widths divide."""
     fitting = []
     for each in sizes:
         try:
@@ -218,7 +218,7 @@ def run_at_divisible_sizes(program: Program, where: str, sizes: list[dict[str, i
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 @pytest.mark.parametrize(("made", "sizes"), [(product_of_any_depth, DEPTHS), (product_of_any_size, ALL_SIZES)])
 def test_sizes_of_lines(made: Program, sizes: list[dict[str, int]], where: str) -> None:
-    """A dynamic size is the length, and thus the stride, of lines. The width of an access must divide this length."""
+    """The length of lines, and so the stride, is a dynamic size. An access's vector width must divide this length."""
     (schedule,) = template(made).space(problem(made, **sizes[0]), device(where)).sample(1, 3)
     assert (schedule["vector_a"] == 1) == (sizes[0]["k"] % 8 != 0)
     run_at_divisible_sizes(made, where, sizes, schedule)

@@ -1,4 +1,4 @@
-"""Windows whose elements have individual positions: tiles contain the row and column index of each element."""
+"""Windows whose elements have individual positions, given by tiles of row indices and column indices."""
 
 from __future__ import annotations
 

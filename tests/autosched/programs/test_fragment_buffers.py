@@ -136,7 +136,7 @@ def test_the_time_model_includes_fragment_buffers() -> None:
     space = template(p.program).space(p, A100)
     one, two = (counts(p, space.config(filled(p, gemm(fragment_buffers=n), A100)), A100) for n in (1, 2))
     assert (one.refills, two.refills) == (True, False)
-    assert two.registers - one.registers == 2 * 4 + 4 * 2  # a second set of fragments of a and b for 32 x 32 results
+    assert two.registers - one.registers == 2 * 4 + 4 * 2  # registers of a second set of a's and b's fragments
 
 
 def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bool) -> None:
@@ -158,7 +158,7 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
         }  # fmt: skip
         program_counts = iteration_of(template(p.program).kernel(p, filled(p, program_values, A100), A100))
         template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", template_values), A100))
-        assert program_counts[0] == template_s[0]  # tensor instructions
+        assert program_counts[0] == template_s[0]  # tensor-core instructions
         assert program_counts[1] <= template_s[1] and program_counts[2] <= 1.02 * template_s[2], (
             program_counts,
             template_s,

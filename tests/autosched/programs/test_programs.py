@@ -1,6 +1,7 @@
 """Verification of tile programs.
 
-Sampled schedules run in the emulator against the interpreter; the command line and machine code are tested, too.
+Emulated results of sampled schedules are compared with the interpreter. The command line and machine code are tested,
+too.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
     transposed=Output("n m", "f32"),
 )  # fmt: skip
 def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, transposed: Array) -> None:
-    """Sum rows in a nested loop with a ring, between matmuls and additions to them.
+    """Sum rows in a nested loop that is pipelined in shared memory, between matmuls that add to one state.
 
     The program passes state variables wherever tiles are accepted.
     """
@@ -247,7 +248,7 @@ def test_sampled_schedules_are_right(program: Program, sizes: dict[str, int], se
     ),
 )
 def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
-    """Each instruction multiplies operands from shared memory and from registers."""
+    """Each tensor-core instruction multiplies operands in shared memory and operands in registers."""
     program = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
     p, on = problem(program, m=70, n=72, k=96), device(where)
     kernel_template = template(program)
@@ -477,7 +478,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # 77: our count in the test above
+    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # 77 is our count
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])

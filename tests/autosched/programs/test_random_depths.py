@@ -37,7 +37,7 @@ def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> 
     space = kernel_template.space(p, gpu)
     try:
         schedules = [random_schedule(space, seed + number) for number in range(lowered)]
-    except EmptySpace as error:  # FMA reads the complete operand from registers
+    except EmptySpace as error:  # with FMA, the complete operand must fit in registers
         assert program.arguments[0][1].dtype == F32 and "registers" in str(error)
         return
     kernels = [kernel_template.kernel(p, schedule, gpu) for schedule in schedules]

@@ -21,7 +21,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-# units whose instructions read swizzled boxes in shared memory
+# by unit that reads swizzled boxes in shared memory: a device that has the unit
 BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}
 FEW = dataclasses.replace(A100, sm_count=2)
 
@@ -156,7 +156,7 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
         assert run.status == "ok", (run.reason, case)
         if any(np.isinf(bounds).any() for bounds in tolerance.values()):
-            continue  # sums of states over the iterations amplify rounding errors
+            continue  # no finite bounds, since sums over iterations amplify rounding errors
         result = check_outputs(p, inputs, run.outputs, reference=reference, tolerance=tolerance)
         assert result.ok, (result.reason, case)
 
@@ -201,7 +201,7 @@ def test_random_programs_with_two_buffers_of_fragments() -> None:
 
 
 def test_random_programs_with_stream_k() -> None:
-    """Some programs start to fill the ring for their next range of k early, and other programs do not."""
+    """Some programs start to copy the operands of a block's next range of k early, and other programs do not."""
     sources = [check_streamed(seed, orders=2) for seed in range(8)]
     early = ["start(next);" in source for source in sources if source]
     assert any(early) and not all(early)

@@ -38,7 +38,7 @@ def gemm(**changes: int | str) -> Values:
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
-    """Return "ok", the finding of the emulator, or "wrong"."""
+    """Return "ok", the emulator's status if it is not ok, or "wrong" for wrong results."""
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     if run.status != "ok":
@@ -94,7 +94,7 @@ def test_planted_faults_are_reported(line: str, instead: str) -> None:
     assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
 
 
-EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # the exchange buffer of the epilogue fits into the last stage
+EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # here the epilogue's exchange buffer fits into the last stage
 FIRST_BARRIER = 'ptx::barrier_sync();\n#line 17 "gemm_relu.py"\n  next = walk.next();'
 
 

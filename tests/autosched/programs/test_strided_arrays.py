@@ -1,4 +1,4 @@
-"""Arrays with a row stride: one source for all strides with a common divisor, and correct numbers."""
+"""Arrays with a row stride: the same source serves all strides with the same divisor, with correct numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def product(p: Builder, a: Array, b: Array, v: Array, out: Array) -> None:
     out=Output("r n", "f32"), transposed=Output("h m", "f32"),
 )  # fmt: skip
 def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, transposed: Array) -> None:
-    """Gather rows of w, and store columns of each x, so that a thread's registers belong to different lines."""
+    """Gather rows of w, and store a column of each matrix in x. A thread's registers then belong to different lines."""
     (i,) = p.blocks((out.shape[0],), (16,))
     rows = p.load(p.window(ids, (i, 0), (16, 1), column=True), padding=-1)
     p.store(p.load(p.window(w, (rows, 0), (16, 32))), p.window(out, (i, 0), (16, 32)))
@@ -70,7 +70,7 @@ def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) ->
     total=InOut("s n", "f32", strided=True),
 )  # fmt: skip
 def scattered_rows(p: Builder, x: Array, position: Array, rows: Array, total: Array) -> None:
-    """Store x's rows at the row indices of position in one array, and add them to the same rows of another."""
+    """Store each row of x in the row of ``rows`` that ``position`` names, and add it to the same row of ``total``."""
     i, j = p.blocks(x.shape, (16, 32))
     at = p.load(p.window(position, (i, 0), (16, 1), column=True), padding=-1)
     tile = p.load(p.window(x, (i, j), (16, 32)))

@@ -120,7 +120,7 @@ def test_omitted_options_have_tritons_defaults() -> None:
     ],
 )
 def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: float, word: str) -> None:
-    """In half of the rounds, both configurations are twice as slow. Drift of both configurations is not noise."""
+    """In the second half of the rounds, both configurations take twice as long. Such a common slowdown is not noise."""
     calls = itertools.count()
     measured = []
 
@@ -185,7 +185,7 @@ def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> 
 
 
 def test_foreign_files_are_not_modified(tmp_path: Path) -> None:
-    """Files of other tools were tuned on a GPU, and an estimate does not replace a measurement."""
+    """Other tools' files were tuned on a GPU, so estimates neither replace these choices nor are compared with them."""
     foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(foreign)))

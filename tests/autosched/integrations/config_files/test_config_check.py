@@ -62,7 +62,7 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
-    """Layers of vLLM reduce such a BLOCK_SIZE_K. SGLang's layers and both block-scaled matmuls use it unchanged."""
+    """vLLM's layers reduce a BLOCK_SIZE_K larger than a scale's block. SGLang's layers do not, so results are wrong."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
     assert verify_config("vllm", layer, config, device("h100"), verify=True).status == "ok"
@@ -78,7 +78,7 @@ def test_types_without_a_kernel_are_named() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder on the import path of this process and its children, for fake packages."""
+    """Return a folder for fake packages, which is on the import path of this process and its children."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)

@@ -1,4 +1,4 @@
-"""``check DIR --with-python`` with an environment whose ptxas is the same or allocates fewer registers."""
+"""``check DIR --with-python`` with a Python environment whose ptxas is the same or allocates fewer registers."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -32,7 +32,7 @@ MakeOther = Callable[..., str]
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> MakeOther:
-    """Return a function that makes an environment whose ptxas allocates at most ``registers`` registers."""
+    """Return a function that makes an environment whose ptxas allocates at most ``registers`` registers per thread."""
 
     def make(registers: int = 255) -> str:
         ptxas = tmp_path / "ptxas"

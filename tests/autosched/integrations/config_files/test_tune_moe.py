@@ -172,9 +172,8 @@ def test_a_gain_is_compared_with_the_noise(default: float, word: str) -> None:
 class Judged:
     """Fake verification pool that returns prepared results.
 
-    ``verdicts`` and ``seconds`` have one item per candidate, in the order in which candidates are verified. The last
-    verdict also applies to later candidates. ``seconds`` replaces the times that are estimated from counts of the
-    compiled kernels. ``default`` and ``default_seconds`` are for the package's default configuration.
+    ``verdicts`` and ``seconds`` have one item per candidate, in order. ``default`` and ``default_seconds`` are for the
+    default configuration, which is much slower.
     """
 
     workers = 1
@@ -385,7 +384,7 @@ def test_untunable_input_is_rejected_in_one_line(
     ],
 )
 def test_counts_by_sizes_agree_with_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
-    """Counts of instructions and bytes derived from sizes are near the emulator's counts of the compiled code."""
+    """Instructions and bytes counted from a layer's sizes are close to the emulator's counts of the compiled code."""
     from autosched.integrations.config_files.installed import kernel_for
     from autosched.integrations.config_files.launches import parameters_of, true_launch
     from autosched.integrations.config_files.tuning.derived_counts import derived_table

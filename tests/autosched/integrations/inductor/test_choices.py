@@ -32,7 +32,7 @@ def inductor():
 
 
 class Inputs:
-    """Fake of the object by which Inductor describes a matmul's inputs."""
+    """Fake of Inductor's object that describes the inputs of a matmul."""
 
     def __init__(self, shapes=SHAPES, strides=STRIDES, dtypes=DTYPES) -> None:
         self._known = shapes, strides, dtypes

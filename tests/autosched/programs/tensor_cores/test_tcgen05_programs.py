@@ -50,7 +50,7 @@ def of(name: str = "gemm_relu.py", **sizes: int) -> ProgramProblem:
 
 
 def legal(p: ProgramProblem, values: Values) -> Schedule:
-    """Return the schedule of ``values``, and check that it breaks no rule of the space."""
+    """Return the schedule with these values, and check that the schedule breaks no rule of the space."""
     schedule = filled(p, values, B200)
     assert template(p.program).space(p, B200).valid.explain(schedule) == []
     return schedule
@@ -107,7 +107,7 @@ def test_sampled_schedules_are_right(kind: str, nightly: bool) -> None:
 
 
 def narrow(kind: str) -> Values:
-    """Return a schedule for a type other than f16 and bf16. Lines of shared memory have 128 bytes."""
+    """Return a schedule's values for a type other than f16 and bf16. Lines of tiles in shared memory have 128 bytes."""
     size, k, base = (4, 8, 2) if kind == "tf32" else (1, 32, 4)
     swizzle = f"swizzle(3,{base},3)"
     return gemm() | {
@@ -202,7 +202,7 @@ def test_every_fence_and_the_permit_are_missed(filled_by: str) -> None:
     launch, inputs = dataclasses.replace(kernel, entry=compiled.entry), p.random_inputs(1)
     lines = compiled.text.splitlines(keepends=True)
     ordering = [i for i, line in enumerate(lines) if re.search(r"tcgen05\.(fence|relinquish)", line)]
-    assert len(ordering) == 4  # three fences (around loads, before freeing) and relinquish_alloc_permit
+    assert len(ordering) == 4  # relinquish_alloc_permit and three fences
     assert emulate_ptx(compiled.text, launch, inputs, time_limit=60.0).status == "ok"
     for missing in ordering:
         text = "".join(line for i, line in enumerate(lines) if i != missing)
@@ -277,7 +277,7 @@ def test_unsupported_programs_have_no_tcgen05_parameters() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def also_read(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Multiply a loaded tile, and then tanh of the same tile."""
+    """Multiply a loaded tile by an operand, and then multiply tanh of the same tile."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):

@@ -38,7 +38,7 @@ def kernel_of(name: str) -> tuple[ProgramProblem, GeneratedKernel]:
 
 
 def unheld(source: str) -> Iterator[str]:
-    """Yield the register arrays that the compiler may write after the fence of a wgmma, or read before its wait."""
+    """Yield the register arrays that the compiler may write after a wgmma's fence, or read before the wgmma's wait."""
     for call in CALL.finditer(source):
         kind, sums, factors, adds = call.groups()
         fence = source.rindex("ptx::wgmma_fence();", 0, call.start())
@@ -52,7 +52,7 @@ def unheld(source: str) -> Iterator[str]:
 
 
 def _is_held(source: str, at: int) -> bool:
-    """Return True if the line at ``at`` is a register hold, or a copy that the compiler does not move."""
+    """Return True if the line at offset ``at`` is a register hold, or a copy that the compiler does not move."""
     line = source[source.rindex("\n", 0, at) : source.index("\n", at)]
     return "hold_register(" in line or "copy_for_one(" in line
 

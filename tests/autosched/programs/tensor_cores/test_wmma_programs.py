@@ -64,7 +64,7 @@ def largest_score(p: Builder, q: Array, keys: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def mapped(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Multiply with a given wg_map, in which each warp computes two rounds of fragments."""
+    """Multiply with a given wg_map, in which a warp has two separate sub-tiles along each axis."""
     i, j = p.blocks(out.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -156,7 +156,7 @@ def test_schedules_are_right(source: str | Program, sizes: dict[str, int], value
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sampled_schedules_are_right(seed: int) -> None:
-    """Multiply f32 as tf32 by a row-major operand, for which wmma is the only tensor-core instruction."""
+    """Multiply f32 operands as tf32. As one operand is row-major, wmma is the only usable tensor-core instruction."""
     p = problem(row_major_tf32, m=70, n=40, k=72)
     space = template(p.program).space(p, A100)
     ranks = next(s.ranks for s in space.strata if s.value == TF32)

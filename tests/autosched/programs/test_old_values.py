@@ -81,7 +81,7 @@ def test_a_queue_with_a_missing_element_is_wrong() -> None:
 
 @pytest.mark.parametrize("largest", [1.8446743e19, 1.2676506e30, 1e18, np.inf, np.nan])
 def test_elements_of_a_queue_are_compared_next_to_an_element_with_a_large_bound(largest: float) -> None:
-    """A square near the largest float has an infinite error bound. The queue's other elements must still be compared."""
+    """A square near the largest float has an infinite error bound. A queue's other elements must still be compared."""
     p = problem(queue(True, squares=True), n=4, one=1, slots=4)
     x = np.array([1, 2, 3, largest], np.float32)
     inputs = {"x": x, "count": np.zeros(1, np.int32), "out": np.zeros(4, np.float32)}

@@ -478,7 +478,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # 77 is our count
+    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # our loop has 77
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])

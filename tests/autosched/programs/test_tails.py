@@ -141,7 +141,7 @@ def test_without_open_sizes() -> None:
 
 
 def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
-    """The parameter exists only if a step does not divide a size. With wgmma nothing is peeled, since TMA fills boxes."""
+    """The parameter exists only if a step does not divide a size. With wgmma nothing is peeled, as TMA fills boxes."""
     program, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(program).space(p, A100).parameters)
     program, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})

@@ -40,7 +40,7 @@ def pool() -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
-    """Return a trial of a schedule as compiled now. ``resources`` and ``code`` override fields of the trial."""
+    """Return a function that compiles a schedule and makes a trial. ``resources`` and ``code`` override its fields."""
 
     def make(
         schedule: Schedule,

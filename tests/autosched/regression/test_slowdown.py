@@ -25,7 +25,7 @@ def times(
     again: float = 0.0,
     seed: int = 0,
 ) -> Times:
-    """Return times of four programs. ``drift`` slows all of them during a run, ``control_drift`` only the control."""
+    """Return times of four programs. ``drift`` slows all programs during a run, ``control_drift`` only the control."""
     rng = np.random.default_rng(seed)
     machine = seconds * (1 + drift * np.linspace(0, 1, rounds))
     noisy = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
@@ -106,7 +106,7 @@ def test_one_sided_runs_are_recognized_by_their_verdicts():
 
 
 class Machine:
-    """Fake machine that times entries. ``slow`` maps slow entries to their slowdown. Each process has its own noise."""
+    """Fake machine that times entries. ``slow`` maps an entry's number to its slowdown. ``seed`` determines the noise."""
 
     def __init__(self, slow: dict[int, float], noise: float = 0.002, seed: int = 0) -> None:
         self.slow, self.noise, self.seeds, self.rounds = slow, noise, itertools.count(1000 * seed), 0

@@ -146,7 +146,7 @@ def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
 def test_a_rival_now_predicted_to_be_faster_is_reported(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
-    """By the stored estimates one trial is faster, by the model's present estimates the other."""
+    """One trial is faster by the stored estimates, and the other trial is faster by the model's present estimates."""
     fast, *_, slow = sorted(schedules, key=predicted)
     best = predicted(slow)
     assert best > 1.05 * predicted(fast)

@@ -54,8 +54,8 @@ class Gpu:
     """Fake GPU on which every program takes 1 ms.
 
     Args:
-        slow: Slowdown factor by kernel digest. A list has one dict for each process.
-        fates: Status of programs that fail. A crash fails the whole comparison.
+        slow: Slowdown factor by kernel digest. If it is a list, it has one dict for each process.
+        fates: Failure status by kernel digest. A crash makes the whole comparison fail.
         library: Status of the vendor's library.
         position_factors: Slowdown factor for each position of a program within a comparison.
         stops_after: Number of comparisons after which the GPU stops.
@@ -172,7 +172,7 @@ def test_current_kernels_are_compared_with_recorded_ones(run, measured, database
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
-    """Baseline and candidate now both take 1.117 ms. The library takes twice as long, as it did at tuning."""
+    """Now the library takes twice as long as the entry. If the entry was faster at tuning, the change is reported."""
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")
     beside = dataclasses.replace(
@@ -291,7 +291,7 @@ def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> No
 def test_the_baseline_of_another_environment_is_compiled_there(
     run, measured, database, programs: KnownPrograms
 ) -> None:
-    """A second process of this environment, which can compile the recorded kernel, acts as the other one."""
+    """A second process of this environment acts as the other environment. It can compile the recorded kernel."""
     options = dataclasses.replace(OPTIONS, baseline=sys.executable)
     stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
     gpu = Gpu()

@@ -57,9 +57,9 @@ MakeDatabase = Callable[..., Path]
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> MakeOther:
-    """Return a function that makes an environment. Its NVRTC gets more options, and a replacement in the source text.
+    """Return a function that makes an environment whose NVRTC gets additional options and an edited source text.
 
-    NVRTC's version is derived from options and replacement, so that caches distinguish environments.
+    NVRTC's version number is a checksum of the options and the edit, so that caches distinguish environments.
     """
 
     def make(*options: bytes, replaced: tuple[bytes, bytes] = (b"nothing", b"nothing")) -> str:

@@ -16,7 +16,7 @@ def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarr
     rows = coordinates.of(schedules)
     by_value = {
         str(schedule[parameters[0].name]): row for schedule, row in zip(schedules, rows, strict=True)
-    }  # rows by the value of the first parameter
+    }  # key: the first parameter's value; value: the row of coordinates
     return coordinates.names, by_value
 
 
@@ -36,7 +36,7 @@ def test_sizes_other_than_powers_of_two_have_a_second_column() -> None:
 @pytest.mark.parametrize(
     "parameter",
     [
-        ordinal("threads", (32, 64, 128)),  # all powers of two: the rank already has this information
+        ordinal("threads", (32, 64, 128)),  # all are powers of two, so a second column would repeat the first
         ordinal("unroll", (1, 2, 3, 4)),  # an unroll factor is not a size of a block or tile
         ordinal("method", (0, 32, 48)),  # includes 0, which is not a size
         ordinal("odd", (33, 35, 37)),

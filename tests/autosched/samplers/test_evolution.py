@@ -51,7 +51,7 @@ class TestEvolution:
         evolution = EvolutionSampler(TOY, 1, fit=None, estimates=estimates, settings=settings)
         estimated.clear()
         first = evolution.ask(4)
-        assert len(estimated) > 60  # 100 schedules are drawn, and some are equal
+        assert len(estimated) > 60  # some of the 100 sampled schedules are equal
         for schedule in first:
             evolution.tell(schedule, ok(seconds(schedule)))
         estimated.clear()

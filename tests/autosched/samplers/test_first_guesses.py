@@ -57,7 +57,7 @@ class TestAdvised:
 
 
 def slope(schedule: Schedule) -> float:
-    """Return log-seconds that fall along every parameter of TOY, and infinity for the letter ``c``."""
+    """Return log-seconds that decrease with x and y and are smallest for the letter ``b``. ``c`` gives infinity."""
     if schedule["letter"] == "c":
         return math.inf
     return -schedule.integer("x") - 2.0 * schedule.integer("y") - (schedule["letter"] == "b")
@@ -73,7 +73,7 @@ class TestDescent:
         assert [dict(end.items) for end in ends] == [{"x": 128, "y": 128, "letter": "b"}]
 
     def test_the_best_estimate_is_proposed_first(self) -> None:
-        def valleys(schedule: Schedule) -> float:  # for b, x = 64 is slow and separates two optima
+        def valleys(schedule: Schedule) -> float:  # with letter b, the slow x = 64 separates two optima
             return slope(schedule) + 10.0 * (schedule["letter"] == "b" and schedule["x"] == 64)
 
         starts = [s for s in TOY.sample(10**6, 0) if s["x"] in (32, 128)]
@@ -81,7 +81,7 @@ class TestDescent:
         assert ends[0] == max(starts, key=lambda s: (s["x"], s["letter"] == "b"))
 
     def test_sides_of_a_matmul_are_exchanged_in_one_step(self) -> None:
-        """1 x 3 is a local optimum. Exchanging m and n reaches the faster 3 x 1 in one step."""
+        """The tile 1 x 3 is a local optimum. Exchanging tile_m and tile_n reaches the faster 3 x 1 in one step."""
         space = Space("tiles", tuple(ordinal(name, (1, 2, 3)) for name in ("tile_m", "tile_n")), (), ())
 
         def log_seconds(schedule: Schedule) -> float:

@@ -1,8 +1,8 @@
 """proposals.json, next to this file, has the first proposals of every sampler for fixed seeds.
 
 ``pytest tests/autosched/samplers/test_golden_proposals.py --update-golden`` accepts the present proposals. Proposals
-are stored as checksums of value indices, which do not change if parameters are renamed. They depend on the versions of
-numerical libraries, which the file lists.
+are stored as checksums of value indices, which do not change if parameters are renamed. The proposals depend on the
+versions of numerical libraries, which the file lists.
 """
 
 import importlib
@@ -80,7 +80,7 @@ def result_of(name: str, schedule: Schedule) -> Measurement:
 
 
 def proposals(tested_sampler: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
-    """Return checksums of proposals. Results are reported one batch late, so that some proposals are pending."""
+    """Return the checksums of proposals. Results are reported one batch late, so that some proposals are pending."""
     checksums: list[str] = []
     pending: list[Schedule] = []
     while len(checksums) < TRIALS:
@@ -101,7 +101,7 @@ def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
 
 
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
-    """Return the proposals in a recorded space. ``transferred``: every third recorded time is the prior."""
+    """Return the proposals in a recorded space. If ``transferred``, every third recorded time is the prior."""
     problem = PROBLEMS[name]
     recorded = recording.find(problem.key(), "h100")
     assert recorded is not None

@@ -17,7 +17,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def hill_estimates() -> Estimates:
-    """Return estimates that are exact."""
+    """Return estimates that equal the times of HILL."""
     return Estimates(HILL.encode, lambda schedules: np.log([hill_seconds(schedule) for schedule in schedules]))
 
 
@@ -56,7 +56,7 @@ def test_no_gain_is_expected_after_the_best_estimate_is_reached() -> None:
     searching = sampler("model", TOY, seed=0, estimates=toy_estimates())
     (first,) = searching.ask(1)
     assert searching.expected_gain == math.inf
-    searching.tell(first, ok(30 * seconds(first)))  # ten times the estimate: another may be better
+    searching.tell(first, ok(30 * seconds(first)))  # ten times slower than estimated
     (second,) = searching.ask(1)
     assert 0.5 < searching.expected_gain < 1
     searching.tell(second, failed())

@@ -37,7 +37,8 @@ H200, A100 = device("h200"), device("a100")
 LARGE = Matmul(4096, 4096, 4096)
 REAL = importlib.util.find_spec(NAME) is not None
 
-# Fakes of the library's functions that the child process calls, in the order of its header. ASKED records arguments.
+# Source of a fake package with the library's functions that the child process calls. The fake writes the arguments to
+# the file that ASKED names.
 STUB = """
 import enum, json, os, types
 class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4
@@ -128,7 +129,7 @@ class TestNearest:
 
     def test_the_model_replaces_illegal_decisions_but_keeps_the_tile(self) -> None:
         proposal = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
-        values = near(proposal, LARGE, H200)  # illegal: 8 stages do not fit, 16 blocks per cluster
+        values = near(proposal, LARGE, H200)  # 8 stages do not fit, and 16 blocks per cluster are too many
         assert [values[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
         assert (values["cluster_m"], values["cluster_n"]) == (4, 1) and values["stages"] < 8
 
@@ -153,7 +154,7 @@ class TestAdvice:
         request = json.loads(stub.read_text())
         assert request == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
-        assert [s["tile_m"] for s in advice.schedules] == [64, 128]  # equal configurations are proposed once
+        assert [s["tile_m"] for s in advice.schedules] == [64, 128]  # two rows are equal and give one proposal
         assert advice.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
 
     def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:

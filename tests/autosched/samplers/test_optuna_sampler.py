@@ -142,7 +142,7 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 
 @pytest.mark.parametrize("how", ["raises", "pruned", "nan", "constraint"])
 def test_failures_are_learned_separately_from_values(how: str) -> None:
-    """Half of the values of x fail, and the best valid one is at the border. Failures must not penalise it."""
+    """Half of the values of x fail. The best valid value, next to the failing half, must not be penalised."""
     if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
         pytest.skip("Optuna has constraints of trials since version 5")
     study = optuna.create_study(sampler=StudySampler(seed=0))
@@ -324,7 +324,7 @@ def test_late_failures_are_learned_quickly() -> None:
         study.enqueue_trial({"x": x})
     study.optimize(falling, n_trials=56, catch=RuntimeError)
     late = [t.params["x"] for t in study.trials[50:]]
-    assert sum(x > 300 for x in late) <= 3  # few proposals on the failing side, rather than 400, 399, 398 and so on
+    assert sum(x > 300 for x in late) <= 3  # few proposals in the failing half; 400, 399, 398 and so on would be wasted
 
 
 def test_length_scales_are_refitted_with_a_subsampled_model(monkeypatch: pytest.MonkeyPatch) -> None:

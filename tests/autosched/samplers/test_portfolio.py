@@ -106,4 +106,4 @@ def test_descents_begin_at_structures_that_none_would_reach() -> None:
     first_tried(bayes, space, estimates, tuple)
     times = estimates.log_seconds(considered)
     near = {structure(s) for s, time in zip(considered, times, strict=True) if time < times.min() + math.log(1.1)}
-    assert len(near) >= 8  # without the portfolio, descents from this sample end at only about 5 structures
+    assert len(near) >= 8  # without the portfolio, descents end at only about 5 structures

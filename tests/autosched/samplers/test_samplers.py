@@ -1,4 +1,4 @@
-"""One class of tests, the contract of ``Sampler``, passes for every sampler. Other tests are for single samplers."""
+"""The tests of the class SamplerContract pass for every sampler. Other tests are for single samplers."""
 
 import math
 from collections import Counter

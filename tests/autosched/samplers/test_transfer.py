@@ -81,7 +81,7 @@ def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
             for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(recorded.measurements), num_reported)
-        ordered.sort(key=seconds_of(recorded))  # with the fastest first, later trials are no improvement
+        ordered.sort(key=seconds_of(recorded))  # with the fastest trial first, no later trial is an improvement
         for bayes in (doubting, trusting):
             for schedule in ordered:
                 bayes.tell(schedule, recorded.measurements[schedule])
@@ -95,7 +95,7 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     space = recorded.space()
     estimates = TransferredTimes(space, table("b", (64, 4)).measurements).estimates
     ordered = random.Random(0).sample(list(recorded.measurements), 11)
-    ordered.sort(key=seconds_of(recorded), reverse=True)  # with the fastest last, every trial is an improvement
+    ordered.sort(key=seconds_of(recorded), reverse=True)  # with the fastest trial last, every trial is an improvement
     proposals = []
     for patience in (6, 1000):
         bayes = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
@@ -119,7 +119,7 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     assert (np.diff(ranks[order]) <= 0).all()
     assert ranks.min() == 0
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
-    # a pool without the five fastest schedules; the fastest is evaluated below
+    # Guesses are made from all schedules but the five fastest, and then applied to the fastest.
     few = Guesses(estimates, [schedules[i] for i in order[5:]])
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
     assert few.values([schedules[order[0]]])[0] > 0.0

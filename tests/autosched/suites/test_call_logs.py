@@ -97,7 +97,7 @@ def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
     path = tmp_path / "tunableop_untuned0.csv"
     path.write_text(TUNABLEOP + "GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768\n")
     read = read_calls(path)
-    # a linear layer of 512 to 768 features on 1,024 rows: x (1024, 512) @ weight (768, 512).T
+    # The first GEMM of the file is a linear layer: x (1024, 512) @ weight (768, 512).T.
     linear = Matmul(m=1024, n=768, k=512, order_a="row", order_b="col")
     assert read.members[0] == SuiteMember(linear, 2.0)
     assert {m.problem for m in read.members[1:]} == {

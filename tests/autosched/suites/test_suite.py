@@ -72,7 +72,7 @@ def test_invalid_suites_are_rejected(tmp_path: Path, text: str, complaint: str) 
 
 
 class Tunes:
-    """Fake of ``tuner.tune``. ``bests`` lists each problem's best time after each chunk; the last time remains."""
+    """Fake of ``tuner.tune``. ``bests`` lists a problem's best time after each chunk. The last time is kept."""
 
     def __init__(self, bests: Mapping[Problem, list[float]]) -> None:
         self.bests = bests
@@ -284,4 +284,4 @@ def test_a_budget_is_spent_first_on_the_largest_headroom() -> None:
     ordered = sorted((little, much, unknown), key=lambda s: -s.expected_gain)
     assert ordered == [unknown, much, little]
     assert much.gain_per_second(10.0) == pytest.approx(0.05)
-    assert little.expected_gain > 0.0  # positive, so that the problem is scheduled
+    assert little.expected_gain > 0.0  # a gain of 0 would exclude the problem from tuning

@@ -47,7 +47,7 @@ SPACE = "autosched_host_path"  # namespace of the operators under test, which ar
 
 
 class Fixed(Database):
-    """A database with the kernels of ``schedules``. Other problems get fake kernels that take their arrays in order.
+    """A database with the kernels of ``schedules``. Other problems get fake kernels that take the problem's arrays.
 
     With ``sampled``, the kernels of other problems come from a sampled schedule.
     """
@@ -78,7 +78,7 @@ class Fixed(Database):
 
 @cache
 def registered(path: HostLaunchTable) -> Any:
-    """Return the operators under test. They are cached, since a process can define them only once."""
+    """Return the operators under test. The result is cached, since a process can define these operators only once."""
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name, schema in ops.SCHEMAS.items():
         library.define(name + schema)
@@ -294,7 +294,7 @@ class TestPython:
         called_twice(operators)
         with pytest.raises(ValueError, match="multiple of 16 bytes"):
             operators.softmax(drawn(4 * 512 + 1)[1:].view(4, 512))
-        with pytest.raises(RuntimeError, match="dtype"):  # an error of torch about the schema
+        with pytest.raises(RuntimeError, match="dtype"):  # torch checks the operator's schema
             operators.reduce(drawn(4, 512), torch.float32)
 
     def test_a_launch_that_the_driver_rejects(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ class TestChanges:
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        launching: list[int] = []  # functions that threads are launching from the table at the moment
+        launching: list[int] = []  # functions whose launches from the table are in progress
         failures: list[Exception] = []
         stop = threading.Event()
 

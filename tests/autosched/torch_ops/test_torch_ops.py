@@ -25,7 +25,7 @@ from autosched.dispatch import functions  # noqa: E402
 from autosched.torch.ops import OPERATORS  # noqa: E402
 
 H200 = device("h200")
-# y = x @ w.T + bias of a linear layer: its weight is column-major here
+# a linear layer computes y = x @ w.T + bias, so w is a column-major operand b
 LINEAR = Matmul(m=64, n=64, k=64, a="bf16", b="bf16", order_b="col", epilogue="bias")
 PROBLEMS: list[tuple[str, Problem]] = [
     ("matmul", LINEAR),

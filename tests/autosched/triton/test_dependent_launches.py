@@ -24,7 +24,7 @@ BLOCK = tl.constexpr(128)
 
 @triton.jit
 def fill(x, y):
-    """Write x and read y. A dependent kernel must not read x or write y before ``gdc_wait``."""
+    """Write x and read y. The next kernel may start early, but must not read x or write y before ``gdc_wait``."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + i, tl.load(y + i))
     gdc_launch_dependents()
@@ -65,7 +65,7 @@ def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
 
 
 def faults(last, between=None):
-    """Return the faults of ``fill`` and later launches. Check that each fault names the line of its launch."""
+    """Launch ``fill`` and then other kernels. Return the faults, and check that each names the line of its launch."""
     with emulated("h100", check=False) as session:
         x, y, weight, out = (torch.ones(N, device="cuda") for _ in range(4))
         fill[(2,)](x, y)

@@ -51,7 +51,7 @@ def test_a_program_that_takes_any_accelerator(session) -> None:
     torch.accelerator.synchronize(x.device)
     weight = torch.nn.Parameter(x)
     weight.grad = torch.ones_like(x)
-    torch.optim.AdamW([weight]).step()  # the optimizer queries whether a graph is being captured
+    torch.optim.AdamW([weight]).step()  # the optimizer asks torch.cuda whether a graph is being captured
 
 
 def test_tensors_and_modules_move_to_the_gpu(session) -> None:
@@ -112,7 +112,7 @@ def test_views_and_several_arguments_in_one_storage(session) -> None:
     assert torch.equal(rows[3], torch.arange(64, device="cuda") * 2.0 + 192)
     assert torch.equal(storage[:64], torch.arange(64.0, device="cuda"))
     x = torch.randn(40, 24, device="cuda")
-    view = x[3:30:2, ::3]  # a view whose dimensions both have strides
+    view = x[3:30:2, ::3]  # both dimensions of this view have a stride
     o = torch.empty(view.shape[::-1], device="cuda")
     kernels.transpose[(1, 1)](o, view, *view.shape, *view.stride(), BM=16, BN=8)
     assert torch.equal(o, view.t())

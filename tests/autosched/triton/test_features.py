@@ -20,7 +20,7 @@ DEVICES = ["h100", "b200", "rtx5090", "a100", "t4"]
 @pytest.fixture(params=DEVICES)
 def session(request):
     torch.manual_seed(0)
-    with emulated(request.param) as opened:  # leaving the block raises if a fault was found
+    with emulated(request.param) as opened:  # on exit, raises if a fault was found
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
         yield opened
 

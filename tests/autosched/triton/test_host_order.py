@@ -160,7 +160,7 @@ def freed_after_a_wait(sound):
 
 
 def of_backward(sound):
-    """Torch's backward pass synchronises the streams used by the forward pass."""
+    """A backward pass runs on the forward pass's stream. Without a wait, ``y + 1`` on another stream is unordered."""
     side_stream = torch.cuda.Stream()
     x = torch.ones(N, device="cuda", requires_grad=True)
     side_stream.wait_stream(torch.cuda.current_stream())
@@ -172,7 +172,7 @@ def of_backward(sound):
 
 
 def in_another_thread(act, wait, sound):
-    """Call ``act`` in another thread. If ``sound``, it first waits until ``wait`` has returned in this thread."""
+    """Call ``act`` in another thread. If ``sound``, that thread waits until ``wait`` has returned in this thread."""
     may_act = threading.Event()
 
     def other():
@@ -208,7 +208,7 @@ def pinned_result_in_a_thread(sound):
 
 
 def read_when_notified(wait_for_notification, notify, sound):
-    """Another thread copies and reads the result. This thread waits for the stream and then notifies the other."""
+    """Another thread copies a tensor and reads the copy. This thread waits for the stream, then notifies the other."""
     copied, stream, results = threading.Event(), torch.cuda.Stream(), []
 
     def other():

@@ -20,7 +20,7 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38, torch.float8_e5m2:
 def error(
     dtype: torch.dtype, actual: float, expected_value: float, reference: torch.dtype, more: tuple[float, ...] = ()
 ) -> float:
-    """Return the error of an element divided by its tolerance. ``more``: further elements, which are equal."""
+    """Return an element's error divided by its tolerance. Further elements ``more`` are equal in both tensors."""
     tensors = [
         torch.tensor([x, *more], dtype=torch.float64).to(t) for x, t in ((actual, dtype), (expected_value, reference))
     ]
@@ -51,7 +51,7 @@ def test_a_reference_of_a_wider_type_decides_which_results_are_infinite() -> Non
 
 
 def test_values_whose_squares_overflow_have_a_finite_tolerance() -> None:
-    assert error(torch.float64, 1.0, 2.0, torch.float64, (1e200,)) <= 1  # 1e-9 of the root mean square
+    assert error(torch.float64, 1.0, 2.0, torch.float64, (1e200,)) <= 1  # 1e-9 of the root mean square is allowed
     assert error(torch.float64, 1e195, 2.0, torch.float64, (1e200,)) > 1
 
 

@@ -292,7 +292,7 @@ def test_processes_that_cannot_wait_still_make_the_same_choices(starts):
 
 
 def test_processes_of_several_machines_share_a_server(starts):
-    """Locks work only within a machine. Without locks, all processes use the first choice that the server stores."""
+    """Locks work only within one machine. Without a common lock, all processes use the server's first stored choice."""
     with server() as url:
         starts.url = url.format("postgres")
         choices = together(starts, 4, 2, locks="each")

@@ -150,7 +150,7 @@ def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert "UserWarning: of the program" in completed.stderr
     assert "TRITON_DEFAULT_FP_FUSION" not in completed.stdout + completed.stderr
-    assert "leaked" not in completed.stderr  # Triton's extension would report leaked objects at exit
+    assert "leaked" not in completed.stderr  # the message of Triton's extension about leaked objects at exit
 
 
 AROUND = """

@@ -30,7 +30,7 @@ def test_some_blocks_of_a_large_launch() -> None:
     with emulated("h100", plan=SOME) as session:
         o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
-        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # also reads unwritten memory
+        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads also unwritten blocks
     first, second = session.launches
     assert (first.blocks, first.left_out) == (second.blocks, second.left_out) == (100, 94)
     written = o.view(100, elements).ne(0).all(1)
@@ -60,7 +60,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
-    """A block can also wait with atomics that change nothing, in a loop with barriers."""
+    """A block can wait by atomics that change nothing, in a loop with barriers. The awaited blocks join the sample."""
     monkeypatch.setattr(sample, "_CHEAP", 0.0)  # treat all blocks as expensive, so that the initial sample is small
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
@@ -121,7 +121,7 @@ def test_a_fault_at_a_size() -> None:
         kernels.row_sums_in_whole_tiles[(2,)](o, x, n, BLOCK=16, num_warps=1)
 
     with emulated("h100", check=False) as session:
-        run(16)  # a size without a fault, such as the author may have tested
+        run(16)  # 16 is a multiple of BLOCK, so there is no fault
         assert session.ok
         session.at_sizes(run, n=(16, 18))
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
@@ -132,7 +132,7 @@ def test_a_fault_at_a_size() -> None:
 
 # The following kernels resemble confirmed bugs in published kernels.
 def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
-    """With another tensor's strides, a kernel reads beyond the memory of ``sum``'s gradient, whose strides are 0."""
+    """The gradient of ``sum`` has strides of 0. A kernel that assumes other strides reads beyond its memory."""
 
     class Double(torch.autograd.Function):
         @staticmethod
@@ -155,7 +155,7 @@ def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
 
 
 def test_one_index_twice_in_a_scatter() -> None:
-    """Two warps read, divide and write the same element, so one of the updates is lost."""
+    """Two warps read, divide and write the same element, so one update is lost."""
     ids = torch.arange(40)
     with emulated("h100", check=False) as session:
         logits = torch.ones(64, device="cuda")

@@ -64,7 +64,7 @@ def test_descriptors_that_round_to_tf32(session) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float32])
 def test_maps_that_begin_as_zeros(session, dtype) -> None:
-    """Triton 3.9 does not set a tensor map's field for rank 1 or for bytes, because 0 encodes these two values."""
+    """Triton 3.9 does not set a tensor map's rank field for rank 1, or its type field for bytes, since both are 0."""
     x = torch.arange(64, device="cuda").to(dtype).reshape(4, 16)
     y = torch.zeros(64, dtype=dtype, device="cuda")
     kernels.flatten_by_descriptors[(1,)](x, y, 4, 16)

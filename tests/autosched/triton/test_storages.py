@@ -25,7 +25,7 @@ def test_flags_of_freed_storages_are_freed():
     finally:
         tracemalloc.stop()
 
-    assert allocated < 2_000_000  # one flag per byte of all 4,000 tensors would take 16 MB
+    assert allocated < 2_000_000  # flags of all 4,000 tensors would take 16 MB
     assert storages.defined(alive.untyped_storage()) is not None
     assert storages.holding(alive.data_ptr() + 4) is not None
 

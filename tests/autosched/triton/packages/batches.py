@@ -40,7 +40,7 @@ def fla_layer_norm(rows: int) -> torch.Tensor:
 
 
 def exhaustive(name: str) -> bool:
-    """Return True if each row has the same bits in every batch of neighbouring rows."""
+    """Return True if each row of the result has the same bits in all tested batches of neighbouring rows."""
     function = {"liger_rms_norm": rms_norm, "liger_softmax": softmax, "fla_layer_norm": layer_norm}[name]
     x = torch.randn(MOST, 256, device="cuda")
     complete = function(x).clone()

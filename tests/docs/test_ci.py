@@ -57,7 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def shell(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script in the way that GitHub Actions runs a step."""
+    """Run a shell script with the options that GitHub Actions uses for a step."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=folder,
@@ -179,7 +179,7 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
 
 
 def test_the_gpu_half_of_the_workflow_uses_options_of_check() -> None:
-    """Without a GPU, only check that the command accepts the options."""
+    """There is no GPU here, so only check that the command accepts the options."""
     from autosched.cli.commands.check import check
 
     check_options = {f"--{name.replace('_', '-')}" for name in check.__annotations__}

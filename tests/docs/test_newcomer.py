@@ -56,7 +56,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def _inner(group: Any) -> set[str]:
-    """Return the options of a command group and of its hidden command for arguments that name no operator."""
+    """Return the options of a group's commands, and of the group's hidden command for calls without an operator."""
     context = typer.Context(group)
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts

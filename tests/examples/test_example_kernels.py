@@ -27,7 +27,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = device("h200")
 
-# Sizes that no tile divides, and sizes smaller than one block.
+# By kernel: sizes that no tile divides, and sizes smaller than one block.
 SMALL_SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "vector_add": ({"n": 10_007}, {"n": 3}),
     "matmul": ({"m": 67, "n": 101, "k": 37}, {"m": 1, "n": 3, "k": 5}),
@@ -46,7 +46,7 @@ def example(name: str) -> UserKernel:
 
 
 def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
-    """Return valid schedules. The first ones cover every value of the parameters with few values."""
+    """Return valid schedules. The first schedules contain every value of each parameter that has at most six values."""
     space = UserKernel.of(problem.file).template.space(problem, H200)
     drawn = space.sample(40 * count, 0)
     short = {p.name: p.values for p in problem.file.parameters if len(p.values) <= 6}
@@ -64,7 +64,7 @@ def kernel_of(problem: KernelProblem, schedule: Schedule) -> GeneratedKernel:
 
 
 def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
-    """Return the largest error divided by the file's tolerance, or infinity for NaN."""
+    """Return the largest error of the outputs, divided by the kernel file's tolerance. NaN counts as infinity."""
     tolerance, shares = problem.tolerance(inputs), []
     for name, expected in problem.reference(inputs).items():
         shares.append(np.max(np.abs(outputs[name].astype(np.float64) - expected) / tolerance[name]))

@@ -62,7 +62,7 @@ class TestLanguageModelSampler(SamplerContract):
 
 
 def started(ask: Scripted, space: Any = SPACE) -> Any:
-    """Return a sampler that has enough results to ask the language model."""
+    """Return a sampler that has enough results to call the language model for its next proposal."""
     sampler = example.LanguageModelSampler(space, 1, ask)
     run(sampler, 1, example.FIRST)
     assert not ask.prompts
@@ -111,7 +111,7 @@ def test_a_useless_answer_is_replaced_by_a_random_schedule(answer: str | Excepti
     proposals = sampler.ask(4)
     assert len(proposals) == 4
     assert all(schedule in SPACE for schedule in proposals)
-    while batch := sampler.ask(16):  # without usable answers, every schedule is still proposed once
+    while batch := sampler.ask(16):  # even without usable answers, every schedule is proposed once
         for schedule in batch:
             sampler.tell(schedule, outcome(schedule))
         proposals += batch

@@ -1,4 +1,4 @@
-"""A client without a GPU stack can query databases and write reports. Features for Linux give a one-line error."""
+"""A machine without GPU packages can query databases and write reports. Linux-only features give a one-line error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAVY = (
 
 
 def heavy_modules(code: str, *arguments: str) -> list[str]:
-    """Return the heavy packages that a program imports."""
+    """Return the packages of HEAVY that a Python program imports."""
     listed = f"{code}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}} & set({HEAVY})))"
     done = subprocess.run([sys.executable, "-c", listed, *arguments], capture_output=True, text=True, check=True)
     return done.stdout.split()

@@ -1,4 +1,4 @@
-"""The linter of pages reports words and openings that ``[tool.prose]`` rules out, but not in code or questions."""
+"""The linter of pages reports words and sentence openings banned by ``[tool.prose]``, except in code and questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every package has an introduction, and the files that it names exist."""
+"""Every package has an introduction, and the files that the introduction names exist."""
 
 from __future__ import annotations
 

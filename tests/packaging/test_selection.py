@@ -1,4 +1,4 @@
-"""The options in ``tests/conftest.py`` select the right tests."""
+"""The pytest options that ``tests/conftest.py`` adds select the right tests."""
 
 from __future__ import annotations
 

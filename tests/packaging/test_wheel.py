@@ -35,14 +35,14 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
-    """Return a wheel that tests share, built by ``built_wheel``."""
+    """Return the path of a wheel built by ``built_wheel``, without the build's output."""
     return built_wheel(folder, umask, **variables)[0]
 
 
 def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Path, str]:
     """Build a wheel from a copy of the repository, because setuptools writes to the source folder.
 
-    Like pip, request the metadata before the build.
+    As pip does, request the wheel's metadata before the build.
 
     Args:
         folder: Folder of the copy and the wheel.
@@ -166,7 +166,7 @@ def test_building_the_wheel_compiles_the_emulator_if_possible(works: bool, tmp_p
         LOG=str(tmp_path / "log"),
     )
     assert len(list(cache.glob("emulator/runner-*"))) == works
-    assert ("Compiling the emulator" in progress) == works  # progress lines, at which pip moves its spinner
+    assert ("Compiling the emulator" in progress) == works  # pip advances its spinner at each output line
     assert ("HostFailure" in progress and "Traceback" not in progress) == (not works)
 
 

@@ -106,7 +106,7 @@ def test_one_sided_runs_are_recognized_by_their_verdicts():
 
 
 class Machine:
-    """Fake machine that times entries. ``slow`` maps an entry's number to its slowdown. ``seed`` determines the noise."""
+    """Fake machine that times entries. ``slow`` maps an entry's number to its slowdown. ``seed`` decides the noise."""
 
     def __init__(self, slow: dict[int, float], noise: float = 0.002, seed: int = 0) -> None:
         self.slow, self.noise, self.seeds, self.rounds = slow, noise, itertools.count(1000 * seed), 0

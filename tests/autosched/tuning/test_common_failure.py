@@ -63,7 +63,7 @@ python = "count.py:reference"
 @pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT, Status.UNRANKED])
 def test_a_common_failure_ends_the_search(store: Store, status: Status) -> None:
     result = tuned(store, 40, FakeRunner(fail=lambda schedule: status))
-    assert ENOUGH <= len(result.trials) < 20  # trials in flight are completed
+    assert ENOUGH <= len(result.trials) < 20  # the search completes trials in flight
     assert status.value in result.common_failure and store.count() == len(result.trials)
 
 

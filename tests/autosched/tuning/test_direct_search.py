@@ -1,4 +1,4 @@
-"""If times come from the model, ``tune`` searches the model directly, unless trials are requested."""
+"""If times come from the time model, ``tune`` searches the model's estimates directly, unless trials are requested."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
 @pytest.mark.parametrize(
     ("compilers", "compiling", "measuring", "proposing", "size"),
     [
-        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck, so two trials suffice
-        (16, 0.3, 0.02, 0.02, 15),  # fifteen compilers keep the GPU busy
-        (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps only three compilers busy
-        (64, 0.3, 1.0, 0.02, 1),  # measuring is the bottleneck, so each proposal can use all results
+        (2, 0.3, 0.02, 0.02, 2),  # two compilers are slower than the GPU, so two trials suffice
+        (16, 0.3, 0.02, 0.02, 15),  # the GPU measures fifteen kernels while one compiles
+        (64, 0.3, 0.02, 0.1, 3),  # a slow sampler proposes only three trials while one compiles
+        (64, 0.3, 1.0, 0.02, 1),  # measuring is slow, so a proposal can wait for all earlier results
         (16, 0.0, 0.02, 0.02, 1),  # all modules are already compiled
     ],
 )

@@ -56,7 +56,7 @@ class Tuning:
             assert self.read(PATIENCE), "the tuner stored no more trials"
 
     def read(self, seconds: float) -> bool:
-        """Read the output of the tuner. Return False if none arrives or the tuner has ended."""
+        """Read the output of the tuner. Return False if no output arrives in ``seconds`` or the tuner has ended."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             return False
@@ -68,7 +68,7 @@ class Tuning:
         return [pid for pid in processes() if parent(pid) == self.process.pid and text in command(pid)]
 
     def await_children(self, text: str) -> list[int]:
-        """Return the tuner's child processes of this kind. Wait if a killed child is still being replaced."""
+        """Return the tuner's child processes whose command line contains ``text``. Wait until there is at least one."""
         deadline = time.monotonic() + PATIENCE
         while not (children := self.children(text)):
             assert time.monotonic() < deadline, f"no {text} was started again"
@@ -119,7 +119,7 @@ def test_kills_neither_lose_nor_duplicate_trials_and_the_run_resumes(tmp_path: P
             time.sleep(rng.random() * 0.03)
             if victim != "tuner":
                 os.kill(rng.choice(tuning.await_children(victim)), signal.SIGKILL)
-                tuning.await_trials(36)  # over two batches: two kills in one candidate would fail it
+                tuning.await_trials(36)  # more than two batches, since a candidate fails if its worker is killed twice
                 continue
             tuning.kill()
             acknowledged, kills = acknowledged + tuning.stored, kills + 1

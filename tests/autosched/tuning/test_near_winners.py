@@ -1,4 +1,4 @@
-"""Winners of other problems are measured trials with the same types on the same GPU architecture, nearest first."""
+"""Winners of other problems: measured trials with the same types on the same GPU architecture, nearest first."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, gene
 
 
 class Shuffled:
-    """A stream that gives results in a random order.
+    """A stream that returns results in a random order.
 
-    The stream ends after ``ends`` results, as if the runner was closed. ``lumps`` results become ready at a time.
+    The stream ends after ``ends`` results, as if the runner was closed. Results become ready in groups of ``lumps``.
     """
 
     def __init__(self, runner: FakeRunner, seed: int, ends: int, lumps: int) -> None:
@@ -95,7 +95,7 @@ class StreamingRunner(FakeRunner):
 
 
 class Watched(Sampler):
-    """Wraps a sampler and records the number of proposals in flight before and after each request."""
+    """A wrapper of a sampler that records the number of proposals in flight before and after each request."""
 
     name = "watched"
 
@@ -165,7 +165,7 @@ class TestStream:
             num_stored = store.count()
             result = tuned(store, 30, StreamingRunner(0, ends=5), in_flight=in_flight)
             assert result.stopped == "the runner was closed" and not result.exhausted
-            assert 5 <= len(result.trials) == store.count() - num_stored < 30  # some schedules share their kernels
+            assert 5 <= len(result.trials) == store.count() - num_stored < 30  # more than 5 if schedules share a kernel
 
     def test_a_sampler_that_returns_too_few_is_called_again(self, store: Store) -> None:
         class Sparing(Watched):

@@ -151,7 +151,7 @@ class TestEndToEnd:
         used = {r.schedule.template for r in result.trials}
         assert used <= {"matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul"}
         assert {r.template_version for r in result.trials} == {template(name).version for name in used}
-        again = tune(PROBLEM, trials=1, **arguments)  # this time the best schedule is verified
+        again = tune(PROBLEM, trials=1, **arguments)  # verifies the best schedule, unlike the first run
         assert again.earlier == 4
         assert again.best is not None, [r.measurement.reason for r in again.trials]
         assert os.listdir(tmp_path) == ["best.db"]

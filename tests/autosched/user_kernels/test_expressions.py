@@ -1,4 +1,4 @@
-"""Expressions have the same values as in Python, for one configuration and for columns, and never crash."""
+"""Expressions have Python's values, for one configuration and for columns of configurations, and never crash."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 
 @settings(max_examples=400)
 @given(expressions(), small)
-@example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # undefined element: no value
+@example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # no value, since ceil_div(0, 0) is undefined
 @example("a not in (a, b // c)", [(1, 2, 0), (1, 2, 1)])
 def test_expressions_of_columns_and_values_equal_python(text: str, rows: list[tuple[int, ...]]) -> None:
     expression = parse(text, NAMES)
@@ -90,7 +90,7 @@ def test_expressions_of_columns_and_values_equal_python(text: str, rows: list[tu
         given_values = dict(zip(NAMES, row, strict=True))
         expected = python(text, given_values)
         if not defined[i]:
-            # Python may have a value only if an intermediate result exceeds 62 bits or the range of floats.
+            # Python may still have a value if an intermediate result exceeds 62 bits or the range of floats.
             assert expected is None or "**" in text or "*" in text
             assert not values[i] and not holds[i]
             with pytest.raises(ExpressionError, match="has no value"):

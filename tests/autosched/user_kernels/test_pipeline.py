@@ -67,7 +67,7 @@ def verified(kernel: KernelSpec) -> Verdict:
 def test_a_pipeline_is_verified_in_full() -> None:
     verdict = verified(pipeline("pipe_right"))
     assert verdict.ok, verdict.reason
-    assert len(verdict.runs) == 6  # among them other orders, two launches, and perturbed functions
+    assert len(verdict.runs) == 6  # including runs in other orders, with two launches, and with perturbed functions
 
 
 @needs_compiler
@@ -75,7 +75,7 @@ def test_a_pipeline_is_verified_in_full() -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("if (i == 7) return;", "uninitialized_global_read"),  # the second launch reads the element
+        ("if (i == 7) return;", "uninitialized_global_read"),  # the second launch reads the unwritten element
         ("if (i == n - 1) middle[i + 1] = 0;", "out_of_bounds_global"),
         ("if (i == 3) { middle[i] = 0; return; }", "wrong"),
     ],

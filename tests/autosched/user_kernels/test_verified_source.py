@@ -46,7 +46,7 @@ def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tup
 
 
 def scale(write: Write, source: str, on: str) -> tuple[GeneratedKernel, bool]:
-    """Return the kernel for a device, and True if its emulated results are correct."""
+    """Return the generated kernel for a device, and whether the kernel's emulated results are correct."""
     problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs)

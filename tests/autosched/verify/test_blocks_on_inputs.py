@@ -16,7 +16,7 @@ from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")
-SIDE = 256  # the same value as in BLUR
+SIDE = 256  # must equal SIDE in BLUR
 BLUR = """
 #define SIDE 256
 __global__ void blur(float* out, const float* in) {

@@ -1,4 +1,4 @@
-"""A full verification includes runs for faults that a few tiles cannot show, or states why such a run is absent."""
+"""A full verification has runs for faults that need many tiles, or states why such a run is absent."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
 def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> None:
-    """If several blocks run on each SM, all of them share tiles at that size."""
+    """If several blocks run on each SM, all blocks of all SMs share tiles at the size of the run "all workers"."""
     kernel_template, on = template(name), device(gpu)
     streamed = (s for s in kernel_template.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
     for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):

@@ -31,7 +31,7 @@ def emulation(*findings: Finding, status: str = "ok", seconds: float = 0.0) -> E
 
 
 class Launch(LaunchUnderTest):
-    """A launch with prepared emulations, one for each run."""
+    """A fake launch whose runs return prepared emulations in order."""
 
     def __init__(self, *emulations: Emulation) -> None:
         super().__init__("", {})

@@ -36,7 +36,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
-    """Parse instructions "line opcode operands" or "line @predicate opcode operands", one every 16 bytes."""
+    """Return the instructions of rows "line opcode operands" or "line @predicate opcode operands", 16 bytes apart."""
     instructions = []
     for i, row in enumerate(rows):
         line, opcode, *operands = row.split(None, 2)
@@ -102,7 +102,7 @@ def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None
 
 
 def test_code_of_removed_branches_executes_in_each_iteration() -> None:
-    """In PTX, every second point branches around code. ptxas removes the branch, so every point executes the code."""
+    """In PTX, half of the iterations skip line 5. ptxas removes the branch, so all iterations execute the line."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
     converted = code("2 LDS R1,[R0]", *["5 FADD R3,R3,R1"] * 4, "2 FADD R2,R1,R2", "3 @!P0 BRA 0x0", "4 EXIT")
     assert pipes(converted, inside)["fma"] == 5 * 64
@@ -147,7 +147,7 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
 
 
 def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:
-    """Lines of the inlined function for the thread index occur both before a loop and inside it."""
+    """Line 9, of an inlined function, occurs both before a loop and inside the loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
         SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.line) for i in LOOP
     )

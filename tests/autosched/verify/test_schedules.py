@@ -108,7 +108,7 @@ def test_an_outdated_schedule_of_a_large_problem_is_rejected() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_equal_the_prediction_of_the_layouts(dtype: str, nightly: bool) -> None:
-    """Compare the wavefronts of every fragment load and copy, for every k-tile of every block of a kernel.
+    """Compare the sum of wavefronts of all fragment loads and of all copies to shared memory.
 
     The sizes are multiples of every tile, so that no lane is idle.
     """
@@ -159,7 +159,7 @@ def test_schedules_are_emulated_on_all_cores_of_the_process(monkeypatch: pytest.
             at_work -= 1
 
     monkeypatch.setattr("autosched.verify.schedules.verify_one", slow)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # CPUs of the machine, of which the process may use fewer
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # the machine has more CPUs than the process may use
     everywhere = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(everywhere)})
@@ -185,9 +185,9 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
 @needs_compiler
 @pytest.mark.parametrize("cluster_m", [1, 2])
 def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
-    """Tiles shared by two sampled blocks are verified. Tiles shared with other blocks are not.
+    """A tile is verified only if all blocks that share it are sampled.
 
-    A fault that occurs only with more than 64 blocks is found.
+    The second planted fault occurs only with more than 64 blocks.
     """
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
     schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)
@@ -220,9 +220,9 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 @needs_nvrtc
 @needs_compiler
 def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> None:
-    """Blocks compute three tiles each. Blocks that have two narrow tiles write less than the mean, which is no fault.
+    """Each block computes three tiles. A block with two narrow tiles writes less than the mean, which is no fault.
 
-    Blocks that stop half-way write too little, which is a fault.
+    The planted fault makes blocks stop half-way, so they write too little.
     """
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
@@ -243,7 +243,7 @@ def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> Non
 
 @pytest.mark.parametrize("size", [4096, 16384])
 def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None:
-    """One cluster of 16384^3 would take minutes, so k is reduced. Tiles and their positions in out are unchanged."""
+    """Emulating one cluster of a 16384^3 matmul would take minutes, so k is reduced. The grid of tiles is unchanged."""
     problem = Matmul(size, size, size, a="bf16")
     wgmma = template("wgmma_matmul")
     schedule = GOOD.replace(tiles_per_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)

@@ -52,7 +52,7 @@ NIGHTLY: list[tuple[Problem, str]] = [
     (Attention(2, 2, 1, 150, head_size=32, dtype="bf16", causal=1, log_sum_exp=1), "h100"),
     (CrossEntropy(48, 900, dtype="f32"), "a100"),
     (CrossEntropy(24, 2300, dtype="f32"), "h100"),
-    (QuantizedMatmul(8, 64, 2048), "a100"),  # always more iterations than blocks that share them
+    (QuantizedMatmul(8, 64, 2048), "a100"),  # has more iterations than blocks in all schedules
 ]
 
 
@@ -80,7 +80,8 @@ def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
 def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
     """Return the components of an order that the emulator distinguishes.
 
-    Of "products" it distinguishes what follows the instruction's name, such as "scaled sums of 128".
+    In "products", the emulator ignores the instruction's name, but distinguishes the text that follows, such as "scaled
+    sums of 128".
     """
     return order.without("products"), order["products"].partition(",")[2]
 
@@ -114,8 +115,8 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
     pairs = [(a, b) for a, b in itertools.combinations(bits, 2) if in_emulator(a) != in_emulator(b)]
     assert pairs
     alike = [(a, b) for a, b in pairs if bits[a] == bits[b]]
-    # The table in docs/how-to/same-bits.md has the recorded properties: pytest --nightly -o junit_family=xunit1
-    # --junitxml FILE.
+    # docs/how-to/same-bits.md has a table of these properties. To record them, run pytest --nightly -o
+    # junit_family=xunit1 --junitxml FILE.
     record_property("orders", len(bits))
     record_property("pairs of equal orders", sum(n * (n - 1) // 2 for n in schedules.values()))
     record_property("pairs of different orders", len(pairs))
@@ -152,7 +153,7 @@ def test_stream_k_differs_between_positions_and_sizes_of_a_batch() -> None:
     schedule = next(s for s in templates.space(problem, where).sample(400, 0) if s["stream_k"])
     verdict = verify_batch(templates.of(schedule), problem, schedule, where)
     assert (verdict.status, verdict.outcome) == ("bits_differ", "refused")
-    assert any(run.status == "bits_differ" for run in verdict.runs)  # the values differ, not only the orders
+    assert any(run.status == "bits_differ" for run in verdict.runs)  # values in some runs differ, too
     assert "batch_invariant" not in verdict.stored()
 
 

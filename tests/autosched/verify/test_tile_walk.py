@@ -53,7 +53,7 @@ def test_the_tile_order_of_stream_k_is_complete_and_its_faults_are_found(name: s
 
 
 def test_a_pair_of_blocks_reports_all_its_tiles() -> None:
-    """A pair of blocks has room for twice as many tiles as the problem has per pair."""
+    """The report's buffer has room for twice as many tiles as a pair of blocks computes."""
     problem = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
     schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_per_block=14, sum_buffers=2)
     assert walked("tcgen05_matmul", problem, schedule, on=device("b200")) == ""

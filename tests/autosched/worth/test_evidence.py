@@ -20,7 +20,7 @@ def evidence(seconds: tuple[float, ...], predicted: tuple[float, ...] | None = N
 
 def test_the_first_choice_is_the_predicted_fastest() -> None:
     search = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
-    # The predicted fastest is the first schedule, the measured fastest the second: 3.0 / 2.0.
+    # The schedule predicted to be fastest takes 3.0 s, and the fastest schedule takes 2.0 s.
     assert search.regret == 1.5
     assert search.correction == 2.0
     assert dataclasses.replace(search, sustained=2.5).correction == 2.5

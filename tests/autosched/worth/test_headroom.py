@@ -1,4 +1,4 @@
-"""Headroom of one problem for each kind of kernel used at present, from synthetic evidence with a known answer."""
+"""Headroom of one problem, from synthetic evidence with a known answer, for each kind of kernel that currently runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_a_tuned_problem_gains_the_benefit_of_a_longer_search() -> None:
     assert estimate.today is Today.TUNED and estimate.measured
     assert 0.0 <= estimate.expected < 0.2
     slow = Estimator(H100).estimate(recorded, 2 * estimate.seconds)
-    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the caller's kernel takes twice the trial's time
+    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the caller's kernel takes twice as long as the best trial
 
 
 def test_without_evidence_there_is_no_estimate(estimator: MakeEstimator) -> None:

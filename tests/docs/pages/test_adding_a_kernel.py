@@ -1,7 +1,7 @@
-"""docs/tutorial/adding-a-kernel.md works if followed literally with an installed autosched.
+"""The steps of docs/tutorial/adding-a-kernel.md work if followed literally with an installed autosched.
 
-Every file on the page is written under the name that precedes it, and every command is run in a separate environment.
-Only the page's package is installed there. The repository is not changed.
+Every file on the page is written under the name that precedes the file. Every command is run in a new Python
+environment, in which the package of the page is installed. The repository is not changed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     site_packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
     ours = Path(sysconfig.get_path("purelib"))
-    for name in ("nvidia", "cuda"):  # links, since CUDA's libraries are searched for only in the environment itself
+    for name in ("nvidia", "cuda"):  # linked, since CUDA libraries are only found in the environment's own packages
         if (ours / name).is_dir():
             (site_packages / name).symlink_to(ours / name)
-    # Other packages are imported from this environment: under a new path Python would compile them again (15 s of CPU
-    # time).
+    # Other packages are imported from the path of this environment. Under a new path, Python would compile the packages
+    # again (15 s of CPU time).
     (site_packages / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
     own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # otherwise pip downloads setuptools
     for name, first in {"autosched": "", "pip": own_setuptools}.items():

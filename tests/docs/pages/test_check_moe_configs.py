@@ -1,4 +1,4 @@
-"""Every command of docs/tutorial/check-moe-configs.md is run, and prints the output on the page."""
+"""Every command of docs/tutorial/check-moe-configs.md runs and prints the output that the page shows."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tutorial's program is complete and makes the stated kernel. Each row of the tutorial's table is true."""
+"""The program of docs/tutorial/coming-from-kernel-tuner.md runs, and each row of the page's table is true."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_program_of_the_page_runs() -> None:
 
 
 def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **options: Any) -> KernelSpec:
-    """Return the page's kernel, possibly with other arguments. ``name`` is the name of the kernel function."""
+    """Return the KernelSpec of the page, possibly with another source, kernel function ``name``, or options."""
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
     return KernelSpec.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **options)
 
@@ -59,7 +59,7 @@ def space(kernel: KernelSpec) -> Any:
 
 
 def recording(folder: Path) -> Path:
-    """Return a Kernel Tuner cache in which 64 is the fastest block size and 128 the largest."""
+    """Write a Kernel Tuner cache and return its path. 64 is the fastest block size, and 128 is the largest."""
     cache = {str(b): {"block_size_x": b, "time": 1.0 + abs(b - 64)} for b in BLOCKS}
     document = {"kernel_name": "vector_add", "tune_params_keys": ["block_size_x"], "cache": cache}
     (folder / "cache.json").write_text(json.dumps({"device_name": "NVIDIA A100-PCIE-40GB", **document}))
@@ -67,7 +67,7 @@ def recording(folder: Path) -> Path:
 
 
 def replayed(folder: Path, **options: Any) -> Any:
-    """Return the result of a search over the whole recording."""
+    """Return the result of a search that tries every block size of the recording."""
     all_options = {"sampler": "brute_force", "trials": 10, "database": folder / "best.db", **options}
     return tune(add().problem(), backend="replay", recording=recording(folder), **all_options)
 

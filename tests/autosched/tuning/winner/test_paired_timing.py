@@ -53,7 +53,8 @@ def time_of(x: int) -> float:
 class PairedRunner:
     """Fake backend.
 
-    Screening returns ``screened`` times. Comparisons return ``true`` times, with the same noise for a whole round.
+    Screening measures ``screened(x)``. Comparisons measure ``true(x)`` with noise that is equal for all modules in a
+    round.
     """
 
     name, provenance = "turns", Provenance.MEASURED
@@ -187,7 +188,7 @@ def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
 
 
 def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> None:
-    """In screening, all modules run at one clock, and this module is 3% slower than a dozen other modules."""
+    """The module of x = 12 is fastest in the comparison, although a dozen other modules are faster in screening."""
     result = tuned(
         store,
         PairedRunner(

@@ -51,9 +51,9 @@ def test_products_with_block_scales(name: str) -> None:
 
 @pytest.mark.parametrize(("byte_a", "pair_a", "byte_b", "lane_b"), [(0, 0, 0, 0), (1, 1, 2, 3), (3, 0, 1, 2)])
 def test_selectors_name_the_byte_and_the_lanes_of_scales(byte_a: int, pair_a: int, byte_b: int, lane_b: int) -> None:
-    """Emulate one mma with random registers in every lane, and compare with section "Block scaling" of the PTX ISA."""
+    """Emulate one mma with random registers in every lane, and compare with the PTX ISA, section "Block scaling"."""
     rng = np.random.default_rng(3)
-    registers = rng.integers(0, 2**32, (8, 32), dtype=np.uint64)  # rows: a0 to a3, b0, b1, and the scales of a and of b
+    registers = rng.integers(0, 2**32, (8, 32), dtype=np.uint64)  # 8 rows: a0 to a3, b0, b1, scales of a and b
     for i in range(6):  # make all bytes finite numbers of e4m3
         registers[i] &= 0x77777777
     registers[6:] = rng.integers(0x78, 0x88, (2, 32, 4)).astype(np.uint64) @ (256 ** np.arange(4, dtype=np.uint64))

@@ -27,7 +27,7 @@ def f32(*shape: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kernel that is correct if GOOD is defined. Otherwise the line that ends in "// here" is at fault."""
+    """A kernel that is correct if GOOD is defined. Otherwise the fault is in the line that ends in "// here"."""
 
     name: str
     kind: str
@@ -283,7 +283,7 @@ extern "C" __global__ void k(int* o) {
 
 
 def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The kernel is correct only if blocks draw their tickets in ascending order, in the first launch."""
+    """The kernel is correct only in the first launch, and only if blocks draw their tickets in ascending order."""
     (tmp_path / "tickets.cu").write_text(TICKETS)
     verify = ["verify", str(tmp_path / "tickets.cu"), "--argument", "out i32[3]", "--grid", "3"]
 
@@ -293,7 +293,7 @@ def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: py
         launch = tuple(document[key] for key in ("order", "turns", "launches"))
         return status, launch, {f["kind"] for f in document["findings"]} & {"trap"}
 
-    assert outcome_of() == (1, ("ascending", 0, 1), {"trap"})  # the default also runs a random order, which fails
+    assert outcome_of() == (1, ("ascending", 0, 1), {"trap"})  # by default a run in random order follows, which fails
     assert outcome_of("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
     assert outcome_of("--launches", "2", "--order", "ascending") == (1, ("ascending", 0, 2), {"trap"})
     for order in ("descending", "interleaved"):

@@ -118,7 +118,7 @@ def test_accesses_not_ordered_by_a_flag_are_a_race(name: str, old: str, new: str
 def test_flags_order_threads_in_every_schedule(name: str) -> None:
     for seed in (1, 2, 3):
         emulation = run(name, order=Order("ascending", seed))
-        if name != "ticket":  # which warp of ticket is the last depends on the order
+        if name != "ticket":  # in this kernel, the order decides which warp is last
             assert emulation.ok, emulation.reason
 
 
@@ -146,7 +146,7 @@ def test_each_launch_must_write_the_outputs(launches: int) -> None:
         emulation = autosched.emulate(source, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches)
         assert emulation.ok is (launches == 1)
         assert {str(f.kind) for f in emulation.findings} == (set() if launches == 1 else {"unwritten_output"})
-        wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # wraps to zero
+        wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # the count wraps to 0
         assert autosched.emulate(wraps, arguments=arguments, grid=3, block=32, outputs=(0,), launches=launches).ok
 
 

@@ -24,10 +24,10 @@ LAST_BITS = np.float32(1000.3), np.nextafter(np.float32(1000.3), np.float32(2000
 @pytest.mark.parametrize(
     ("pair", "fault"),
     [
-        ((0.0001, 0.00013), False),  # terms near 1000 cancel, so these are rounding errors
+        ((0.0001, 0.00013), False),  # within the rounding errors of terms near 1000
         ((1.50001, 1.50002), False),
         ((1.5, 1.6), True),
-        ((512.0, 513.0), True),  # sums of whole numbers are exact, so these differ
+        ((512.0, 513.0), True),  # sums of whole numbers are exact, so this is no rounding error
         ((1e5, 1e5 + 1), True),
         ((np.nan, 1.0), True),
     ],
@@ -67,7 +67,7 @@ INTEGERS = HALVES.replace("__hadd(", "(").replace("NUMBER", "unsigned short").re
 
 
 def races_of(source: str, values: np.ndarray) -> set[bool]:
-    """Emulate a kernel that writes each pair of ``values`` to one position. Return {True} if the races are faults."""
+    """Emulate a kernel that writes each pair of ``values`` to one element. Return {True} if all races are faults."""
     emulation = autosched.emulate(
         source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64
     )
@@ -105,9 +105,9 @@ def test_integers_of_16_bits_are_exact() -> None:
 @pytest.mark.parametrize(
     ("other", "fault"),
     [
-        (0x3C013C00, False),  # as a single f32 the pair would be far apart
+        (0x3C013C00, False),  # if read as one f32, both values would be far apart
         (0x3C003C01, False),
-        (0x3C003E00, True),  # as a single f32 the pair would be near; the lower halves are 1 and 1.5
+        (0x3C003E00, True),  # if read as one f32, both values would be near, but the lower halves are 1 and 1.5
     ],
 )
 def test_pairs_of_halves_are_compared_half_by_half(other: int, fault: bool) -> None:

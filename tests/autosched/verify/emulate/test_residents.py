@@ -27,7 +27,7 @@ def launched(
     output: bool = True,
     cooperative: bool = False,
 ) -> EmulatedLaunch:
-    """Emulate a kernel. ``output``: the kernel fills the last array."""
+    """Emulate a kernel. If ``output`` is True, the kernel must fill the last array."""
     outputs = (len(arrays) - 1,) if output else ()
     return autosched.emulate(
         source,
@@ -159,7 +159,7 @@ def test_a_look_back_scan_is_right_in_every_order(order: Order) -> None:
 
 @pytest.mark.parametrize("order", [FORWARD, BACKWARD, Order("interleaved", 1)], ids=str)
 def test_a_look_back_without_a_fence_on_either_side_is_a_race(order: Order) -> None:
-    if order != FORWARD:  # in forward order, no block reads a partial value
+    if order != FORWARD:  # in forward order, blocks only read complete prefixes
         assert FindingKind.GLOBAL_RACE in kinds(look_back(order, publish=""))
     assert FindingKind.GLOBAL_RACE in kinds(look_back(order, acquire=""))
 

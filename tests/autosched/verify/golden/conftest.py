@@ -17,7 +17,7 @@ Golden = Callable[..., None]
 
 
 def _entry(verdict: str, findings: Iterable[Any], why: Iterable[str]) -> dict[str, Any]:
-    """Return the data to compare: the verdict, the kind and line of each fault, and other reasons."""
+    """Return the data to compare, which are the verdict, the kind and line of each fault, and other reasons."""
     faults = sorted({f"{f.kind}:{f.line}" for f in findings if f.is_fault})
     return {"verdict": verdict, "found": [*faults, *sorted(set(why))]}
 

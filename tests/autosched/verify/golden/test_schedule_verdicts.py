@@ -50,7 +50,7 @@ SUM_ENDS = (
 
 
 def compared(golden: Golden, name: str, result: Any) -> None:
-    """Compare a verdict with the golden one. Line numbers are omitted, since every edit of a header changes them."""
+    """Compare a verdict with the golden verdict, without line numbers, since every edit of a header changes these."""
     verdict = "accepted" if result.ok else "refused" if result.status in REFUSED else "uncertain"
     kinds = {str(f.kind) for f in result.findings if f.is_fault}
     golden(name, verdict, why=kinds if result.ok else {*kinds, result.status})

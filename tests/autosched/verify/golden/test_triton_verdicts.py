@@ -22,7 +22,7 @@ from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
 H100 = device("h100")
-WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # entry points have different names for these findings
+WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # by entry point's name: common name
 
 
 def zeros(n, dtype=torch.float32):

@@ -99,7 +99,7 @@ def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_masks(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: the analysis that skips masks assumes one element less in a tile."""
+    """Plant a fault: the analysis that decides where masks are needed assumes tiles with one element less."""
     original = uniform._range
 
     def shortened(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
@@ -141,7 +141,7 @@ def test_faults_are_reported(patch: Patch, source: str, sizes: dict[str, int], m
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extra score of 0 changes results by less than 1% among scores near 0, but dominates very low scores."""
+    """The fault adds a score of 0. This changes results by under 1% if scores are near 0, but dominates low scores."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
@@ -150,7 +150,7 @@ def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.Monk
 
 @program(x=Input("m n", "f32"), out=Output("n m", "f32"))
 def through_a_tile(p: Builder, x: Array, out: Array) -> None:
-    """Each iteration stores a tile to the same shared memory and loads it transposed."""
+    """Each iteration stores a tile to the same shared memory, and loads the tile transposed."""
     (i,) = p.blocks((x.shape[0],), (64,))
     tile = p.shared(64, 32, "f32")
     for j in p.steps(x.shape[1], 32):
@@ -189,7 +189,7 @@ def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Use a product's result through a transpose, which names the same registers."""
+    """Use a product's result through transposes, which rename the result's registers without copying."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -200,7 +200,7 @@ def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: a product that is pending before a branch is completed by only some threads, inside the branch."""
+    """Plant a fault: threads wait for a pending product only inside a branch, which not all threads take."""
     enter = emit_base.EmitterBase._enter
 
     def entered(self: emit_base.EmitterBase, line: str, source: Source | None = None) -> None:
@@ -277,7 +277,7 @@ def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
 
 
 def ringed(buffers: int) -> Schedule:
-    """Return a schedule with this number of fragment buffers, whose loop has more iterations than stages."""
+    """Return a schedule with ``buffers`` fragment buffers, whose loop has more iterations than stages."""
     p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
     required = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
     schedules = template(p.program).space(p, A100).sample(1000, 3)

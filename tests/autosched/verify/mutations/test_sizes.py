@@ -27,10 +27,10 @@ MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipel
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault.
+    """A planted fault.
 
-    ``new`` replaces ``old`` in ``header``. The fault must be found when golden case ``case`` runs at stress size
-    ``size``.
+    ``new`` replaces ``old`` in ``header``. The emulator must report the fault when golden case ``case`` runs at stress
+    size ``size``.
     """
 
     name: str

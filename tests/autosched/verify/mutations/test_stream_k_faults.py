@@ -32,7 +32,7 @@ KERNEL, COMMON = "autosched/kernels/matmul.cuh", "autosched/common/stream_k.cuh"
 EXCHANGE = "autosched/kernels/matmul/split_k.cuh"
 
 
-EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # start of the copies for a block's next range of k
+EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # whether copies for a block's next range of k start early
 ONE_BUFFER = (("fragment_buffers", 1),)
 REGISTERS = (("epilogue", "registers"),)
 THROUGH_REGISTERS = (("copy_a", "ld.global"), ("fragment_buffers", 1))
@@ -43,8 +43,9 @@ Changes = tuple[tuple[str, str | int], ...]
 def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
     """Return a problem with five tiles, and its kernel for two blocks.
 
-    Each block computes one whole tile. The blocks divide the other three tiles and share one of them. With ``several``,
-    five blocks compute twelve tiles, and four pairs of blocks share a tile. ``changes`` apply to the golden schedule.
+    Each block computes one whole tile. The two blocks divide the other three tiles evenly, so they share one tile. With
+    ``several``, five blocks compute twelve tiles, and four pairs of blocks share a tile. ``changes`` apply to the
+    golden schedule.
     """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])

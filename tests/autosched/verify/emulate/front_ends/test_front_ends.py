@@ -18,7 +18,7 @@ from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_files import front_end_of
 
 PROGRAMS = Path(__file__).parent / "programs"
-NUMBA = ["null", "null", "100", "4"]  # fields before an array's data pointer; its length and stride follow the pointer
+NUMBA = ["null", "null", "100", "4"]  # Numba's fields before an array's pointer
 
 
 def arguments(kind: str, last: str) -> list[str]:
@@ -31,7 +31,7 @@ def arguments(kind: str, last: str) -> list[str]:
     return arrays
 
 
-# kind, its package, the file's name, blocks, threads, the position of out, the front end's name
+# columns: kind, package, file name, blocks, threads per block, position of out among the arguments, front end's name
 KINDS = [
     ("numba", "numba.cuda", "add.ptx", "4", "32", 18, "numba-cuda"),
     ("cutile", "cuda.tile", "add.cubin", "1", "128", 6, "cuTile"),
@@ -106,7 +106,8 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
     emulation = emulate(
         file.read_text(),
-        # All flags of the multiplication's parameter are 0: the kernel sets negation and accumulation itself.
+        # The first parameter holds the flags of the MMA operation. All are 0, as the kernel sets negation and
+        # accumulation.
         arguments=[bytes(32), TensorMapOf(a, (128, 64), "128B"), TensorMapOf(b, (256, 64), "128B"),
                    np.zeros((m, n), np.float16)],
         grid=(m // 128, n // 256, 1), block=128, shared_bytes=227 * 1024, outputs=[3],

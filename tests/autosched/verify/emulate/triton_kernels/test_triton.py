@@ -92,7 +92,7 @@ def test_matmul_by_descriptors_made_on_the_device() -> None:
 
 @functools.cache
 def doubling() -> tuple[str, int, int]:
-    """Return a copy kernel that makes tensor descriptors on the device: PTX, shared bytes, scratch bytes per block."""
+    """Compile a kernel that makes tensor descriptors. Return its PTX, shared bytes, and scratch bytes per block."""
     signature = {"o": "*fp32", "x": "*fp32", "M": "i32", "N": "i32"}
     compiled = triton_kernels.compiled("copy_by_made_descriptors", signature, {"BM": 16, "BN": 32}, 4, 90, num_warps=4)
     return compiled.asm["ptx"], compiled.metadata.shared, compiled.metadata.global_scratch_size
@@ -112,7 +112,7 @@ def test_copy_by_descriptors_made_on_the_device() -> None:
     assert result.ok, result.reason
 
 
-LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
+LINE = "(?m)^.*{}.*$"  # pattern of a whole line that contains {}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_histogram() -> None:
 
 @pytest.mark.parametrize("count", [32, 256, 512])
 def test_conversion_to_e5m2(count: int) -> None:
-    """sm_80 converts four numbers at a time. A thread with one or two elements leaves the other registers unwritten."""
+    """On sm_80, four numbers are converted at a time. Threads with fewer elements leave registers unwritten."""
     x = RNG.standard_normal(count).astype(np.float32)
     emulation = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
     assert emulation.ok, emulation.reason

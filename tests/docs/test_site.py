@@ -52,7 +52,7 @@ runpy.run_module("sphinx", run_name="__main__")
 
 
 def installed_with(*requirements: str) -> set[str]:
-    """Return the names of these distributions and, recursively, of their requirements."""
+    """Return the names of these packages and of all packages that they require, directly or indirectly."""
     distributions: dict[tuple[str, str], None] = {}
     left = [Requirement(r) for r in requirements]
     while left:
@@ -76,7 +76,7 @@ def installed_with(*requirements: str) -> set[str]:
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for module in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(module)
-    # Simulate a machine with only the packages of the extra `docs`: hide other packages that are installed.
+    # Hide all installed packages that the extra `docs` does not require, to simulate a machine with only this extra.
     installed = installed_with("autosched[docs]")
     absent = {
         module

@@ -96,7 +96,7 @@ def test_a_name_of_no_case_is_an_error() -> None:
 def test_the_emulator_is_compiled_before_the_tests(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], calls: bool
 ) -> None:
-    """A fake compiler records that it was called."""
+    """A fake compiler creates a file when it is called."""
     tools = folder / "tools"
     tools.mkdir()
     for name in ("g++", "clang++", "c++"):

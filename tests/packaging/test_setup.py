@@ -1,4 +1,4 @@
-"""setup.py works in an environment without other packages."""
+"""The script setup.py works in an environment without other packages."""
 
 from __future__ import annotations
 

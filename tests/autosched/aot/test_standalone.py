@@ -171,7 +171,7 @@ for text, files in (job.split(":") for job in sys.argv[2:]):
 
 
 def test_a_python_program_launches_exported_kernels_with_one_file(export: Export, tmp_path: Path) -> None:
-    """Launch a kernel with clusters and tensor maps, then one with a workspace."""
+    """Launch a kernel with clusters and tensor maps, then a kernel with a workspace."""
     comparisons = []
     for device, problem in (("h200", CLUSTERED), ("a100", SHARED)):
         folder = tmp_path / device
@@ -243,7 +243,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[4].endswith("is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
     assert lines[9].endswith("the workspace partials: CUDA_ERROR_OF_THE_FAKE (2)")
-    # Each context loads a module once: the first context needs no further load, the second context needs one load.
+    # The first context has already loaded the module. The second context loads the module once.
     assert lines[-1] == "loads 0 1 launches 5"
 
 

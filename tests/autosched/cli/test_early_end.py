@@ -106,7 +106,7 @@ OF_EVERY_COMMAND = (f"{command}-{EXITS[0]}" for command in FILE_COMMANDS)
     indirect=["command"],
 )
 def test_a_file_that_exits_does_not_pass(command: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs in this process, so that an uncaught exit of the user's file raises in the test."""
+    """The command runs in this process, so that an uncaught exit of the user's file makes the test fail."""
     write_ending(command, ends)
     status = main(FILE_COMMANDS[command])
     out, err = capsys.readouterr()

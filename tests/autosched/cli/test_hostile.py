@@ -39,7 +39,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     Path("zero").symlink_to("/dev/zero")
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
-        # The limit exceeds the memory in use: libraries reserve address space, and threads their stacks.
+        # Limit the address space to 1 GiB more than is reserved now, because libraries and thread stacks reserve much
+        # of it.
         before = resource.getrlimit(resource.RLIMIT_AS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))

@@ -224,7 +224,7 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
-    process = forked_python.Popen(  # signals only the command, not its runners, which are in another process group
+    process = forked_python.Popen(  # later signals do not reach its emulator runners
         [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -44,7 +44,7 @@ def of(shape: tuple[int, ...], kind: str = "float16") -> ArraySpec:
 
 
 def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
-    """Compute the reference of the plan's problem on these arrays, and return it in the result's shape."""
+    """Compute the reference of the plan's problem on these arrays, and return the output in the result's shape."""
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: in_memory(operands[name], array) for name, array in zip(plan.operands, arrays, strict=True)}
     return plan.problem.reference(inputs)["out"].reshape(plan.out_shape)

@@ -54,7 +54,7 @@ def same(array: Any) -> Any:
 
 
 class TestStridedInputs:
-    """Inputs that are columns of larger arrays: the launch passes their row stride."""
+    """Inputs that are columns of larger arrays. The launch passes the row stride of the larger array."""
 
     @pytest.mark.parametrize(("stride", "offset", "ok"), [(24, 0, True), (24, 4, True), (24, 1, False), (25, 1, True)])
     def test_views(self, cupy: FakeCupy, cubin: str, stride: int, offset: int, ok: bool) -> None:

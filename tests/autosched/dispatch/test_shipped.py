@@ -159,7 +159,7 @@ class TestChoice:
 class TestBroken:
     @pytest.fixture
     def broken(self, tmp_path: Path) -> ShippedRecordings:
-        """Return recordings in which the file of RECORDED is truncated and its neighbour's file is intact."""
+        """Return recordings in which RECORDED's file is truncated and a neighbouring problem's file is intact."""
         trials = tuple(dataclasses.replace(t, problem_key=NEAR.key()) for t in recorded().trials)
         recording.write(tmp_path / "near", [Recording(trials)])
         recording.install(tmp_path / "near", tmp_path)

@@ -1,4 +1,4 @@
-"""Generated kernels have short tails, their rules and static_asserts agree, and every sampled schedule compiles."""
+"""Generated source only instantiates device code, rules agree with static_asserts, and sampled schedules compile."""
 
 from __future__ import annotations
 

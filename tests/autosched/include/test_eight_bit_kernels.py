@@ -1,4 +1,4 @@
-"""Kernels of 8-bit types, and of tf32 with wgmma, are compiled for GPUs with these instructions and emulated."""
+"""Kernels for 8-bit types, and wgmma kernels for tf32, are compiled for GPUs with the instructions and emulated."""
 
 from __future__ import annotations
 

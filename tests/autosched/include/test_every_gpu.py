@@ -1,4 +1,4 @@
-"""For every known GPU, the first choice compiles and its predicted rate is below the published peak."""
+"""For every known GPU, the model's first choice compiles, and the predicted rate is below the published peak."""
 
 from __future__ import annotations
 

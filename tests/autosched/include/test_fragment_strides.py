@@ -41,7 +41,7 @@ SCHEDULE = Schedule(
 
 
 def with_more_layouts(problem: Matmul, device: Device) -> Space:
-    """Return the matmul space with additional layouts, which are legal but not in its domains."""
+    """Return the matmul template with additional layouts, which are legal but not in the original space."""
     usual = space(problem, device)
     parameters = [
         replace(p, values=tuple(dict.fromkeys((*p.values, *LAYOUTS)))) if p.name.startswith("layout_") else p

@@ -25,7 +25,8 @@ from search_spaces.templates.matvec.template import MATVEC
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
-# The example of IREE issue 22153. Warps have 32 lanes instead of 64, so its lane basis and step are halved.
+# The example of IREE issue 22153. Warps have 32 lanes here instead of 64, so the example's lane basis and step are
+# halved.
 BEFORE = Schedule.from_json(
     "matvec",
     {

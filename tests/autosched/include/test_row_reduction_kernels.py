@@ -115,7 +115,7 @@ ROUTES: list[dict[str, Value]] = [
 
 @pytest.mark.parametrize("finish", ["last_block", "second_launch"])
 def test_repeated_calls_on_the_same_memory_match_the_reference(finish: str) -> None:
-    """Each call overwrites the outputs and resets its counter. A kernel of two launches counts as one call."""
+    """Each call overwrites the outputs and resets the kernel's counter. A kernel of two launches counts as one call."""
     problem = Softmax(3, 2000, dtype="f32", out="f32")
     schedule = Schedule.from_json("row_reduction", {**BASE, "split_k": 4, "finish": finish})
     kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)

@@ -261,7 +261,7 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 
 
 def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str, Array]]:
-    """Return the kernel, changed so that each block builds its tensor maps in global memory, and its new inputs."""
+    """Return a changed kernel, whose blocks build their tensor maps in global memory, and the kernel's new inputs."""
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
     arguments: list[Argument] = []
     inputs = {}

@@ -1,4 +1,4 @@
-"""Products accumulate into loop states in place. A state is copied only if its old value is still read."""
+"""Products accumulate into loop states in place. A state is copied only if the state's old value is read later."""
 
 from __future__ import annotations
 

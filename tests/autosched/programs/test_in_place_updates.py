@@ -34,7 +34,7 @@ def test_an_optimiser_step(where: str) -> None:
 
 @program(x=InOut("m n", "f32"))
 def softmax_in_place(p: Builder, x: Array) -> None:
-    """Store a tile and load it again. Threads hold its elements in several distributions."""
+    """Store a tile, load it again and store the result. The tile's distribution over threads changes in between."""
     (i,) = p.blocks((x.shape[0],), (8,))
     window = p.window(x, (i, 0), (8, 64))
     tile = p.load(window, padding=-float("inf"))

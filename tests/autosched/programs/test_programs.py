@@ -485,8 +485,8 @@ def test_gemm_is_shorter_than_tritons() -> None:
 def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
     """The tile program's main loop has at most two instructions more than the loop of the hand-written template.
 
-    The matvec is the example of IREE issue 22153. Its subgroup of 64 lanes is two warps here, in the program's kernel
-    and in the template's kernel. The warps combine their partial sums after the loop.
+    The matvec is the example of IREE issue 22153. The issue's subgroup of 64 lanes is two warps here, in the program's
+    kernel and in the template's kernel. The warps combine their partial sums after the loop.
     """
     try:
         nvdisasm()
@@ -540,7 +540,7 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     kinds = mix(disassemble(result.cubin, result.entry))
-    assert kinds.instructions <= 360, kinds  # 346 instructions; 530 if each row had its own pointer
+    assert kinds.instructions <= 360, kinds  # now 346; with a pointer per row, 530
 
 
 def test_special_functions_are_counted() -> None:

@@ -103,7 +103,7 @@ def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
 
 
 def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
-    """Run ``check_loops`` with ``unit`` (wgmma or tcgen05). Return False if the program does not allow it."""
+    """Run ``check_loops`` with ``unit`` (wgmma or tcgen05). Return False if the program cannot use the unit."""
     p = loops(seed)
     schedule = by_boxes(p, seed, unit)
     if schedule is not None:
@@ -112,7 +112,7 @@ def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
 
 
 def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
-    """Run ``check`` with ``unit`` (wgmma or tcgen05) if the program allows it."""
+    """Run ``check`` with ``unit`` (wgmma or tcgen05) if the program can use the unit."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
     schedule = by_boxes(p, seed, unit)

@@ -38,7 +38,7 @@ def gemm(**changes: int | str) -> Values:
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
-    """Return "ok", the emulator's status if it is not ok, or "wrong" for wrong results."""
+    """Return "ok", another status of the emulator, or "wrong" for wrong results."""
     inputs = p.random_inputs(1)
     run = emulate(kernel, inputs, time_limit=60.0, order=order)
     if run.status != "ok":
@@ -62,7 +62,7 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
     ],
 )
 def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, order: Order) -> None:
-    """Few blocks compute nine tiles. Some tiles belong to one block, and several blocks share each other tile."""
+    """Few blocks compute nine tiles. Some tiles are computed by a single block, and the others by several."""
     p = problem(load_program(str(EXAMPLES / f"{name}.py")), **sizes)
     kernel_template = template(p.program)
     if name == "gated_mlp":

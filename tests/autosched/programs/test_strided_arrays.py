@@ -54,7 +54,7 @@ def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, tra
     sums=InOut("n m", "f32", strided=True),
 )  # fmt: skip
 def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) -> None:
-    """Store the product in out, and add its transpose to sums. Both arrays have a row stride."""
+    """Store the product in out, and add the product's transpose to sums. Both arrays have a row stride."""
     (m, n), k = out.shape, a.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     acc = p.state(p.zeros((32, 32)))

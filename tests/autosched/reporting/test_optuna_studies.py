@@ -55,7 +55,7 @@ def journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     with Store.open(tmp_path / "best.db") as store:
         store.extend([make_trial(1, 2e-6), make_trial(2, None), make_trial(4, 1e-6), make_trial(1, 5e-7, cache="warm")])
     out = tmp_path / "studies.log"
-    for _ in range(2):  # the second report replaces the first one's file
+    for _ in range(2):  # the second report replaces the file of the first report
         assert run(["report", "--db", str(tmp_path / "best.db"), "--optuna", str(out)]) == 0
     assert "2 studies" in capsys.readouterr().out
     return out

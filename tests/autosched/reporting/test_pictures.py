@@ -20,7 +20,7 @@ EXAMPLE = NestedLayout((2, 1), (2, 4), (1, 1), (16, 4), (1, 4), (1, 0), (1, 16))
 
 
 def texts(path):
-    """Return the texts of an .svg, the lines of one label joined by a space."""
+    """Return the labels of an .svg file. The lines of a label are joined by a space."""
     return [
         re.sub(r"\s+", " ", " ".join(t.strip() for t in element.itertext())).strip()
         for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")

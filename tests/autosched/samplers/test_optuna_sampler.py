@@ -157,7 +157,7 @@ def test_failures_are_learned_separately_from_values(how: str) -> None:
             if how == "nan":
                 return math.nan
             trial.set_constraint("right", x - 200.0)
-            return 1.0  # a value better than any valid one
+            return 1.0  # better than every valid value
         return 500.0 - x
 
     study.optimize(falling, n_trials=25, catch=RuntimeError)

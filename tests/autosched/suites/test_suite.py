@@ -110,7 +110,7 @@ FAST, SLOW, HOPELESS = Copy(512, 700), Copy(4096, 4096), Copy(64, 64)
 
 
 def test_trials_are_allocated_by_saved_time(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """The slow problem improves by a fifth per chunk and gets most trials. A problem whose schedules all fail waits."""
+    """The slow problem improves by a fifth per chunk and gets most chunks. The other problems get one chunk each."""
     fake = tunes({FAST: [1e-6], SLOW: [1e-3 * 0.8**i for i in range(20)], HOPELESS: [math.inf]})
     result = tune_suite(
         [SuiteMember(FAST), SuiteMember(SLOW), SuiteMember(HOPELESS)], trials=20 * CHUNK, database="b.db"
@@ -125,7 +125,7 @@ def test_trials_are_allocated_by_saved_time(tunes: Callable[[Mapping[Problem, li
 
 
 def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """A problem with four times the weight of a similar problem gets about twice as many trials.
+    """A problem with four times the weight of a similar problem gets four times as many trials.
 
     Each problem's expected gain falls with the number of its chunks.
     """

@@ -59,7 +59,7 @@ def test_a_frozen_layer_has_no_gradient() -> None:
 
 
 def test_the_logarithms_have_no_gradient() -> None:
-    """A backward pass through the logarithms must fail, since it would silently omit their gradient."""
+    """A backward pass through the logarithms must raise an error, rather than silently omit the gradient."""
     logits = numbers(len(LABEL), 40)
     loss, lse = torch.ops.autosched.cross_entropy(logits, torch.tensor(LABEL, dtype=torch.int32))
     with pytest.raises(RuntimeError, match="no gradient"):

@@ -104,7 +104,7 @@ def drawn(*shape: int, kind: Any = torch.float32) -> Any:
 
 
 def launches(kernel: LoadedKernel, driver: Driver, tensors: dict[str, Any]) -> list[Launched]:
-    """Return the launches of the Python path on these arrays."""
+    """Return the launches that the Python path makes of a kernel on these tensors."""
     before = len(driver.from_python)
     kernel.launch_at([tensors[o.name].data_ptr() for o in (*kernel.inputs, *kernel.outputs)], torch)
     return driver.from_python[before:]
@@ -275,7 +275,7 @@ def test_many_entries(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> N
 
 
 class TestPython:
-    """Calls that stay in Python, or fall back to it."""
+    """Calls that the C++ launch table leaves to Python."""
 
     def test_errors_agree_with_the_python_path(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         class Empty(Database):

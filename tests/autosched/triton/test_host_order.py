@@ -31,7 +31,7 @@ def scaled(x, n=N):
 
 
 def kinds(program, *args, **options):
-    """Return the kinds of faults and notes of a program. Check that they are reported at lines of this file."""
+    """Return the kinds of faults and notes of a program. Check that all are reported at lines of this file."""
     with emulated("h100", check=False, **options) as session:
         program(*args)
     assert all(Path(f.file) == Path(__file__) for f in session.host_findings)

@@ -69,7 +69,7 @@ print([str(f.kind) for f in session.findings], sorted({launch.kernel for launch 
 @needs_compiler
 @needs_inductor_choices
 def test_kernels_generated_by_torch_compile_are_emulated(tmp_path: Path) -> None:
-    """The two programs run in one process, because importing torch and its compiler takes longer than running them."""
+    """The two programs run in one process, because importing torch and its compiler takes longer than both runs."""
     files = [tmp_path / "within.py", tmp_path / "before.py"]
     for file, program in zip(files, (COMPILED_WITHIN, COMPILED_BEFORE), strict=True):
         file.write_text(program)

@@ -332,7 +332,7 @@ def reference(x, **_):
 
 @pytest.mark.parametrize("path", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
 def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, path):
-    """The kernel is imported through the user's file, which extends sys.path, or from its own file in the package."""
+    """The kernel is imported through the user's file, which extends sys.path, or from its file in the package."""
     package = tmp_path / "elsewhere" / "autosched_tests_package"
     package.mkdir(parents=True)
     for name, text in (("__init__.py", ""), ("helper.py", HELPER), ("kernel.py", PACKAGED), ("../../use.py", USE)):

@@ -119,7 +119,7 @@ def test_persistent_matmul_by_descriptors(session):
 @pytest.mark.nightly
 @pytest.mark.parametrize("device", ["h100", "rtx5090"])
 def test_block_scaled_matmul(device):
-    """sm_120 multiplies block-scaled operands; for Hopper Triton scales them first; sm_80 has no e4m3."""
+    """sm_120 multiplies block-scaled operands. For Hopper, Triton first applies the scales. sm_80 lacks e4m3."""
     m, n, k = 128, 64, 128
     a, b = (torch.randn(*shape).to(torch.float8_e4m3fn) for shape in ((m, k), (k, n)))
     scales = [torch.randint(124, 131, (rows, k // 32), dtype=torch.uint8) for rows in (m, n)]

@@ -1,4 +1,4 @@
-"""Trials in flight, and the order in which their results count."""
+"""Trials in flight, and the order in which the search uses the results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

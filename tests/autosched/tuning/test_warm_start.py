@@ -1,4 +1,4 @@
-"""A search starts from a trained model, or from other problems in its database, and reports the benefit."""
+"""A search starts from a trained model, or from other problems in the database, and reports the benefit."""
 
 import dataclasses
 import json

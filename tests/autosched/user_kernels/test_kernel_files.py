@@ -1,4 +1,4 @@
-"""A user's kernel is compiled, emulated and searched like any other."""
+"""A user's kernel is compiled, emulated and searched like built-in kernels."""
 
 from __future__ import annotations
 

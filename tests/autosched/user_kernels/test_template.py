@@ -1,4 +1,4 @@
-"""The template of a user's kernel: its space compared with brute force, its source, its version, its counts."""
+"""The template of a user's kernel: the space (compared with brute force), the source, the version, and the counts."""
 
 from __future__ import annotations
 

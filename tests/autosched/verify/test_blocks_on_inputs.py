@@ -139,7 +139,7 @@ STARTS = np.cumsum([0] + [3 if block != 77 else 65_536 - 3 * 255 for block in ra
 
 
 def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
-    """Return a kernel in which one block computes nearly all elements, and every other block three."""
+    """Return a kernel in which one block computes nearly all elements, and each of the other blocks computes three."""
     return KernelSpec(
         RAGGED.replace("LAST", last),
         "twice",

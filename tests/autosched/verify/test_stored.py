@@ -36,7 +36,7 @@ H200 = device("h200")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
-    """Return a database, and the tuning run that filled it. The run verified its best schedule only briefly."""
+    """Return a database and the tuning run that filled it. The run verified the best schedule only briefly."""
     path = tmp_path_factory.mktemp("verifications") / "best.db"
     return path, tune(
         PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, verification_seconds=1e-9

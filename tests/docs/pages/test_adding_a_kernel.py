@@ -26,7 +26,7 @@ def files(text: str) -> dict[str, str]:
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands that a page shows: the lines of its sh blocks."""
+    """Return the commands that a page shows, which are the lines of the page's sh blocks."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line and not line.startswith("#")]
 

@@ -120,7 +120,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
 
 
 def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
-    """Return a database of ``schedules`` with these times, None for a failure. ``again`` stores each trial twice."""
+    """Return a database with one trial per time. None gives a failed trial. ``again`` stores each trial twice."""
     store = Store.open(path)
     for seconds, schedule in zip(times, schedules(), strict=False):
         timing = None if seconds is None else Timing.estimate(seconds)

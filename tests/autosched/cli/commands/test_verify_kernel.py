@@ -200,7 +200,7 @@ WAITS_FOR_THE_LAUNCH_BEFORE = (
 
 @pytest.fixture
 def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put an nvcc first on the PATH: a shell script with this body, which finds its output file in ``$output``."""
+    """Return a function that puts a fake nvcc script first on the PATH. ``$output`` is the script's output file."""
 
     def install(body: str) -> None:
         folder = tmp_path / "bin"

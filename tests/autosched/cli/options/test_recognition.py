@@ -27,7 +27,7 @@ FATBIN = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0)
 
 
 def elf(kind: int, machine: int = 62, interpreter: bool = False) -> bytes:
-    """Return the header of an ELF file of this type: 1 object file, 2 program, 3 library or program."""
+    """Return the header of an ELF file. Kind 1 is an object file, 2 a program, and 3 a library or program."""
     header = struct.pack(
         "<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, kind, machine, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0
     )

@@ -87,7 +87,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, package: str, module: str, change: tuple[str, str]) -> Path:
-    """Install a fake of a package that needs a GPU to be imported; it contains a kernel of the test."""
+    """Install a fake package with a kernel of the test. The real package cannot be imported without a GPU."""
     path = folder / package / module
     path.parent.mkdir(parents=True)
     (folder / package / "__init__.py").write_text("raise ImportError('no GPU')\n")

@@ -98,7 +98,7 @@ def test_a_good_file(tmp_path: Path) -> None:
 
 
 def test_tiles_of_few_rows_or_columns_are_legal(tmp_path: Path) -> None:
-    """Triton pads them to the tensor-core shape; vLLM ships files with a BLOCK_SIZE_M of 8."""
+    """Triton pads small tiles to the tensor core's shape. vLLM ships files with a BLOCK_SIZE_M of 8."""
     small = {"1": GOOD | {"BLOCK_SIZE_M": 8}, "2": GOOD | {"BLOCK_SIZE_N": 8}}
     assert not any(entry.fault for entry in read_file(write(tmp_path, f"{H100}.json", small)).entries)
 

@@ -286,7 +286,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
 def test_the_gpu_measures_the_layer_at_full_size(layer: Layer) -> None:
-    """On an emulated GPU with modelled times, the layer's launches have its full sizes and succeed."""
+    """On an emulated GPU with modelled times, the launches of a layer have the layer's full sizes and succeed."""
     from autosched.integrations.config_files.tuning.measure import gpu_measure
     from autosched.triton import emulated
 

@@ -1,6 +1,6 @@
 """Tile programs that multiply with wgmma.
 
-They are verified in the emulator, their machine code for sm_90a is examined, and planted faults of barriers are
+The programs are verified in the emulator, and the machine code for sm_90a is examined. Planted faults of barriers are
 reported.
 """
 

@@ -1,4 +1,4 @@
-"""``tune --ray``: a search on a simulated cluster; and many processes with one PostgreSQL server, as under Slurm."""
+"""``tune --ray`` searches on a simulated cluster. Many processes share one PostgreSQL server, as under Slurm."""
 
 from __future__ import annotations
 

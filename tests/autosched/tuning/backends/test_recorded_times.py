@@ -1,4 +1,4 @@
-"""Estimates of a recorded problem are scaled so that the winner's estimate is at least its recorded time."""
+"""Estimates of a recorded problem are scaled so that the winner's estimate is at least the winner's recorded time."""
 
 import pytest
 

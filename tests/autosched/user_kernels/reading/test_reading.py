@@ -86,7 +86,7 @@ def test_special_block_names_make_the_block(write: Write) -> None:
 
 
 WRONG: list[tuple[str, str, str]] = [
-    # (old text, its replacement, the line number of the error)
+    # each row: old text, its replacement, the line number of the resulting error
     ("[sizes]", "[sizes", "scale.toml:6: invalid TOML: Expected ']' at the end of a table declaration"),
     ("[kernel]", 'title = "x"\n[kernel]', "scale.toml:1: title: unknown key 'title', use one of kernel, sizes, "),
     ("options =", "option =", "scale.toml:4: kernel.option: unknown key 'option', did you mean options?"),

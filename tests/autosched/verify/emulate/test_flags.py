@@ -16,7 +16,7 @@ from measurements.emulator import ASCENDING, Order
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
-# Warp 0 fills a buffer and sets a flag; warp 1 waits for it.
+# Warp 0 fills a buffer and sets a flag. Warp 1 waits for the flag.
 HANDED_OVER = """
 extern "C" __global__ void kernel(int* o) {
   __shared__ int data[32];
@@ -57,7 +57,7 @@ extern "C" __global__ void kernel(int* o) {
   last = __shfl_sync(~0u, last, 0);
   if (last) o[lane] = lane < 8 ? part[lane] : 0;
 }"""
-# The same algorithm in global memory: the atomics have memory orders at block scope.
+# The same algorithm with the flags in global memory. The atomics have memory orders at block scope.
 TICKET = """
 extern "C" __global__ void kernel(int* o, int* data, unsigned* ticket) {
   data[threadIdx.x] = threadIdx.x;

@@ -24,7 +24,7 @@ def _entry(verdict: str, findings: Iterable[Any], why: Iterable[str]) -> dict[st
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Return a function that compares one verdict, "accepted", "refused" or "uncertain", with the golden one."""
+    """Return a function that compares one verdict, "accepted", "refused" or "uncertain", with the golden verdict."""
 
     def compare(name: str, verdict: str, findings: Iterable[Any] = (), why: Iterable[str] = ()) -> None:
         assert verdict in ("accepted", "refused", "uncertain"), verdict

@@ -1,7 +1,7 @@
 """Typical faults that need more than one edited token: fence order, scopes, stale pipeline stages, narrow types.
 
 Each fault is planted in a correct kernel, and a full verification must report it. `benchmarks/results/mutations.md`
-lists them with their findings.
+lists the faults with the findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stream-K of mma.sync matmuls is correct, and emulating one small case finds every planted fault."""
+"""Matmuls by mma.sync with stream-K are correct, and emulating one small case finds every planted fault."""
 
 from __future__ import annotations
 

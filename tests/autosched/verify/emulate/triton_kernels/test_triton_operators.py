@@ -113,7 +113,7 @@ def test_products(kind: Any, out: Any, precision: str, split: int, sm: int, tole
 
 
 def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
-    """Emulate attention. Return the launch, and True if its results are correct."""
+    """Emulate attention. Return the launch, and whether the launch's results are correct."""
     heads, t, d = 2, 80, 32
     q, k, v = (RNG.standard_normal((heads, t, d)).astype(np.float16) for _ in range(3))
     arguments = {

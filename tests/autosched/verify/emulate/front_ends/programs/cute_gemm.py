@@ -1,6 +1,6 @@
 """Usage: cute_gemm.py FILE M N K. Write CuTe DSL's PTX of an f16 matmul with TMA, tensor memory and 128 x 256 tiles.
 
-Each block computes one tile. One of its warps issues the TMA loads and the multiplications.
+Each block computes one tile. One warp of the block issues the TMA loads and the multiplications.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Compiler controls reach the real ptxas."""
+"""CompilerControls (options of ptxas that a schedule may set) have an effect on the real ptxas."""
 
 import dataclasses
 from pathlib import Path

@@ -44,7 +44,7 @@ extern "C" __global__ void stream(const float4* in, float* out, int n) {
 
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
-    """Parse instructions "opcode operands", one every 16 bytes."""
+    """Return instructions at consecutive addresses, 16 bytes apart. A row is "opcode operands"."""
     instructions = []
     for i, row in enumerate(rows):
         opcode, _, operands = row.partition(" ")

@@ -88,7 +88,7 @@ def test_trials_and_verifications_record_the_compiler(tmp_path: Path) -> None:
     assert stored.stale_reason(trial.verification, built) == ""
     here = Environment(toolchain_version())
     assert stale_reasons(trial, a100, here, spec.template, built) == ()
-    # None: the kernel is unknown, as for a trial of a neighbouring problem
+    # None stands for an unknown kernel, for example that of a trial of a neighbouring problem.
     assert stale_reasons(trial, a100, here, spec.template, None) == ()
     older = replace(trial, toolchain="nvcc 1.2.3")
     assert stale_reasons(older, a100, here, spec.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)

@@ -18,7 +18,7 @@ from search_spaces.launches.headers import Headers
 
 SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
 HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})
-# Each macro doubles the previous one: 2^40 tokens.
+# Each macro expands to the previous macro twice, so the last macro expands to 2^40 tokens.
 DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 ENDLESS = f'#define A0 +1\n{DOUBLED}\nextern "C" __global__ void endless(int* x) {{ x[0] = 0 A40; }}\n'
 

@@ -23,7 +23,8 @@ pytestmark = [
 ]
 
 CORPUS = Path(__file__).parent / "corpus"
-# These are compiled in every test run. Other programs are nightly, since nvcc takes seconds for each.
+# Every test run compiles these programs. The other programs are only compiled in nightly runs, since nvcc takes seconds
+# for each program.
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
@@ -60,7 +61,7 @@ def test_sound_programs_run_to_their_end(name: str) -> None:
     assert "nothing was found" in done.stderr
 
 
-# The merging kernel loads the partitions before it waits for the kernel that computes them.
+# The merging kernel loads the partitions before it waits for the kernel that computes these partitions.
 @pytest.mark.nightly
 def test_the_late_wait_of_a_merge_sort_is_found() -> None:
     program = build("sorting", "-arch=sm_90")

@@ -1,7 +1,8 @@
 """Realistic kernels: the correct variants are never rejected, and each fault is found at its line.
 
-Each kernel has the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. With BROKEN 1 it
-has the listed finding at the line that ends in ``// found here``. With BROKEN 0 it has no finding.
+Each kernel has the input ``a``, the output ``o`` and the counters ``c``; the kernel reads and writes the counters. With
+BROKEN 1, the kernel has the listed finding at the line that ends in ``// found here``. With BROKEN 0, the kernel has no
+finding.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel and its finding. ``note``: the correct kernel has a note. ``empty``: array ``c`` starts unwritten."""
+    """A kernel and its finding. ``note``: the correct kernel gives a note. ``empty``: ``c`` starts unwritten."""
 
     kernel: str
     kind: FindingKind

@@ -131,7 +131,7 @@ def test_kernel_without_the_fault_is_clean(
 def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
     run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> None:
-    """CUTLASS adds half a unit of the last place of tf32 and lets the tensor core truncate. This is only a note."""
+    """CUTLASS adds half a unit of the last place of tf32, and the tensor core truncates. This only gives a note."""
     case = next(case for case in CASES if case.kind is K.UNROUNDED_TF32)
     source = test_kernel(case.kernel).replace("cvt_rna_tf32(", "(0x1000u + ")
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)))

@@ -1,4 +1,4 @@
-"""Orders of blocks and threads: definitions, equal results of correct kernels, and faults that some orders expose."""
+"""Orders of blocks and threads are as defined. Correct kernels give equal results; some orders expose faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_orders_match_their_names() -> None:
 
 
 def tickets(order: Order) -> np.ndarray:
-    """Return the order in which threads reach an atomic. 4 blocks have 3 warps each, of which the last is partial."""
+    """Return the order in which threads reach an atomic. Each of 4 blocks has 3 warps, the last one partial."""
     arguments = (Operand("counter", "workspace", U32, (1,), zeroed=True), Operand("out", "output", U32, (320,)))
     kernel = GeneratedKernel(entry="tickets", source=TICKETS, arguments=arguments, grid=(4, 1, 1), block=(80, 1, 1))
     return emulate(kernel, {}, order=order).outputs["out"].reshape(4, 80)

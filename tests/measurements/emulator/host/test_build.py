@@ -1,4 +1,4 @@
-"""How kernels are compiled, cached and run by the emulator, apart from single instructions."""
+"""The emulator compiles, caches and runs kernels. Other files test single instructions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_cache_is_pruned_oldest_first(
         if path != here:
             path.write_bytes(bytes(1000))
         os.utime(path, (time.time() - age, time.time() - age))
-    assert build.runner() == here  # updates the runner's time of last use
+    assert build.runner() == here  # this call updates the time at which the runner was last used
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
     monkeypatch.setattr(build, "_added", itertools.count())  # the next program counts as this process's first
     compiled = compile_to_bytecode(kernel_of(source(7.0), ARGUMENTS))
@@ -324,7 +324,7 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
 def test_programs_kept_by_another_translator_are_not_read(
     digest: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The programs' digest covers all code that translates PTX, in any folder."""
+    """The digest of cached programs covers all code that translates PTX, in any folder."""
     read: set[Path] = set()
     plain = Path.read_bytes
 

@@ -1,4 +1,4 @@
-"""The first build of the runner resumes after an interruption, may run twice at a time, and reports progress."""
+"""The first build of the runner resumes after an interruption and reports progress. Two processes may build at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTS = {"one/a.cpp": "", "one/b.cpp": '#include "shared.hpp"\n', "two/c.cpp": "
 
 
 class Site:
-    """A folder with a cache, a runtime of a few files and a fake compiler. Processes build this runtime."""
+    """A folder with a cache, a runtime of a few files and a fake compiler. Test processes build this runtime."""
 
     def __init__(self, folder: Path) -> None:
         self.runtime, self.log, self.cache = folder / "runtime", folder / "log", folder / "cache"

@@ -41,7 +41,7 @@ extern "C" __global__ void kernel(const float* a, float* o) {
 ARGUMENTS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)))
 INPUTS = {"a": np.arange(32, dtype=np.float32)}
 
-# What a fake compiler does when it is called to compile. $out is the output file, $REAL the real compiler.
+# Shell commands that a fake compiler executes instead of compiling. $out is the output file, $REAL the real compiler.
 BROKEN = {
     "silent failure": "exit 1",
     "crash": "echo 'g++: internal compiler error: Segmentation fault signal terminated program cc1plus' >&2; exit 4",

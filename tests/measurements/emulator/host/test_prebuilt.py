@@ -1,4 +1,4 @@
-"""A wheel's prebuilt runner needs no C++ compiler. It is used only if it is of the same sources as the runtime."""
+"""A wheel's prebuilt runner needs no C++ compiler. It is used only if built from the installed sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the C++ runtime include only headers of their own folder or of lower layers. A Machine owns all state."""
+"""Files of the C++ runtime include only headers of their own folder or of lower layers. Machine owns mutable state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from needs import needs_compiler
 from measurements.emulator.host.build import RUNTIME, runner
 
 FLOORS = (
-    "machine",  # state shared by all layers, and the report
+    "machine",  # state that all layers share, and the report of findings
     "memory",
     "memory/global",
     "memory/shared",
-    "order",  # happens-before by flags and fences
+    "order",  # the happens-before order that flags and fences establish
     "isa",  # instructions, programs and warps
     "isa/numbers",  # number formats
     "isa/values",  # origins and uses of register values

@@ -1,4 +1,4 @@
-// A kernel gets an array of pointers into the middle of one allocation, and works in place.
+// A kernel scales arrays in place. Its argument is an array of pointers into the middle of one allocation.
 #include "check.h"
 __global__ void scale(float* const* batch, const int* sizes) {
   float* x = batch[blockIdx.x];

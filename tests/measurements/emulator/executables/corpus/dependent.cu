@@ -1,5 +1,5 @@
 // A chain of three kernels, launched so that each may begin before the preceding kernel has ended.
-// The first argument selects a fault or a correct variant. With -DMEET a kernel has a grid barrier.
+// The first argument selects a fault or a correct variant. With -DMEET, one of the kernels has a grid barrier.
 #ifdef MEET
 #include <cooperative_groups.h>
 #endif
@@ -15,7 +15,7 @@
 
 constexpr int n = 256, block = 64;
 
-// As in CUB, code for older architectures has neither instruction, but the host sets the attribute for every GPU.
+// As in CUB, code for GPUs before sm_90 has no such instructions, but the host sets the launch attribute for all GPUs.
 #if __CUDA_ARCH__ >= 900
 __device__ void let_next_begin() { cudaTriggerProgrammaticLaunchCompletion(); }
 __device__ void wait_for_previous() { cudaGridDependencySynchronize(); }

@@ -58,7 +58,7 @@ int main() {
   if (granted(2 << 20) || !granted(768 << 10)) return verdict(false);
   release<<<1, 1>>>();
   bool all = true;
-  for (int k = 0; k < 40; ++k) {  // more bytes in total than fit at a time
+  for (int k = 0; k < 40; ++k) {  // in total more bytes than the heap has
     all = all && granted(900 << 10);
     release<<<1, 1>>>();
   }

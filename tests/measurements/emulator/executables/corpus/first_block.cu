@@ -1,4 +1,4 @@
-// Assumes that block 0 is the first to count itself, which only holds in ascending order of blocks.
+// Assumes that block 0 increments the counter first, which only holds if blocks run in ascending order.
 #include "check.h"
 __global__ void count(int* total, float* x) {
   if (threadIdx.x == 0 && atomicAdd(total, 1) != 0 && blockIdx.x == 0) x[1 << 20] = 1;  // here

@@ -58,7 +58,8 @@ int main() {
   CHECK(cudaGraphGetNodes(captured, nullptr, &count));
   good = good && count == 5;
 
-  // Built node by node, the last node first: x = 0, x += y, x *= 5. Then the same with 7, and as a child graph.
+  // A graph of x = 0, x += y, x *= 5, to which the last node is added first. It is launched again with the factor 7,
+  // and as a child graph.
   cudaGraph_t made;
   CHECK(cudaGraphCreate(&made, 0));
   float five = 5;

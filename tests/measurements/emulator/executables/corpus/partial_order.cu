@@ -1,4 +1,5 @@
-// Launch attributes that order only a part of a kernel are rejected by name. Ordinary launches work.
+// Launch attributes that order only a part of a kernel are rejected with an error that names the attribute. Launches
+// without these attributes work.
 #include <cuda.h>
 
 #include <cstring>

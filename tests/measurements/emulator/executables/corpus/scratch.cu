@@ -1,5 +1,5 @@
 // Sums of tiles are stored in device memory. The last tile has unwritten elements, so its sum is undefined
-// and must not be used. The argument selects who uses it nevertheless.
+// and must not be used. The argument selects the code that nevertheless uses this sum.
 #include <cstring>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Device memory that was never written. The argument selects who reads it.
+// Device memory that was never written. The argument selects the code that reads it.
 #include <cstring>
 
 #include "check.h"
@@ -29,13 +29,13 @@ int main(int argc, char** argv) {
     if (!is("sum")) CHECK(cudaMemset(x, 0, is("sum_half") ? bytes / 2 : bytes));
     sum<<<1, 1>>>(y, x, count);
     CHECK(cudaMemcpy(host, y, sizeof(int), cudaMemcpyDeviceToHost));
-  } else if (is("copy")) {  // as if a launch had been forgotten
+  } else if (is("copy")) {  // as if the launch that writes y had been forgotten
     CHECK(cudaMemcpy(host, y, bytes, cudaMemcpyDeviceToHost));
   } else if (is("tail") || is("tail_compared")) {
     fill<<<1, half>>>(y, half);
     CHECK(cudaMemcpy(host, y, bytes, cudaMemcpyDeviceToHost));
     for (int i = 0; i < (is("tail") ? half : count); ++i) good = good && host[i] == i;
-  } else if (is("carried")) {  // through a copy within the device, and a pitched copy that skips padding
+  } else if (is("carried")) {  // unwritten memory is copied within the device; a pitched copy skips padding
     int* pitched;
     std::size_t pitch;
     CHECK(cudaMallocPitch((void**)&pitched, &pitch, 40, 4));
@@ -46,13 +46,13 @@ int main(int argc, char** argv) {
     CHECK(cudaMemcpy(host, y, 40 * sizeof(int), cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(x, y, bytes, cudaMemcpyDeviceToDevice));
     CHECK(cudaFree(pitched));
-  } else if (is("scratch")) {  // the sum of unwritten memory is never used
+  } else if (is("scratch")) {  // the sum of unwritten memory is overwritten before it is used
     sum<<<1, 1>>>(y, x, count);
     fill<<<2, half>>>(y, count);
     CHECK(cudaMemcpy(host, y, bytes, cudaMemcpyDeviceToHost));
   } else if (is("table") || is("table_part")) {
     for (int i = 0; i < 8; ++i) host[i] = i;
-    CHECK(cudaMemcpyToSymbol(table, host, sizeof(host + 0)));  // a fault: sizeof of a pointer
+    CHECK(cudaMemcpyToSymbol(table, host, sizeof(host + 0)));  // a fault: host + 0 is a pointer, so sizeof is 8
     look_up<<<1, 32>>>(y, is("table") ? 8 : 2);
     CHECK(cudaMemcpy(host, y, 32 * sizeof(int), cudaMemcpyDeviceToHost));
   }

@@ -158,7 +158,7 @@ BOXES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, 
 def test_boxes(
     shape: tuple[int, ...], box: tuple[int, ...], position: tuple[int, ...], steps: tuple[int, ...], swizzle: Swizzle
 ) -> None:
-    """Load boxes of TMA. In the parameters the slowest dimension comes first, as in numpy."""
+    """Load boxes of TMA. In the test parameters, the slowest dimension comes first, as in numpy."""
     x = (np.arange(np.prod(shape)).reshape(shape) % 1000).astype(np.float16)
     operand = Operand("x", "input", F16, shape)
     dense = TensorMap.dense("map", operand, box, swizzle=swizzle)
@@ -248,7 +248,8 @@ STORED, ADDED = (
         (ADDED, "u32", "-4, 0", K.INVALID_ARGUMENT),
         (ADDED, "u32", "1, 0", K.MISALIGNED_ACCESS),
         (ADDED, "u16", "0, 0", K.INVALID_ARGUMENT),  # TMA cannot add 16-bit integers
-        # The following were not tested on a GPU. They follow the bulk reductions without tensors.
+        # The following combinations were not tested on a GPU. They are assumed to be those of bulk reductions without
+        # tensor maps.
         (ADDED.replace("add", "max"), "f16", "0, 0", None),
         (ADDED.replace("add", "max"), "f32", "0, 0", K.INVALID_ARGUMENT),
         (ADDED.replace("add", "inc"), "u32", "0, 0", None),

@@ -1,4 +1,4 @@
-"""TMA of four rows of a matrix: tile::gather4 and tile::scatter4."""
+"""TMA copies four arbitrary rows of a matrix: tile::gather4 loads the rows, and tile::scatter4 stores them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_rows_are_gathered_and_scattered(swizzle: Literal["NONE", "128B"]) -> No
     assert done.ok, done.reason
     gathered = np.stack([x[3, 32:], x[17, 32:], x[3, 32:], np.zeros(32, np.float32)])  # row 25 is outside the matrix
     tile = done.outputs["out"].reshape(4, 8, 4)
-    if swizzle == "128B":  # 16-byte piece p of row r is stored at p ^ r
+    if swizzle == "128B":  # the swizzle stores the 16-byte piece p of row r at position p ^ r
         tile = np.stack([tile[r][np.arange(8) ^ r] for r in range(4)])
     np.testing.assert_array_equal(tile.reshape(4, 32), gathered)
     expected = np.zeros((ROWS, 32), np.float32)

@@ -1,4 +1,4 @@
-"""TMA in im2col mode agrees with numpy: pixel columns that a convolution reads and its gradient writes."""
+"""TMA in im2col mode agrees with numpy. A convolution reads columns of pixels, and its gradient writes such columns."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def kernel(bytes_: int, position: tuple[int, ...], offsets: tuple[int, ...] | No
 
 
 def padded(bytes_: int) -> int:
-    """Return a number of bytes, rounded up to whole swizzle patterns."""
+    """Round a number of bytes up to a multiple of the swizzle pattern's size."""
     return -(-bytes_ // 1024) * 1024
 
 
@@ -56,7 +56,7 @@ def inside(position: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def box_slices(x: Array, box: tuple[int, ...], position: tuple[int, ...]) -> Array:
-    """Return the slices that a box loads. The box has size one in the second dimension."""
+    """Return the slices that a load of the box copies. The box has size one in the second dimension."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
     for at in itertools.product(*map(range, counts)):
@@ -138,8 +138,9 @@ def test_columns_of_pixels() -> None:
     np.testing.assert_array_equal(done.arrays[1], swizzled(expected, "NONE"))
 
 
-# H100 results (driver 580.159.04) for 16-bit elements that equal their indices, as runs (first element, length). A
-# first element of 0 means elements outside. Sizes, strides, boxes and coordinates have the fastest dimension first.
+# H100 results (driver 580.159.04) for 16-bit elements whose values are their indices. Each pair (first element, length)
+# is a run of consecutive elements; a first element of 0 means elements outside the tensor. Sizes, strides, boxes and
+# coordinates have the fastest dimension first.
 SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]] = [
     (
         *("16B", (16, 4, 3, 2), (64, 256, 1024), (16, 4, 3, 2), (8, 1, 1, 1)),

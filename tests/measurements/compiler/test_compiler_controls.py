@@ -1,4 +1,4 @@
-"""CompilerControls (options of ptxas that a schedule may set) have an effect on the real ptxas."""
+"""Compiler controls (options of ptxas for one kernel) have an effect on the real ptxas."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The emulator, a brute-force count and the layout algebra agree on requests, wavefronts and sectors."""
+"""Counts of requests, wavefronts and sectors agree between emulator, brute force and layout algebra."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def offsets_or_idle(table: Table) -> npt.NDArray[np.uint32]:
 
 
 def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traffic, Traffic | None]:
-    """Emulate accesses at the offsets of a table (-1: none). Return the counts at ``// load`` and ``// store``."""
+    """Emulate accesses at a table's offsets (-1: no access). Return counts of lines ``// load`` and ``// store``."""
     requests = np.array([len(table), *more], dtype=np.uint32)
     arguments = (words("table", table.size), words("requests", requests.size), words("o", 32, "output"))
     inputs = {"table": offsets_or_idle(table), "requests": requests}

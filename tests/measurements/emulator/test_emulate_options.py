@@ -1,4 +1,4 @@
-"""The options of an emulation are one object. Keywords build such an object or override fields."""
+"""The options of an emulation are one object. Keyword arguments build this object or override its fields."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each golden kernel is correct, without findings, and makes the same memory requests in every order of threads."""
+"""The kernel of each golden file is correct, has no findings, and makes equal memory requests in all thread orders."""
 
 from __future__ import annotations
 

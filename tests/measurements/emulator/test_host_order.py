@@ -1,4 +1,4 @@
-"""Each mechanism by which streams and the host order memory accesses is tested with and without the mechanism."""
+"""Streams and the host order memory accesses by several mechanisms; without a mechanism, the accesses race."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def waits_for_itself(order: HostOrder, a: int, b: int) -> None:
 
 
 def legacy_in_between(order: HostOrder, a: int, b: int) -> None:
-    """Non-blocking streams do not synchronise with the legacy stream."""
+    """Start work on the legacy stream, which does not order the non-blocking streams a and b."""
     order.begin(LEGACY)
 
 

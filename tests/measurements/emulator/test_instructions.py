@@ -46,7 +46,7 @@ def test_every_f16_and_bf16_converts_to_f32(run: Run) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in add", "ignore:invalid value encountered in add")
 def test_pairs_of_f16(run: Run) -> None:
-    """Convert all f16 numbers in pairs, and add each number to an element of a permutation of all."""
+    """Convert all f16 numbers in pairs. Add each number to its counterpart in a permutation of all f16 numbers."""
     x = np.arange(65536, dtype=np.uint32)
     pairs = x | x[::-1] << 16
     low = map_words(run, "bits_of(cvt_f32_f16_low(f16x2(x)))", pairs).view(np.float32)
@@ -78,7 +78,7 @@ def test_f32_rounds_to_bf16(run: Run) -> None:
     ours = map_words(run, "cvt_rn_bf16_f32(float_of(x))", x).astype(np.uint16)
     nan = np.isnan(x.view(np.float32))
     np.testing.assert_array_equal(ours[~nan], BF16.store(x.view(np.float32)[~nan]))
-    assert (ours[nan] == 0x7FFF).all()  # the instruction returns one NaN, unlike BF16.store, which keeps signs
+    assert (ours[nan] == 0x7FFF).all()  # the instruction returns the canonical NaN, while BF16.store keeps a NaN's sign
 
 
 def test_f32_rounds_to_tf32(run: Run) -> None:
@@ -292,7 +292,7 @@ def test_atomics_and_barriers_count_every_thread(run: Run) -> None:
 
 
 def test_producers_and_consumers_with_named_barriers(run: Run) -> None:
-    # Warps 0 and 1 fill, warps 2 and 3 read. Barrier 1 signals "full", barrier 2 "empty".
+    # Warps 0 and 1 fill a buffer, which warps 2 and 3 read. Barrier 1 signals "full", and barrier 2 signals "empty".
     source = entry(
         "const unsigned t = threadIdx.x, s = shared_memory();\n"
         "if (t < 64) {\n"

@@ -374,7 +374,7 @@ def test_a_missing_torch_is_reported(name, monkeypatch):
 
 
 def _uncalled(problem):
-    """Return True if no single cupy call computes the problem."""
+    """Return True if the problem is a reduction that no single call of cupy computes."""
     return getattr(problem, "kind", "") in ("sumsq", "argmax")
 
 
@@ -436,7 +436,7 @@ def _known(name, operator):
     return problem is None or callable(call(name, problem)[2])
 
 
-# ---- reasons that the test on a GPU accepts ----
+# ---- reasons for missing times that the test on a GPU accepts ----
 
 
 def entrants(problem, *names):

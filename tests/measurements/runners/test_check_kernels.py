@@ -65,7 +65,7 @@ int main(int, char** a) {
 
 @pytest.fixture(scope="module")
 def host_checks(tmp_path_factory):
-    """Return a function (kind, arrays, numbers) -> report that runs a checking kernel as a host program."""
+    """Return a function that runs a checking kernel as a host program: (kind of check, arrays, numbers) -> report."""
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
     # Remove inline PTX: the kernel that waits for the host reads a GPU clock, which a host program lacks.

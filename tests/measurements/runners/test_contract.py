@@ -225,7 +225,8 @@ class TestRunnerContract:
         assert list(stream) == []
         results = dict(own_backend.runner.measure([own_backend.kinds[Status.OK](i) for i in range(100, 104)]))
         assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
-        if own_backend.provenance is Provenance.ESTIMATED:  # with a GPU, all are compiled while its worker starts
+        # While a GPU's worker starts, all candidates are compiled.
+        if own_backend.provenance is Provenance.ESTIMATED:
             assert len(list(tmp_path.rglob("*.cubin"))) < 20, "candidates that had not started were cancelled"
 
     def test_close_from_another_thread_ends_the_iteration(self, own_backend):
@@ -239,7 +240,7 @@ class TestRunnerContract:
         closer = threading.Timer(0.1, close)
         closer.start()
         num_results = 0
-        for _ in results:  # slow, so that a replay is still running when it is closed
+        for _ in results:  # each iteration sleeps, so that even a replay has not finished when it is closed
             time.sleep(1e-3)
             num_results += 1
         closer.join()

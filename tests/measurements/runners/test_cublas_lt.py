@@ -1,4 +1,4 @@
-"""cuBLASLt is called through its C interface.
+"""Calls of cuBLASLt through its C interface give correct results.
 
 Most tests use a host library that multiplies according to the descriptors. If the real library is installed, it must
 accept the descriptors, which needs no GPU.

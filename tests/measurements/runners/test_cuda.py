@@ -198,7 +198,7 @@ def test_the_same_program_is_measured_once(make_runner, tmp_path):
 
 def test_the_gpu_measures_while_a_compiler_compiles(make_runner, tmp_path):
     results = make_runner().measure([candidate("time_1000"), candidate("time_1000_compiled_late")])
-    assert next(results)[0] == 0  # the second is still being compiled
+    assert next(results)[0] == 0  # the second candidate is still being compiled
     (tmp_path / "go on").touch()
     assert next(results)[0] == 1
 

@@ -132,7 +132,7 @@ def raced(worker, name, incumbent="right", workspace=False, **changes):
 def test_a_raced_kernel_has_the_incumbents_seconds_times_its_ratio(arrays):
     worker = opened(FakeCupy(time=2e-3), arrays)
     same = raced(worker, "right", max_rounds=3)["seconds"]
-    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # a round has two pairs
+    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # two measurements in each of three rounds
     half = raced(worker, "right", incumbent="slow", max_rounds=3)["seconds"]
     assert half == pytest.approx([1.5e-3] * 6, rel=1e-6)
 
@@ -268,7 +268,7 @@ def test_the_power_limit_excludes_no_repeats(arrays, set_reasons):
 
 @pytest.fixture
 def warm_up(monkeypatch):
-    """Return a function that warms up while the clock has the given readings. It returns the seconds that this took.
+    """Return a function that warms up while the clock has the given readings, and returns the seconds of the warm-up.
 
     The simulated time advances only in launches, by 1 ms each.
     """
@@ -277,7 +277,7 @@ def warm_up(monkeypatch):
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)
 
     def clock():
-        """Return the present reading. Each reading lasts for one read of the clock, 5 ms of launches."""
+        """Return the current reading. Each reading lasts 5.9 ms; the warm-up reads the clock after every 5 ms."""
         return clocks[min(int((cupy.now - clocks_began[0]) / 5.9e-3), len(clocks) - 1)]
 
     clocks_began = [0.0]
@@ -383,7 +383,7 @@ def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status,
         (np.inf, np.inf, np.inf, 0),
         (np.nan, np.nan, np.nan, 0),
         (np.inf, 65000.0, 30.0, 1),
-        (2.0, 2.0001, np.inf, 0),  # equal after rounding the reference
+        (2.0, 2.0001, np.inf, 0),  # equal after the reference is rounded to the output type
         (2.0, 2.5, np.inf, 1),
         (2.0, 2.5, np.nan, 1),
     ],
@@ -516,7 +516,7 @@ def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkey
 def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkeypatch):
     """Queueing a library's kernels may take longer than executing them. Graphs exclude the queueing time."""
     monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
-    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one per entrant; no calibration beyond 100 us
+    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one graph per entrant; kernels over 100 us need no calibration
         cupy = FakeCupy(time=time)
         for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
             assert entrant["seconds"] == pytest.approx([time] * 7)

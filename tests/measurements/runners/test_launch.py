@@ -161,7 +161,8 @@ def test_every_option_of_a_map_is_accepted_by_the_driver(driver):
         x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
         strides = (64 * size, 4096 * size)
         encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
-    f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))  # shape with one more slice, for slices of 32 bytes
+    # One slice more than ``wide`` has, since one of the changes makes slices of 32 bytes.
+    f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))
     plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
     changes = [
         *({"swizzle": s} for s in ("NONE", "32B", "64B", "128B")),
@@ -190,7 +191,7 @@ def no_driver(monkeypatch):
     libraries = ctypes.CDLL
 
     def missing(name, *more, **named):
-        if name != "libcuda.so.1":  # such as NVRTC, which is installed
+        if name != "libcuda.so.1":  # other libraries, such as NVRTC, are installed
             return libraries(name, *more, **named)
         raise OSError(f"{name}: cannot open shared object file")
 
@@ -391,7 +392,7 @@ def occupancy(monkeypatch):
 
 
 def launched(described):
-    """Launch twice. Return the grid, which must equal ``program.grid``, and the message about a smaller grid."""
+    """Launch a kernel twice with ``program.grid``. Return this grid, and the message about a smaller grid or ""."""
     program, function = loaded(described)
     parameters = program.parameters({"out": 4096, "a": 8192})
     for _ in range(2):

@@ -12,7 +12,8 @@ from measurements.trials.timing_statistics import StopRule
 
 SECONDS = (2e-6, 5e-6, 20e-6, 100e-6, 300e-6, 0.99e-3, 2e-3)
 COPIES = 4
-HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # hot for 40 of every 400 ms
+# Intervals in seconds. The GPU is hot for 40 ms in every 400 ms.
+HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))
 
 
 def timer_of(gpu: VirtualGpu) -> LaunchTimer:
@@ -50,7 +51,7 @@ def test_a_late_host_does_not_affect_the_times() -> None:
 
 
 def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
-    """Events around one launch include host time, so a graph sized by them is too short. The timer avoids this."""
+    """Events around one launch include host time. A graph whose length is derived from them would be too short."""
     kernel = VirtualKernel(2e-6)
     gpu = VirtualGpu(1, launch_seconds=10e-6)
     timer = timer_of(gpu)

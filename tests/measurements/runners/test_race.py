@@ -11,7 +11,8 @@ from measurements.runners.cuda.launch_timer import LaunchTimer
 from measurements.runners.cuda.race import Raced, RaceRule, race
 
 COPIES = 4
-HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # hot for 40 of every 400 ms
+# Intervals in seconds. The GPU is hot for 40 ms in every 400 ms.
+HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))
 
 
 def raced(gpu: VirtualGpu, incumbent: VirtualKernel, challenger: VirtualKernel) -> Raced:
@@ -39,7 +40,8 @@ def test_ratios_are_true_on_a_clock_that_moves(
     for seed in range(3 if nightly else 1):
         result = raced(VirtualGpu(seed, hot), incumbent, challenger)
         assert not result.out
-        true = challenger.steady / incumbent.steady  # gaps do not scale with the clock
+        # ``steady`` includes the gap between two launches, which does not scale with the clock.
+        true = challenger.steady / incumbent.steady
         assert statistics.median(result.ratios) == pytest.approx(true, rel=0.006 + 0.04 * abs(1 - true))
 
 

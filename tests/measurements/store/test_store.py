@@ -202,7 +202,7 @@ class TestBest:
         assert best_seconds(store, provenance=ESTIMATED) == 1e-6
 
     def test_a_schedule_measured_again_counts_with_its_median(self, store: Store) -> None:
-        for median in (1e-6, 5e-6, 4e-6):  # one unusually fast run
+        for median in (1e-6, 5e-6, 4e-6):  # the first measurement is unusually fast
             store.append(make_trial(1, ok(median, count=10)))
         newest = store.append(make_trial(1, ok(4.5e-6, count=10)))
         best = store.best(PROBLEM, "h200")

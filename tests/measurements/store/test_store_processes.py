@@ -86,7 +86,7 @@ class TestProcesses:
         with closing(sqlite3.connect(path, isolation_level=None)) as raw:
             raw.execute("PRAGMA cache_size = 1")
             raw.execute("BEGIN IMMEDIATE")
-            for _ in range(300):  # exceeds the page cache, so that pages are written early
+            for _ in range(300):  # the rows exceed the page cache, so pages are written before the commit
                 raw.execute("INSERT INTO meta VALUES (hex(randomblob(32)), hex(randomblob(400)))")
             for name in (str(path), f"{path}-journal"):
                 shutil.copy(name, copy)

@@ -1,4 +1,4 @@
-"""Choosing the winner among programs timed in alternation: properties of the choice, and agreement of two finals."""
+"""The winner among programs timed in alternation is chosen soundly, and two finals agree on it."""
 
 import math
 
@@ -96,7 +96,7 @@ def test_two_clocks_do_not_make_the_centre_jump() -> None:
 
 
 def test_two_rounds_keep_plausible_winners() -> None:
-    """An outlier does not exclude an entrant, and the fastest entrant is hardly ever dropped."""
+    """After two rounds, an outlier does not exclude an entrant, and the fastest entrant is hardly ever dropped."""
     clear = [[1.0, 1.1], [1.005, 1.1055], [1.03, 1.133], [1.06, 1.166], [1.02, 2.2]]
     assert plausible(clear) == [0, 1]
     dropped = 0

@@ -1,4 +1,4 @@
-"""The timing policy's text, its representation in fingerprints, and missing fields."""
+"""A timing policy can be printed and stored in fingerprints, also if fields are missing."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def test_the_interval_has_its_coverage_and_is_narrower_than_the_sign_test():
         hits += low <= 0 <= high
         widths.append(high - low)
     assert 0.93 <= hits / 500 <= 0.975
-    sign_test = 2 * 1.96 * math.sqrt(math.pi / 2) / math.sqrt(40)  # width for 40 normal values
+    # The expected width of the sign test's interval for 40 normal values.
+    sign_test = 2 * 1.96 * math.sqrt(math.pi / 2) / math.sqrt(40)
     assert np.mean(widths) < 0.9 * sign_test
 
 

@@ -86,7 +86,7 @@ def wait_until(condition, seconds=10.0):
 
 
 def reversed_blobs(worker, *contents):
-    """Send blobs to a worker that reverses each, and return its answer."""
+    """Send blobs to a worker, and return the reversed blobs with which it answers."""
     blobs = {digest_of(content): content for content in contents}
     answer = worker.request({"action": "turn", "digests": list(blobs)}, 60, blobs)
     return [bytes(answer.blobs[digest]) for digest in answer["turned"]]
@@ -116,7 +116,8 @@ class TestTransport:
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
         reversed_blobs(worker, large, small)
-        hops = len(sent) // 2  # number of transports on the way: a pipe, or a connection and a pipe
+        # The number of transports between this process and the worker: a pipe, or a connection and a pipe.
+        hops = len(sent) // 2
         assert sent == [600, 100] * hops
         del sent[:]
         reversed_blobs(worker, small, large)

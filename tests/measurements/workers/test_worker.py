@@ -224,7 +224,7 @@ def test_close_from_another_thread_ends_a_request(worker, tmp_path):
     worker.start()
     timer = threading.Timer(0.2, worker.close)
     timer.start()
-    with pytest.raises(WorkerClosed):  # and not WorkerTimeout
+    with pytest.raises(WorkerClosed):  # closing raises WorkerClosed, not WorkerTimeout
         worker.request({"action": "hang", "file": str(tmp_path / "pids")}, 60)
     timer.join()
     with pytest.raises(WorkerClosed):

@@ -1,4 +1,4 @@
-"""Expected findings are suppressed, and findings with the same cause are grouped."""
+"""Findings that a user lists as expected are suppressed, and findings with the same cause are grouped."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
 def as_ptx(template: str, constraints: list[str], number: int) -> str | None:
     """Return an assembly statement in a scope that declares registers for its operands, or None if it is not PTX.
 
-    Not PTX are, for example, names of libc and macros that were not expanded or are incomplete.
+    Statements that are not PTX are, for example, names of libc functions, and macros that were not expanded or are
+    incomplete.
     """
     names: list[str] = []
     declared = []

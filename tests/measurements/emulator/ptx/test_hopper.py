@@ -68,7 +68,7 @@ def test_the_cluster_of_anyones_source() -> None:
 
 
 def reported_kinds(fault: Fault, seed: int) -> list[str]:
-    """Emulate a fault's kernel. Return the kinds of findings, [WRONG] for wrong results, or [] for a correct launch."""
+    """Emulate a kernel with a fault. Return the kinds of findings, [WRONG] for wrong results, or [] if all is right."""
     a, b = hopper.operands(64, 128, 320)
     done = emulate(fault.kernel(64, 128, 320), hopper.inputs(a, b), order=Order("ascending", seed), time_limit=30)
     assert done.status in ("ok", "findings"), done.reason

@@ -93,7 +93,7 @@ def test_integer_arithmetic(bits: int) -> None:
 
 
 def extract(a: int, pos: int, length: int, bits: int, is_signed: bool) -> int:
-    if bits == 32:  # ptxas 13.5 implements the 64-bit instruction with shifts, which do not clamp the amount
+    if bits == 32:  # ptxas 13.5 implements the 64-bit instruction with shifts that do not clamp the shift amount
         pos, length = pos & 0xFF, length & 0xFF
     if length == 0:
         return 0
@@ -167,7 +167,7 @@ BITS = [
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + (a + b >> 32)),
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c - 5 - int(a < b)),
-    # The flag is the adder's carry: a subtraction adds the complement and one, which carries if there is no borrow.
+    # sub.cc sets the carry flag if there is no borrow, because it adds the complement and one.
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; addc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + int(a >= b)),
     Snippet("{ .reg .u32 %l, %h; add.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
@@ -283,7 +283,7 @@ NOT_A_NUMBER = [
     ("cvt.rn.f32.f64", "b64", "b32", 0x7FF8000000000000, 0x7FC00000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0x7F988A80, 0x7F988000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0xFFCA0181, 0xFFCA0000),
-    # The following results are derived from ptxas's code for the instructions: sums with -0, and a shift.
+    # The following results, of sums with -0 and of a shift, are derived from the machine code that ptxas generates.
     ("abs.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("neg.ftz.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("abs.f16x2", "b32", "b32", 0xFE013C00, 0x7FFF3C00),
@@ -509,7 +509,7 @@ JOINED = (
 
 
 def test_combined_predicates_only_read_the_deciding_operand() -> None:
-    """The combined predicate may make the comparison irrelevant, as with and.pred. It may also be the destination."""
+    """As with and.pred, the combined predicate may decide the result alone. It may also be the destination register."""
     for text, known in JOINED:
         kernel = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

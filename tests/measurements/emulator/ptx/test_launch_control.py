@@ -1,4 +1,4 @@
-"""Cluster launch control: blocks take over indices of clusters that have not started, exactly once. Also faults."""
+"""With cluster launch control, blocks take over each cluster that has not started once. Faults are reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BODY = """
 
 
 def run_counting(body: str, order: Order) -> Emulation:
-    """Run a kernel that adds to ``out``, which is initialised with zeros."""
+    """Run a kernel with this body on 32-bit counters ``out``, which start at zero."""
     kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
@@ -119,7 +119,7 @@ def test_one_coordinate_of_an_answer() -> None:
     [
         ("    wait(b, parity);\n", "", K.ASYNC_READ_BEFORE_WAIT),
         ("expect(b, 16)", "expect(b, 32)", K.BARRIER_NOT_REACHED),
-        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # requests after a failed one
+        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # requests again after a failure
         ("    fence();\n    __syncthreads();\n    if (!more)", "    if (!more)", K.SHARED_RACE),
         ("    fence();\n    __syncthreads();\n    if", "    __syncthreads();\n    if", K.MISSING_PROXY_FENCE),
         ("block = x + gridDim.x * y;", "block = x;", K.UNWRITTEN_OUTPUT),

@@ -9,7 +9,7 @@ import pytest
 from measurements.emulator.ptx.bytecode import NotExecutable, translate
 from measurements.emulator.ptx.parser import PtxError, parse
 
-# Lower limits for this test, since parsing as much as the real limits allow takes seconds.
+# This test lowers the limits, since parsing a program as large as the real limits takes seconds.
 MOST_REGISTERS, MOST_INITIAL, MOST_FUNCTIONS = 1 << 10, 1 << 9, 1 << 8
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -1,4 +1,4 @@
-"""More PTX instructions in corner cases: f64, bf16, dot products, atomics of every type, scope and space, cp.async."""
+"""More PTX instructions in corner cases: f64, bf16, dot products, cp.async, atomics of every type, scope and space."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
-    """Return a snippet that updates each thread's own 8 bytes, initially a, by atom or red with operands b (and c).
+    """Return a snippet that updates 8 bytes per thread, which initially hold a, by atom or red with operands b (and c).
 
     ``answer`` selects the old or the new value as the result.
     """
@@ -264,7 +264,7 @@ def test_atomics_of_integers(space: str) -> None:
             snippets.append(atomic(order, space, op, kind, "new", True))
     words = (0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63, 2**64 - 1)
     operands = [(a, b, c) for a in words for b in words for c in (7,)]
-    # its result occupies memory that other snippets use as scratch
+    # the results of this snippet occupy memory that other snippets use as scratch
     first = Snippet("mov.b32 %d, 0;", "b32", ("b32",), lambda a: 0)
     differences = [line for line in disagreements([first, *snippets], operands) if not line.startswith("mov")]
     assert not differences, differences[:5]

@@ -19,12 +19,12 @@ OPERANDS = (
 
 @pytest.mark.parametrize("text", OPERANDS)
 def test_the_fast_path_agrees_with_the_grammar(text: str) -> None:
-    """Text in parentheses is never parsed by the fast path, so it gives the grammar's result for comparison."""
+    """The fast path skips text in parentheses, so operands in parentheses are parsed by the grammar, for comparison."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
     (group,) = reader.read(f"({text})")
     assert isinstance(group, Group) and first == group.items
-    assert reader.read(text) == first  # from the reader's cache
+    assert reader.read(text) == first  # from OperandReader's cache
 
 
 NOT_OPERANDS = (

@@ -63,7 +63,7 @@ PIPELINE = """
 
 @dataclass(frozen=True)
 class Release:
-    """How consumers release the slot: the statements, and how many arrivals a phase of `empty` expects."""
+    """Statements with which consumers release the slot, and the arrivals per phase of the mbarrier `empty`."""
 
     statements: str
     arrivals: int
@@ -152,7 +152,7 @@ def test_waiting_for_the_previous_phase_is_tracked() -> None:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Code of a producer and a consumer warp, and how many arrivals phases of `full`, `empty` and `other` expect."""
+    """Code of a producer and a consumer warp, and the arrivals per phase of mbarriers `full`, `empty` and `other`."""
 
     consumer: str
     producer: str = "wait(at(&empty), turn & 1 ^ 1); arrive(at(&full));"

@@ -78,8 +78,8 @@ EXACT = (
          lambda a, b: (a | b << 32) >> 20, 0x0FFFFFFF, 0xFFFFFF0F),
     Case("{ .reg .pred p; setp.eq.u32 p, 1, 1; selp.b32 %d, %a, %b, p; }", lambda a, b: a, 0x0000FFFF),
 )  # fmt: skip
-# For these instructions only some independent bits are known: those below the lowest unknown bit, or halves of the
-# word.
+# For these instructions, some bits count as unknown although they do not depend on unknown bits. Known bits are those
+# below the lowest unknown bit, or whole halves of the word.
 LOW, HIGH, BOTH = 0xFFFF, 0xFFFF0000, 0
 PAIR_OF_WORDS = (
     "{{ .reg .b64 p; .reg .b32 x, y; mov.b64 p, {{%a, %b}}; add.rn.f32x2 p, p, p; mov.b64 {{{}}}, p; mov.b32 %d, x; }}"
@@ -121,7 +121,7 @@ def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
 
 
 def test_instructions_propagate_undefined_bits_exactly() -> None:
-    """Storing the known bits of a result gives no finding. Storing these and one unknown bit does."""
+    """Storing only the known bits of a result gives no finding. Storing an additional unknown bit gives a finding."""
     lines, expected = [], []
     for text, a_mask, b_mask, a, b, known in checks():
         unknown = [1 << bit for bit in range(32) if not known >> bit & 1]
@@ -216,7 +216,7 @@ USED = (  # True if the use is a fault
 
 
 def test_copied_undefined_bits_are_reported_at_their_use() -> None:
-    """Copying undefined bits is no fault. Storing them to global memory, addressing or branching with them is one.
+    """Copying undefined bits is no fault. Storing them to global memory, addressing or branching with them is a fault.
 
     All pairs of a copy and a use are in one kernel. Each pair is a scope on a separate line, which findings name.
     """

@@ -54,7 +54,7 @@ def clamped(x: int, size: int, kind: str) -> int:
 
 
 def saturated(x: int, size: int, kind: str) -> int:
-    """Saturate like an H100: negative values of a byte or half become its maximum; u32 has no upper saturation."""
+    """Saturate like an H100: negative bytes and halves become the largest value, and u32 only saturates at 0."""
     if size < 32:
         largest = 2 ** (size - (kind == "s32")) - 1
         return min(x, largest) if x >= 0 else largest
@@ -95,7 +95,7 @@ def scalar(
     narrow: bool = False,
     saturate: Callable[[int, int, str], int] = saturated,
 ) -> Callable[..., int]:
-    """Return a reference. ``narrow``: min and max compare c with the 32-bit result and its sign, not with 64 bits."""
+    """Return a reference. If ``narrow``, min and max use only the lower 32 bits of the result, sign-extended."""
 
     def reference(a: int, b: int, c: int) -> int:
         x = primary(selected(a, of_a, kinds[1]), selected(b, of_b, kinds[2]))
@@ -281,7 +281,7 @@ MASKS = {2: (".h10", ".h0", ".h1"), 4: (".b3210", ".b20", ".b3")}
 
 
 def written(selector: str, usual: str) -> str:
-    """Return the text of a selector, or "" for the default selector."""
+    """Return a selector as it is written in PTX, or "" for the default selector."""
     return "" if selector == usual else selector
 
 

@@ -107,12 +107,12 @@ def test_min_ignores_nan_and_orders_zeros() -> None:
         inputs={"x": x, "out": old},
     )
     actual = done.outputs["out"].view(np.float16)
-    # As on an H100: the minimum of NaNs is the canonical NaN, and of two zeros it is -0.
+    # As on an H100, the minimum of two NaNs is the canonical NaN, and the minimum of -0 and +0 is -0.
     np.testing.assert_array_equal(actual.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
 
 
 def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
-    """On an H100, bulk reductions keep subnormals. red.global flushes them, though the PTX ISA describes both alike."""
+    """On an H100, bulk reductions keep subnormals. red.global flushes subnormals to zero."""
     cases = [
         (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 3), (0x80000001, 0x80000002, 0x80000003),
         (0x00C00000, 0x80800000, 0x00400000), (0x007FFFFF, 0x3F800000, 0x3F800000),
@@ -244,8 +244,8 @@ def test_reductions_on_unwritten_memory_are_found(reduction: str) -> None:
     assert "uninitialized_shared_read" in kinds(done)
 
 
-# The threads of a warp add to one word. Thread 0 accesses the word at one of three points; only the first is before a
-# barrier.
+# The threads of a warp add to one word. Thread 0 also accesses the word at the point FIRST, SECOND or THIRD; a barrier
+# follows only FIRST.
 ONE_WORD = """
   __shared__ u32 sum; __shared__ u64 barrier;
   const u32 t = threadIdx.x, b = AT(barrier);
@@ -284,7 +284,7 @@ def test_concurrent_reductions_of_one_word_do_not_race(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("positions", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
 def test_reductions_of_other_threads_race_with_earlier_accesses(positions: tuple[str, str, str], seed: int) -> None:
-    """Thread 0's reduction is ordered after thread 0's accesses. Reductions of other threads are not."""
+    """Thread 0's reduction is ordered after thread 0's earlier accesses. Reductions by other threads are not."""
     assert "shared_race" in kinds(into_one_word(*positions, seed=seed))
 
 

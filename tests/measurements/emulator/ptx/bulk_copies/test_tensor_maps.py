@@ -1,4 +1,4 @@
-"""Tensor maps built on the device: their bytes, how they are published, and a wgmma kernel that uses them."""
+"""Tensor maps built on the device have the right bytes, need a fence before use, and work in a wgmma kernel."""
 
 from __future__ import annotations
 

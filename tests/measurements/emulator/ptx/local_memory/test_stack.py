@@ -43,7 +43,7 @@ def kinds(done: EmulatedLaunch) -> set[str]:
     return {f.kind.value for f in done.faults}
 
 
-# Lane i allocates i words, writes them and adds them up.
+# Lane i allocates i words in local memory, writes the words and adds them up.
 SUM_OF_WORDS = """
   mov.u32 %s, 0; setp.eq.u32 %go, %t, 0; @%go bra END;
   mul.wide.u32 %size, %t, 4; alloca.u64 %p, %size, 16;

@@ -41,7 +41,7 @@ def run(body: str, words: int, rows: Array, guard: str = "") -> Emulation:
 
 
 def loaded(shape: str, count: int, registers: int, kind: str, rows: Array, guard: str = "") -> tuple[Emulation, Array]:
-    """Run ldmatrix, and return the bytes that each lane loads, (32, 4 * registers)."""
+    """Run ldmatrix. Return the launch, and an array (32, 4 * registers) of the bytes that each lane loads."""
     names = [f"%m{k}" for k in range(registers)]
     stores = " ".join(
         f"cvt.u64.u32 %w, {name}; mad.wide.u32 %at, %t, {8 * registers}, %out; st.global.u64 [%at+{8 * k}], %w;"
@@ -70,7 +70,11 @@ def rows_of(kind: str) -> tuple[Array, Array]:
 
 
 def transposed(values: Array, registers: int) -> Array:
-    """Return the transposed fragments. Register r has rows 2r and 2r + 1 of four, at columns group and group + 8."""
+    """Return the bytes of each lane's fragment after transposition, (32, 4 * registers).
+
+    Each group of four lanes holds two columns, ``group`` and ``group`` + 8. Each lane holds four rows of these columns:
+    rows 2r and 2r + 1 of the four are in its register r.
+    """
     actual = np.zeros((32, 4 * registers), np.uint8)
     for byte in range(4 * registers):
         matrix, register, within = byte // 8, byte // 4 % 2, byte % 4

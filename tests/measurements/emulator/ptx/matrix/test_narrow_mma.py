@@ -21,7 +21,7 @@ SUMS = {"f16": np.float16, "f32": np.float32}
 
 
 def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Array, suffix: str = "") -> Array:
-    """Run ``opcode`` on bytes of A and B, and return each lane's results, (32, 4). ``suffix``: additional operands."""
+    """Run ``opcode`` on bytes of A and B, and return each lane's results as (32, 4). ``suffix`` adds operands."""
     lane = np.arange(32)
     group, within, four = lane // 4, lane % 4, np.arange(4)
     words = []
@@ -41,7 +41,7 @@ def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Arr
 
 
 def of_sums(c: Array) -> Array:
-    """Return each lane's elements of c or d, (32, 4)."""
+    """Return an array (32, 4) with each lane's elements of c or d."""
     lane, v = np.arange(32), np.arange(4)
     return np.ascontiguousarray(c[(lane // 4)[:, None] + 8 * (v // 2), (lane % 4)[:, None] * 2 + v % 2])
 

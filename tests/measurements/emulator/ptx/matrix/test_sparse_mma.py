@@ -46,7 +46,7 @@ class SparseMma:
 
     @property
     def held(self) -> int:
-        """Number of elements of a or b in a register."""
+        """Number of elements of A or B that a register holds."""
         return 32 // BITS[self.a]
 
     def registers(self) -> tuple[int, int, int]:
@@ -101,7 +101,7 @@ def packed(bits: list[int], width: int) -> list[int]:
 
 
 def random_selection(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the columns of A that each row keeps, (16, k / 2), and the 2-bit metadata fields that select them."""
+    """Return the columns that each row of A keeps, as (16, k / 2), and the 2-bit metadata fields that select them."""
     columns, fields = [], []
     for _ in range(16):
         row: list[int] = []
@@ -199,7 +199,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
         if mma.out == "s32":
             c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # makes sums exceed 32 bits
         elif mma.k == 16:
-            b[1] = np.inf  # many rows of A drop this column, so they must not multiply zero by infinity
+            b[1] = np.inf  # many rows of A drop this column; their results must not include zero times infinity
         dense = np.zeros((16, mma.k))
         np.put_along_axis(dense, columns, compressed, axis=1)
         with np.errstate(invalid="ignore"):  # a zero in a kept column is multiplied by infinity

@@ -1,4 +1,4 @@
-"""A multiplication with tensor memory in inline PTX, and faults planted in it.
+"""A kernel in inline PTX that multiplies with tensor memory is correct, and faults planted in it are reported.
 
 The faults are those that ptxas's checker of tensor memory reports, and undefined states of tcgen05 that no other tool
 reports.
@@ -24,7 +24,8 @@ pytestmark = [needs_compiler, needs_nvrtc]
 K = FindingKind
 M, N, DEPTH = 128, 32, 16
 
-# The operands consist of core matrices of 8 rows by 16 bytes. Along k these are 2048 bytes apart in a and 512 in b.
+# The operands consist of core matrices of 8 rows by 16 bytes. Neighbours along k are 2048 bytes apart in a and 512
+# bytes apart in b.
 BODY = """
   __shared__ alignas(1024) unsigned short tile_a[128 * 16]; __shared__ alignas(1024) unsigned short tile_b[32 * 16];
   __shared__ u64 barrier; __shared__ u32 address;
@@ -169,7 +170,7 @@ FAULTS = {
     "an alloc by a part of a warp": ("  if (warp == 0) {\n", "  if (t < 16) {\n", K.MISSING_LANES),
 }  # fmt: skip
 
-# Faults of A in tensor memory.
+# Faults in kernels whose operand A is in tensor memory.
 FAULTS_OF_STORES = {
     "a store that is not waited for": ('asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");', "", K.TCGEN05_IN_FLIGHT),
     "no fence behind stores": ('asm volatile("tcgen05.fence::before_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
@@ -192,14 +193,14 @@ def test_planted_faults_are_reported(name: str) -> None:
 
 
 def test_unwritten_columns_are_undefined() -> None:
-    """Unwritten tensor memory may have equal bits in two runs. Results are nevertheless reported as undefined."""
+    """Results that depend on unwritten tensor memory are reported, even if its bits are the same in two runs."""
     done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
     assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings
     assert done.faults
 
 
 def test_columns_loaded_into_registers_are_free_without_a_wait() -> None:
-    """A missing tcgen05.wait::ld is reported once, and not again when the columns are freed.
+    """A missing tcgen05.wait::ld is reported once. Freeing the loaded columns is not reported as another fault.
 
     CUTLASS's first Blackwell tutorial omits this wait.
     """

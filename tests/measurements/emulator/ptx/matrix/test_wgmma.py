@@ -62,7 +62,7 @@ class Operand:
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
-    """Return integers that all types can represent."""
+    """Return random integers that the type ``kind`` represents exactly."""
     low, high = {"u8": (0, 8), "b1": (0, 2)}.get(kind, (-4, 4))
     return rng.integers(low, high, shape)
 
@@ -92,7 +92,7 @@ def encoded(x: Array, kind: str) -> Array:
 
 
 def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Array, Array]:
-    """Return the columns that each of 64 rows keeps, (64, depth / 2), and the bits of each row's metadata.
+    """Return an array (64, depth / 2) of the columns that each row keeps, and the bits of each row's metadata.
 
     Source: PTX ISA, "Sparse matrix storage". For tf32, 0b0100 and 0b1110 select one of two elements. For other types,
     two indices select two of four elements.
@@ -161,8 +161,8 @@ def run(
         right: Layout of B in shared memory.
         negated: Factors of A and B, 1 or -1.
         selector: Sparsity selector of a sparse A.
-        infinite: The k at which the first column of b (bf16) is infinite. numpy's result is NaN in rows that keep this
-            k.
+        infinite: Index along k at which the first column of b (bf16) is infinite. numpy's result is NaN in rows that
+            keep this index.
         spoiled: Function that damages the metadata.
         edit: Function that edits the PTX.
     """

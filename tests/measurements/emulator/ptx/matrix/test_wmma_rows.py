@@ -1,4 +1,4 @@
-"""Alignment of wmma rows in shared memory, for elements of up to 8 bits, which ldmatrix loads, and for others."""
+"""Rows of wmma tiles in shared memory need alignment, stricter for elements of up to 8 bits, which ldmatrix loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: registrations, entry points of other packages, and the templates that support a problem."""
+"""The catalogue accepts registrations and other packages' entry points, and finds the templates for a problem."""
 
 from __future__ import annotations
 

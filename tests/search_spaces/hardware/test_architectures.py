@@ -1,4 +1,4 @@
-"""The table of architectures: features agree with the compiler, and limits with the CUDA toolkit."""
+"""In the table of architectures, features agree with the compiler, and limits agree with the CUDA toolkit."""
 
 import pytest
 from feature_snippets import PTX, SPEED, kernel

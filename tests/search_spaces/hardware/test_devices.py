@@ -1,4 +1,4 @@
-"""Device rows agree with the vendor's published peaks, and occupancy with the CUDA toolkit's model."""
+"""The rows of the device table agree with NVIDIA's published peaks. Occupancy agrees with the CUDA toolkit's model."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from search_spaces.hardware.devices import (
     register_limit,
 )
 
-# From data sheets and white papers: dense TFLOP/s by type (TOP/s of i8). "fma" is f32 on CUDA cores.
+# From data sheets and white papers: dense TFLOP/s by type (TOP/s of i8). "fma" means f32 on CUDA cores.
 PUBLISHED: dict[str, dict[str, float]] = {
     "h200": {"f16": 989.0, "fma": 67.0},
     "h100": {"f16": 989.4, "fma": 66.9},
@@ -109,7 +109,7 @@ def test_memory_equals_the_size_reported_by_the_driver(name: str) -> None:
 
 
 def test_common_product_names_are_known() -> None:
-    """Names as on the command line and in data sheets are accepted. Device rows list their unconfirmed figures."""
+    """Names are accepted as on the command line and as in data sheets. A device's row lists its unconfirmed figures."""
     for name in (
         "t4",
         "a6000",
@@ -267,7 +267,7 @@ def test_occupancy_agrees_with_the_cuda_toolkit(
 
 def test_blocks_share_the_named_barriers_of_an_sm_since_hopper() -> None:
     for name, barriers, blocks in (
-        ("a100", 5, 16),  # no limit by barriers of other blocks
+        ("a100", 5, 16),  # barriers of other blocks do not limit occupancy
         ("h200", 5, 12),
         ("b300", 5, 6),
         ("rtx5090", 5, 4),

@@ -1,4 +1,4 @@
-"""8-bit types: conversions agree with their definition. Matmuls of these types."""
+"""Conversions of 8-bit types agree with the types' definition, and matmuls of these types have sound tolerances."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_tolerance_admits_sums_of_fourteen_bits(name: str, k: int) -> None:
         total = fourteen_bits(total + a[:, first : first + 32] @ b[first : first + 32])
     error, allowed = np.abs(total - problem.reference(inputs)["out"][0]), problem.tolerance(inputs)["out"][0]
     assert (error <= allowed).all()
-    if k <= 256:  # a missing product is detected
+    if k <= 256:  # for a short k, the tolerance detects a missing product
         missing = a[:, : k - 1] @ b[: k - 1]
         assert (np.abs(missing - problem.reference(inputs)["out"][0]) > allowed).mean() > 0.3
 

@@ -1,4 +1,4 @@
-"""Loads of fragments from shared memory: which layouts instructions accept, and which elements they read."""
+"""Instructions load fragments from shared memory: which layouts are accepted, and which elements each lane gets."""
 
 import itertools
 import re
@@ -69,7 +69,7 @@ def test_only_wmma_rejects_pad_8_2():
         ("pad(16,8)", "line 1 starts 64 elements after line 0, line 8 80 after line 7"),
         ("pad(16,24)", "line 1 starts 64 elements after line 0, line 24 80 after line 23"),
         ("pad(8,16)", "the fragment at \\(16, 0\\) starts at byte 2064"),
-        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every second row of fragments
+        ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments in every second row
     ],
 )
 def test_each_fragment_constrains_the_leading_dimension(text, answer):

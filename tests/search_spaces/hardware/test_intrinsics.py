@@ -1,4 +1,4 @@
-"""Tensor intrinsics: fragments agree with tables of the PTX ISA, products with their definition. Rows of the table."""
+"""Fragments of tensor intrinsics agree with the PTX ISA, and products agree with their definition."""
 
 import dataclasses
 
@@ -141,7 +141,7 @@ def rounded(row, values):
     if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
     kind = FACTOR_DTYPES[row.type_a]
-    if values.shape[-1] != row.numbers:  # values of b: its elements of several numbers are packed along k
+    if values.shape[-1] != row.numbers:  # b's elements consist of several numbers along k
         return kind.load(kind.store(values.swapaxes(-1, -2))).swapaxes(-1, -2)
     return kind.load(kind.store(values))
 
@@ -179,10 +179,10 @@ def test_sums_in_f16_are_rounded_once_and_overflow():
     row = intrinsic("mma_m16n8k16_f16_f16")
     a, b, c = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8))
     a[0], b[:, 0] = 1, 0.25
-    c[0, 0] = 2048  # an ulp is 2: rounding after each 0.25 would lose it, and 4 of them make a tie
+    c[0, 0] = 2048  # an ulp of 2048 is 2, so rounding after each product would drop all products
     assert row.reference(a, b, c)[0, 0] == 2052
     a[0, 12:] = 0
-    assert row.reference(a, b, c)[0, 0] == 2052  # 2051 is a tie, rounded to even
+    assert row.reference(a, b, c)[0, 0] == 2052  # the exact sum 2051 is a tie, which is rounded to even
     a[0], c[0, 0] = 2, 65504 - 8
     assert row.reference(a, b, c)[0, 0] == 65504
     c[0, 0], b[:, 1], c[0, 1] = 65504, -1, -65504
@@ -210,7 +210,7 @@ def test_tf32_rounds_to_nearest_away_and_keeps_the_exponent():
     assert d[0, 5] == 1
 
 
-SINGLE = [row for row in OPEN if row.numbers == row.k]  # in other rows an element of a register is several numbers
+SINGLE = [row for row in OPEN if row.numbers == row.k]  # other intrinsics pack several numbers
 
 
 @pytest.mark.parametrize("row", SINGLE, ids=names(SINGLE))
@@ -269,7 +269,7 @@ def test_each_row_has_the_properties_of_its_instruction():
     assert issued["wmma_m16n16k8_tf32"] == (2, 8, "autosched::Wmma<T>")
     assert issued["mma_m16n8k16_bf16"] == (1, 4, "autosched::MmaSync<T>")
     for row in ROWS:
-        # multiply-adds per lane or per warp instruction
+        # multiply-adds that a warp executes with one instruction
         per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
         if row.name == "mma_m16n8k16_i8":
             per_instruction = 8 * 8 * row.k  # executed as m8n8k16

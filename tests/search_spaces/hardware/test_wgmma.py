@@ -1,4 +1,4 @@
-"""Rows of the table for wgmma, and the shared-memory layouts that wgmma reads."""
+"""The rows of the table of intrinsics for wgmma are right, as are the shared-memory layouts that wgmma accepts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_reference_is_a_matrix_product() -> None:
     a, b = rng.integers(-8, 9, (64, 16)), rng.integers(-8, 9, (16, 24))
     c = rng.integers(-8, 9, (64, 24))
     np.testing.assert_array_equal(row.reference(a, b, c), a @ b + c)
-    fine = 1 + 2.0**-9  # f16 represents it exactly, bf16 does not
+    fine = 1 + 2.0**-9  # f16 represents this value exactly; bf16 does not
     ones = np.full((64, 16), fine), np.eye(16, 24), np.zeros((64, 24))
     assert (wgmma_row("f16", 24).reference(*ones)[:, :16] == fine).all()
     assert (wgmma_row("bf16", 24).reference(*ones)[:, :16] == 1).all()

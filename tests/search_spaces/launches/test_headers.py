@@ -1,4 +1,4 @@
-"""Sets of headers are identified by content: names, digests, and rereading a folder after a change."""
+"""The names and contents of a set of headers determine its digest. After a change, the folder is read again."""
 
 import hashlib
 

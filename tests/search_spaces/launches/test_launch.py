@@ -1,4 +1,4 @@
-"""Kernels and launches: rejected values, digests that depend on every field, and round trips through JSON."""
+"""Kernels and launches reject invalid values, can be stored as JSON, and have digests that depend on every field."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""to_simt, to_simd and to_layout give the target layout on numpy arrays, by every way of exchanging elements."""
+"""to_simt, to_simd and to_layout convert numpy arrays to the target layout, with each method of exchanging elements."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_spaces.layouts.conversion import Exchange, exchange, to_layout, to_simd, to_simt
 from search_spaces.layouts.nested_layout import NestedLayout
 
-# mma.m16n8k16: accumulator C, and the same tile as row-major vectors of 16 bytes
+# accumulator C of mma.m16n8k16, and the same tile in row-major vectors of 16 bytes
 ACCUMULATOR = NestedLayout((1, 1), (1, 4), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 VECTORS = NestedLayout((1, 1), (2, 1), (1, 1), (8, 4), (1, 8), (0, 0), (4, 1))
 HALVES = NestedLayout((2, 1), (1, 1), (1, 1), (8, 4), (1, 8), (1, 0), (4, 1))
@@ -30,7 +30,7 @@ def swizzled(row, col):
 
 @st.composite
 def layout_pairs(draw):
-    """Draw two layouts of one small tile: the prime factors of each dimension are distributed over the five levels."""
+    """Draw two layouts of one small tile. Each distributes the dimensions' prime factors over five levels."""
     rank = draw(st.integers(1, 2))
     factors = [draw(st.lists(st.sampled_from([2, 3]), max_size=4)) for _ in range(rank)]
     pair = []

@@ -1,4 +1,4 @@
-"""Each function that the documents name is available as one call."""
+"""Each function that the source documents name is available as one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For malformed attributes, the message has the position of the error and the expected token."""
+"""For a malformed layout attribute, the message names the position of the error and the expected token."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ class TestPositions:
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
     def test_any_change_is_read_or_rejected(self, value, data):
-        """Parsing raises only LayoutSyntaxError. Printing a parsed value and parsing it gives the same value."""
+        """Parsing raises only LayoutSyntaxError. Printing a value and parsing the text gives the same value."""
         text = str(value)
         at = data.draw(st.integers(0, len(text) - 1))
         changed = text[:at] + data.draw(st.text(" ,=<>[]{}#-0123456789abx", max_size=2)) + text[at + 1 :]

@@ -88,7 +88,7 @@ class TestDocument:
     @pytest.mark.parametrize(("thread", "virtual"), [(0, (0, 0)), (1, (1, 0)), (16, (0, 1))])
     def test_64x64_example(self, subgroup, part, thread, virtual):
         tile = np.arange(64 * 64).reshape(64, 64)
-        # rows are split into subgroup x batch x outer x thread x element, and so are columns
+        # both rows and columns are split into subgroup x batch x outer x thread x element
         nested = tile.reshape(2, 2, 1, 16, 1, 1, 4, 1, 4, 4)
         expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # batch, outer, element
         held = EXAMPLE.distribute(tile, subgroups=4, subgroup_size=64)[subgroup, thread]
@@ -132,7 +132,7 @@ class TestProperties:
 
     @given(layouts())
     def test_distribution_is_a_partition(self, layout):
-        """Each element has equally many holders (one without gaps), and no thread holds an element twice."""
+        """All elements have the same number of holders, which is one without gaps. No thread holds an element twice."""
         linear = layout.distribute(linear_tile(layout), None, layout.threads, replicate_threads=True)
         holders = layout.subgroups * layout.threads // math.prod(layout.subgroup_tile + layout.thread_tile)
         assert (np.bincount(linear.ravel(), minlength=math.prod(layout.shape)) == holders).all()
@@ -186,7 +186,7 @@ class TestProperties:
 
     @given(layouts(max_rank=2), st.data())
     def test_fewer_subgroups_repeat_by_their_id_modulo_the_count(self, layout, data):
-        """``distribute`` accepts the wrapped ids of ``subgroup_ids``, and both agree on the owners of elements."""
+        """If ids wrap around a smaller count, ``distribute`` and ``subgroup_ids`` agree on the owners of elements."""
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
         tile = linear_tile(layout)
         held = layout.distribute(tile, count, layout.threads, replicate_threads=True)
@@ -218,7 +218,7 @@ class TestProperties:
 
     @given(layouts(), st.data())
     def test_strides_without_gaps_always_fold_onto_a_part_of_their_digits(self, layout, data):
-        """A layout folds onto a count that is a product of its lowest digits times a divisor of the next digit."""
+        """A layout folds onto counts that are the product of its lowest digits and a divisor of the next digit."""
         digits = sorted((s, n) for s, n in zip(layout.subgroup_strides, layout.subgroup_tile, strict=True) if n > 1)
         if not digits:
             return
@@ -405,7 +405,7 @@ class TestRefusals:
         assert np.isnan(layout.undistribute(held)).sum() == 2
 
     def test_differing_copies_in_rounds_are_rejected(self):
-        gaps = NestedLayout((2,), (1,), (1,), (1,), (1,), (2,), (0,))  # ids 0, 1 hold one element; 2, 3 the other
+        gaps = NestedLayout((2,), (1,), (1,), (1,), (1,), (2,), (0,))  # ids 0 and 1 hold one element, 2 and 3 another
         held = gaps.distribute(np.arange(2), subgroups=1, subgroup_size=1)
         assert held.reshape(4).tolist() == [0, 0, 1, 1]
         held[0, 0, 3] = 7

@@ -170,7 +170,7 @@ def test_equal_functions_of_different_spelling():
         return np.array_equal(left.offsets(), right.offsets())
 
     assert same(parse("xor"), parse("swizzle(3,0,6)+swizzle(3,3,6)"))
-    # the second pad is applied to offsets that the first has padded
+    # the second pad applies to the offsets that the first pad has increased
     assert not same(parse("pad(8,2)"), parse("pad(4,2)+pad(4,2)"))
     assert same(parse("identity"), parse("pad(8,128)"))
     assert not same(parse("identity"), parse("transpose"))
@@ -301,12 +301,12 @@ def test_a_layout_repeats_itself_every_period(text):
 @pytest.mark.parametrize(
     ("shape", "step", "function"),
     [
-        ((4, 4), Swizzle(1, 1, 16), lambda x: x & np.int32(~2)),  # offsets collide within a period
-        ((16, 4), Swizzle(1, 1, 1), lambda x: x + 4 * (x // 4 & 1)),  # offsets collide only with the next period
+        ((4, 4), Swizzle(1, 1, 16), lambda x: x & np.int32(~2)),  # two offsets of one period are equal
+        ((16, 4), Swizzle(1, 1, 1), lambda x: x + 4 * (x // 4 & 1)),  # offsets of adjacent periods are equal
     ],
 )
 def test_a_non_injective_step_is_detected(shape, step, function):
-    # No existing step is non-injective, so the test defines one. The check must not rely on the existing steps.
+    # All existing steps are injective, so the test defines a step that is not. The check must work for any step.
     class MadeUp(Swizzle):  # a new class, so that caches distinguish it from Swizzle
         def apply(self, offset, line):
             return function(offset)

@@ -15,7 +15,7 @@ MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 
 @st.composite
 def maps_and_shapes(draw, max_size=4):
-    """Return a map and a shape that it fits: in each dimension, sub-tiles divide subgroups or the reverse."""
+    """Return a map and a fitting shape. Per dimension, the sub-tiles' number divides the subgroups' or the reverse."""
     layout, data, shape = [], [], []
     for _ in range(2):
         small = draw(st.integers(1, max_size))
@@ -115,7 +115,7 @@ class TestProperties:
 
     @given(maps_and_shapes(), st.integers(1, 5))
     def test_mma_maps_agree_with_numpy(self, case, k):
-        """The parts of A and B that a subgroup holds give its part of C."""
+        """The product of a subgroup's parts of A and B is the subgroup's part of C."""
         c, (m, n) = case
         a, b = c.mma_operands(k)
         rng = np.random.default_rng(k)
@@ -192,7 +192,7 @@ class TestLowering:
     def test_example(self):
         layout = WgMap((2, 2), (64, 32)).to_nested((128, 64), MMA_C)
         assert layout == NestedLayout((2, 2), (4, 4), (2, 1), (8, 4), (1, 2), (2, 1), (4, 1))
-        shared = WgMap((2, 2), (64, 32)).to_nested((128, 32), MMA_C)  # columns wrap: ids 0 and 1 share
+        shared = WgMap((2, 2), (64, 32)).to_nested((128, 32), MMA_C)  # columns wrap: ids 0 and 1 hold the same
         assert shared == NestedLayout((2, 1), (4, 4), (2, 1), (8, 4), (1, 2), (2, 0), (4, 1))
 
     def test_refusals(self):

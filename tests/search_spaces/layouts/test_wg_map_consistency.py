@@ -1,4 +1,4 @@
-"""Every wg_map in the XeTile RFC is checked by the RFC's rules, and the rules themselves are tested.
+"""Every wg_map in the XeTile RFC is checked by the RFC's rules. The functions that check the rules are tested, too.
 
 docs/explanation/layouts.md lists the inconsistencies.
 """
@@ -164,7 +164,7 @@ class TestTheRfcsOwnInconsistencies:
 
 
 class TestChecks:
-    """Each check names the map that disagrees."""
+    """Each check reports which map breaks the rule."""
 
     A, B, C = WgMap((8, 4), (32, 32)), WgMap((8, 4), (32, 64)), WgMap((8, 4), (32, 64))
 
@@ -219,7 +219,7 @@ def small_maps():
 
 
 class TestInPlace:
-    # explicit pairs in which only one map replicates elements, since random pairs rarely do
+    # pairs in which only one map replicates elements, which random pairs rarely are
     @given(small_maps(), small_maps())
     @example(WgMap((2, 2), (4, 8)), WgMap((2, 2), (4, 4)))
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))

@@ -1,4 +1,4 @@
-"""Block-scaled factors: their types, the positions of scales, and products."""
+"""Block-scaled factors have the right values, positions of scales, and products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edge-case inputs: each case occurs and has its stated property, and the rounded reference passes for all cases."""
+"""Edge-case inputs: each case occurs and has its stated property. The rounded reference always passes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_cases_are_split_into_several_sets_if_needed() -> None:
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES.values(), ids=lambda d: d.name)
 @pytest.mark.parametrize("case", [input_cases.SHIFTED, input_cases.RISING], ids=lambda case: str(case.name))
 def test_a_long_sum_of_exponentials_in_f32_is_within_its_bound(case: InputCase, dtype: DType) -> None:
-    # With few different values in a line, rounding errors do not cancel. Two lanes add up each row.
+    # If a row has few different values, rounding errors do not cancel. Two lanes add up each row.
     length = 2**18
     lines = dtype.load(dtype.store(case.lines(np.random.default_rng(2), 4, length, dtype)))
     terms = np.exp(lines - lines.max(-1, keepdims=True)).reshape(4, -1, 2)

@@ -1,4 +1,4 @@
-"""The matmul problem: rejected fields, the reference, and the tightness of the tolerance."""
+"""The matmul problem rejects invalid fields. Its reference is right, and its tolerance detects a missing product."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tolerance_admits_rounding_and_rejects_a_missing_product(dtype: str, k: 
 
     without_last = a[:, : k - 1] @ b[: k - 1]
     off = np.abs(out_type.load(out_type.store(without_last)) - reference[0]) > tolerance[0]
-    assert off.mean() > 0.3  # a dropped product is visible in many elements, for every k
+    assert off.mean() > 0.3  # for every k, a missing product is detected in many elements
 
 
 def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The matvec problem: rejected fields, the reference, and the tightness of the tolerance."""
+"""The matvec problem rejects invalid fields. Its reference is right, and its tolerance is tight."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tolerance_admits_the_worst_order_and_rejects_a_missing_product(x: str, 
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
     values = {name: FLOAT_DTYPES[x].load(inputs[name]) for name in "xw"}
-    one_chain = np.zeros((4, 24), np.float32)  # one accumulator for all products: the worst order of all schedules
+    one_chain = np.zeros((4, 24), np.float32)  # one accumulator: the largest error of any schedule
     for i in range(k):
         one_chain += (values["x"][:, i, None] * values["w"][None, :, i]).astype(np.float32)
     assert (np.abs(one_chain - reference) <= tolerance).all()

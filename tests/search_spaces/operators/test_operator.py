@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem, option
 
 
 class Nothing(Problem):
-    """Base of test problems, with the methods that these need not define."""
+    """Base class of test problems. It defines the methods that the tests do not need."""
 
     operator: ClassVar[str] = "scan"
     summary: ClassVar[str] = "running sums"

@@ -1,4 +1,4 @@
-"""Row problems: rejected fields, the reference, and the tightness of the tolerance."""
+"""Problems on rows reject invalid fields. Their references are right, and their tolerances are tight."""
 
 from __future__ import annotations
 

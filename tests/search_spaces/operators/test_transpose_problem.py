@@ -1,4 +1,4 @@
-"""The transpose and copy problems: rejected fields, the reference, and bitwise comparison."""
+"""The transpose and copy problems reject invalid fields. References are right; results are compared bit by bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that carry states of every shape: distributions fit the values, and every schedule lowers and is correct."""
+"""In loops that carry states of any shape, distributions fit the values, and every schedule gives a correct kernel."""
 
 from __future__ import annotations
 

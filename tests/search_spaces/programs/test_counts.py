@@ -45,7 +45,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: 
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
-        if program_path != CONVERTED:  # in that program a row held by several warps is counted once
+        if program_path != CONVERTED:  # there, a row that several warps hold is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         num_exchanges += words > 0
@@ -54,7 +54,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: 
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(program_path: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
-        """Return counts of schedules. If blocks have different numbers of iterations, also return their mean."""
+        """Return counts of schedules, with the mean number of iterations if the number differs between blocks."""
         example = load_program(f"examples/programs/{program_path}")
         p, own = problem(example, **sizes), template(example)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
@@ -77,7 +77,7 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     ("name", "s", "needed"),
     [
         ("full_attention", 1024, 0.0),  # the mask is never needed
-        ("full_attention", 1000, 1 / 32),  # needed in the last of 32 iterations
+        ("full_attention", 1000, 1 / 32),  # needed in the last one of 32 iterations
         ("causal_attention", 1024, 2 / 17),  # needed in the last 2 of 2 to 32 iterations
     ],
 )
@@ -98,5 +98,5 @@ def test_sums_of_a_split_go_to_dram() -> None:
     p, own = problem(example, m=256, n=256, k=1024), template(example)
     schedule = next(s for s in own.space(p, A100).sample(200, 1) if s.values["split_k"] == 2)
     split = counts(p, own.config(p, schedule, A100), A100)
-    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # sums of two splits, read from L2
+    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # writes of two splits' sums, which are read from L2
     assert split.round_trips > 0

@@ -53,7 +53,7 @@ def test_short_depths(typed: str) -> None:
 @pytest.mark.parametrize(("typed", "depth"), [("f16", 40), ("bf16", 20), ("i8", 40)])
 @pytest.mark.parametrize("name", ["a100", "h100"])
 def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, name: str) -> None:
-    """The elements after a step's window belong to the next step, so both operands are zeroed there."""
+    """The elements after a step's window belong to the next step, so both operands are zero after the window."""
     sums = "i32" if typed == "i8" else "f32"
 
     @program(x=Input("m k", typed), w=Input("k n", typed), out=Output("m n", sums))
@@ -183,7 +183,7 @@ def test_computed_depths_have_exact_counts_and_verdicts(forms: tuple[str, str]) 
 
 
 def test_products_by_fma_are_unrolled_in_part() -> None:
-    """Loops over the depth are unrolled only in part, since each step has hundreds of instructions, slow to compile."""
+    """Loops over the depth are not unrolled completely, since each step has hundreds of instructions."""
 
     @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
     def by_fma(p: Builder, x: Array, w: Array, out: Array) -> None:

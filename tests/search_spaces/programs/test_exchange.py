@@ -1,4 +1,4 @@
-"""Positions of a thread's registers in an exchanged tile follow from one address per thread."""
+"""The positions of all registers of a thread in an exchanged tile can be computed from one address per thread."""
 
 from __future__ import annotations
 

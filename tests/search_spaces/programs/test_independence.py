@@ -1,4 +1,4 @@
-"""Dimensions along which results are independent. Parts of a problem agree with the whole problem."""
+"""Results are independent along some dimensions. A part of a problem along these agrees with the whole problem."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from search_spaces.programs.language.independence import independent
     ("program_path", "sizes", "expected"),
     [
         ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
-        # softmax reduces along n, so blocks only cut m
+        # softmax reduces along n, so only m is divided among blocks
         ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),
         ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to the same elements
-        # positions are read from a tile
+        # the program reads positions from a tile
         ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),
         ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
         (
@@ -49,7 +49,7 @@ def test_parts_agree_with_the_whole() -> None:
 
 
 def test_parts_of_far_rows_are_small() -> None:
-    """A part needs little memory, since it does not list all positions along a dimension that it cuts."""
+    """A part needs little memory, since it does not list all positions along a dimension that is divided."""
     rows = 1 << 29
     p = problem(load_program("examples/programs/gemm_relu.py"), m=rows, n=140, k=40)
     tracemalloc.start()

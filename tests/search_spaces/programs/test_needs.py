@@ -1,4 +1,4 @@
-"""Resource needs computed for columns of schedules agree with ``estimates.needs`` of each schedule."""
+"""Needs of registers and shared memory, computed for many schedules at once, agree with ``estimates.needs`` of each."""
 
 from __future__ import annotations
 

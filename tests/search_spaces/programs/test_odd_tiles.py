@@ -1,4 +1,4 @@
-"""Carried tiles whose sizes are no powers of two: odd lane counts, and reductions over parts."""
+"""Loops may carry tiles whose sizes are not powers of two, with odd lane counts and reductions over parts of a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed 4-bit numbers, products of bytes, and packed matrices."""
+"""Programs with packed 4-bit numbers, products of bytes, or packed matrices give correct kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Persistent blocks compute several tiles each. Only the device knows how many tiles have work."""
+"""Persistent blocks compute several tiles each. The number of tiles with work is known only on the device."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def dense(p: Any, a: Any, b: Any, out: Any) -> None:
 
 
 SMALL = problem(product, m=200, k=136, n=136, g=3, ends=4)
-# How the ring is filled and results are stored. Some combinations need a barrier between a block's tiles.
+# Methods of filling the ring of stages and of storing results. Some combinations need a barrier between a block's
+# tiles.
 WAYS = {
     "mma": ("a100", {}),
     "wgmma": ("h100", {"filled_by": "tma", "store_1": "turned"}),
@@ -59,7 +60,7 @@ WAYS = {
 def schedule_of(way: str, seed: int = 1) -> Schedule:
     """Return a sampled persistent schedule of SMALL."""
     gpu, parameters = WAYS[way]
-    # without pruning, which rejects persistent blocks for few tiles
+    # valid schedules include those that pruning rejects: persistent blocks for few tiles
     space = template(SMALL.program).space(SMALL, device(gpu)).valid
     parameters = {"persistent": 1, **parameters}
     drawn = (s for part in range(20) for s in space.sample(1000, 100 * seed + part))

@@ -26,19 +26,19 @@ INFINITY = float("inf")
 
 
 def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[object, ...], Schedule]:
-    """Return one schedule for each combination of the number of parts, matrix instruction and ``filled_by``."""
+    """Return one schedule for each combination of ``parts``, ``intrinsic`` and ``filled_by``."""
     own, schedules = template(p.program), dict[tuple[object, ...], Schedule]()
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
-        of_launches = values["split_launches"] if gpu == "a100" else 1  # other GPUs need not cover both numbers
+        of_launches = values["split_launches"] if gpu == "a100" else 1  # only the A100 covers both numbers of launches
         key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
         schedules.setdefault(key, schedule)
     return schedules
 
 
 def verified(p: ProgramProblem, gpu: str, inputs: Any = None) -> set[object]:
-    """Emulate the schedules of ``schedules_of``, and return the numbers of parts that occurred."""
+    """Emulate the schedules of ``schedules_of``, and return the values of ``parts`` that occurred."""
     schedules = schedules_of(p, gpu)
     for schedule in schedules.values():
         assert outcome(p, template(p.program).kernel(p, schedule, device(gpu)), inputs) == "ok", schedule
@@ -82,7 +82,7 @@ def test_parts_without_iterations_are_neutral() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def shared_product(p: Any, a: Any, b: Any, out: Any) -> None:
-    """Multiply matrices. Blocks share the depth, and their sums are added up."""
+    """Multiply matrices. Several blocks share the depth of each tile, and their sums are added up."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for k in p.split(a.shape[1], 32, parts=p.choose(parts=(1, 3)), states=(acc,), combine="add"):
@@ -98,7 +98,7 @@ def test_products_split_along_k_between_blocks(gpu: str) -> None:
 
 
 def attention(bm: int, length: bool) -> Program:
-    """Return attention whose blocks share the keys: up to each sequence's length, or all keys."""
+    """Return attention in which several blocks share the keys: all keys, or the keys up to each sequence's length."""
     kinds = {"lengths": Input("b", "i32")} if length else {}
     of_keys = Input("b s d", "f16")
 
@@ -162,7 +162,7 @@ def test_a_second_launch_combines_partial_results(gpu: str) -> None:
     assert (first.grid[0], len({first.entry, second.entry})) == (3 * second.grid[0], 2)
     assert [a.name for a in kernel.arguments if getattr(a, "role", "") == "workspace"] == ["split_partials"]
     assert launch_from_json(kernel.launch_json()).then == kernel.then
-    # grids as text in the export
+    # the export writes grids as text
     assert [step.grid[0] for step in portable(p, schedule, kernel, where).steps] == ["12", "4"]
     verdict = ScheduleVerifier(own, p, where).verify(schedule)
     assert verdict.ok, verdict.reason

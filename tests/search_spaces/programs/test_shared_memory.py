@@ -42,7 +42,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[3] / "examples"
 A100, H100 = device("a100"), device("h100")
 FEW = dataclasses.replace(A100, sm_count=2)
-OUTSIDE = None  # key of the moments outside of loops
+OUTSIDE = None  # key of the buffers that are live outside of loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Buffer:
 
 
 def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[list[Buffer]]:
-    """Yield the live tiles at each exchange of a kernel, and in each loop."""
+    """Yield the live buffers at each moment: outside of loops, in each loop, and at each exchange of a kernel."""
     own = template(p.program)
     config = own.space(p, where).config(schedule)
     inference = choices_of(p).inference(config)

@@ -1,4 +1,4 @@
-"""Slices of tiles, tiles joined from slices, and reshaped tiles."""
+"""Programs may slice tiles, join slices to a tile, and reshape tiles."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_halves_of_a_product(gpu: str) -> None:
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
 def transposed_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
-    """Reverse the order of quarters of rows and of halves of columns, and add up thirds."""
+    """Reverse the order of the quarters of each row and of the halves of each column. Add up the thirds."""
     m, n = x.shape
     p.blocks((1,), (1,))
     tile = p.load(p.window(x, (0, 0), (m, n)))

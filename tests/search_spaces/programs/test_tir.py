@@ -1,4 +1,4 @@
-"""TensorIR in the syntax of TVM's document: blocks of products, and loads of tensor intrinsics."""
+"""Texts in the TensorIR syntax of TVM's document are read: blocks that multiply, and loads by tensor intrinsics."""
 
 from __future__ import annotations
 

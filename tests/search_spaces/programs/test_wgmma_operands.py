@@ -17,7 +17,8 @@ H100 = device("h100")
 BOXED = {"layout_q": "swizzle(3,3,3)", "layout_k": "transpose+swizzle(3,3,3)", "layout_v": "swizzle(3,3,3)"}
 EACH = {f"{option}_{name}": value for name in "qkv" for option, value in
         (("copy", "cp.async"), ("vector", 1), ("copy_columns", 1))}  # fmt: skip
-# Before q was copied for each product, the first three gave wrong results on an H100 (ptxas of CUDA 13.0).
+# Kernels copy q for each product. Without the copy, the first three schedules gave wrong results on an H100 (CUDA
+# 13.0).
 SCHEDULES = {
     "64 columns, by TMA": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "tma", "sum_1": "after_loop", "min_blocks": 2},
     "64 columns, warp": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "warp", "sum_1": "after_loop", "min_blocks": 2},
@@ -83,7 +84,7 @@ OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
 )
 @pytest.mark.parametrize("transposed", [False, True])
 def test_overwritten_registers_are_counted(write, registers, transposed):
-    """R100 to R103 hold q, which no iteration reloads. ``write`` moves p into these registers."""
+    """R100 to R103 hold q, which is loaded before the loop. The instruction ``write`` moves p into these registers."""
     lines = [write, OF_P, OF_Q] if transposed else [OF_Q, OF_SHARED, write, OF_P]
     assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
 

@@ -1,4 +1,4 @@
-"""Checking legality with look-up tables agrees with the rules, whichever rules are small enough for a table."""
+"""Checking legality with look-up tables agrees with the rules, for any limit on the size of a rule's table."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def test_small_rules_are_looked_up() -> None:
 
     space = Space("s", [ordinal("n", (0, 1, 2))], [Attribute("m", lambda n: 2 * n)], [Rule("r", allows, "")])
     legal = of(space)
-    assert evaluated == [3]  # once for each value of m
+    assert evaluated == [3]  # the rule is evaluated once for each value of m
     assert legal(codes(space)).tolist() == [True, True, False]
     assert evaluated == [3]

@@ -1,4 +1,4 @@
-"""Properties of a space agree with enumeration for small random spaces, on every code path of the elimination."""
+"""Properties of a space agree with enumeration for small random spaces, on every code path of counting."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_empty_space_reports_the_rules_of_the_nearest_schedule() -> None:
 def test_a_space_with_many_rules_is_soon_explained() -> None:
     """An empty space is explained quickly, since no set of rules is counted twice.
 
-    Each of 40 parameters has a rule that leaves one value, and two rules disagree.
+    Each of 40 parameters has a rule that leaves one value. For p0, another rule leaves a different value.
     """
     parameters = [ordinal(f"p{i}", range(8)) for i in range(40)]
     rules = [Rule(f"r{i}", lambda x, i=i: x == i % 8, "{x}", names={"x": f"p{i}"}) for i in range(40)]
@@ -138,7 +138,7 @@ def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, i
 
 
 def test_an_older_schedule_with_a_constant_and_without_a_parameter() -> None:
-    """An old schedule with a former constant and without a newer parameter has as many values as a new schedule."""
+    """A stored schedule may have a value for a former parameter, now a constant, and lack a newer parameter."""
     new = ordinal("b", (1, 2), before=1)
     space = Space("t", [ordinal("a", (1, 2)), new], constants={"c": 5})
     config = space.config(Schedule("t", (("a", 2), ("c", 7))))

@@ -27,14 +27,15 @@ def test_drawing_all_ranks_is_a_permutation(count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("count", [3, 2**64 // 3 + 1, 2**70 // 3])  # large counts reject words or need two
+# A rank is computed from random 64-bit words. The second count rejects many words, and the third needs two words.
+@pytest.mark.parametrize("count", [3, 2**64 // 3 + 1, 2**70 // 3])
 def test_every_third_of_the_range_is_equally_likely(count: int, replace: bool) -> None:
     if count > 3:
         drawn = draw_ranks(count, 6000, 5, replace)
     else:
         drawn = [draw_ranks(count, 1, seed, replace)[0] for seed in range(6000)]
     thirds = np.bincount([3 * rank // count for rank in drawn], minlength=3)
-    assert float(np.square(thirds - 2000).sum() / 2000) < 13.8  # 2 degrees of freedom, 99.9%
+    assert float(np.square(thirds - 2000).sum() / 2000) < 13.8  # holds for 99.9% of uniform samples
 
 
 def test_golden_ranks() -> None:

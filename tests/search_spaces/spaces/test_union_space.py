@@ -1,4 +1,4 @@
-"""The contract of ``SearchSpace`` for all three classes of spaces, and the additional guarantees of a union."""
+"""All three classes of spaces fulfil the contract of ``SearchSpace``. A union of spaces gives additional guarantees."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     if not union.count():
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
-    assert len(drawn) == min(n, len(union.strata))  # each stratum is sampled in the first round
+    assert len(drawn) == min(n, len(union.strata))  # the first round of draws reaches each stratum
     rounds = {s: drawn[s.template, s.values] / s.share for s in union.strata}
     left = {s: rounds[s] for s in union.strata if drawn[s.template, s.values] < s.count}
     for one, last_round in left.items():  # strata that are not exhausted differ by at most one draw
@@ -218,7 +218,7 @@ def test_moves_stay_in_their_template_but_for_a_few_jumps() -> None:
     rng = np.random.default_rng(0)
     moved = Counter((a.template, b.template) for a, b in zip(parents, BOTH.mutate(parents, rng), strict=True))
     left = moved["rows", "tiles"] / (100 * ROWS.count())
-    assert left == pytest.approx(union_space.JUMP, abs=0.015)  # from rows, every jump leads to one of tiles' two strata
+    assert left == pytest.approx(union_space.JUMP, abs=0.015)  # every jump from rows leads to tiles
     assert moved["tiles", "rows"] / (100 * TILES.count()) == pytest.approx(union_space.JUMP / 2, abs=0.015)
 
 

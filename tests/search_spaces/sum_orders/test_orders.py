@@ -1,4 +1,4 @@
-"""Orders of sums: their values, the orders of built-in templates, and spaces restricted by a rule on orders."""
+"""The order in which a kernel adds terms is determined, named, and can be required by a rule of a space."""
 
 from __future__ import annotations
 
@@ -161,13 +161,13 @@ def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
     orders = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
     assert {order["sum 2"] for order in orders.values()} == {"exact, one term"}
     late = {schedule["width"] for schedule, order in orders.items() if "after the loop" in order["sum 1"]}
-    assert late == {512}  # schedules with other widths have a single iteration
+    assert late == {512}  # only for this width does the loop have several iterations
     assert any("threads 64x" in order["sum 1"] for order in orders.values())  # 64 lanes: two warps
 
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
-    """If all iterations pick one column, a sum has one term. If each iteration loads the index, columns may differ."""
+    """If all iterations use one index, a sum has one term. An index that each iteration loads may change."""
 
     @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
     def picked(p: Builder, x: Array, at: Array, out: Array) -> None:
@@ -201,7 +201,7 @@ def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
 
     one, two, four, eight, sixteen = (order(parts) for parts in (1, 2, 4, 8, 16))
     assert len({one, two, four}) == 3
-    assert eight == sixteen  # with 8 or 16 parts, five blocks have one of the five iterations each
+    assert eight == sixteen  # in both cases, five blocks have one iteration each
     assert order(4, sum_1="in_loop") != four
     assert order(8, sum_1="in_loop") == eight
 

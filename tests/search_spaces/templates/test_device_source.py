@@ -1,4 +1,4 @@
-"""Generated sources contain only the constants that the code uses, so that schedules can share code."""
+"""Generated source contains only the constants that its code uses, so that schedules may share one compiled kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every template has a constraint on the number of blocks, which a launch must be able to count."""
+"""Every template has a validity constraint that limits the number of blocks to what a launch allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
-DEVICES = (H200, device("b200"))  # together they use every template
+DEVICES = (H200, device("b200"))  # each template supports at least one of these devices
 # Problems with the largest grids that each operator allows. Their arrays fit on no device.
 LARGEST = (
     {"operator": "matmul", "m": 2**19, "n": 2**20 - 1, "k": 64},

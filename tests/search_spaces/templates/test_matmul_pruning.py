@@ -1,4 +1,4 @@
-"""Pruning rules of matmul: intrinsics, split-k, and poor choices for mma.sync."""
+"""Pruning rules of matmul reject slow intrinsics, useless split-k, and poor choices for mma.sync."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TWO_ROUNDED_BUFFERS = Schedule.from_json(
         **{"raster": "row", "batch_mapping": "outer"},
     },
 )
-TURING = device("t4")  # its tensor cores multiply f16 and i8, but neither bf16 nor tf32
+TURING = device("t4")  # the T4's tensor cores multiply f16 and i8, but neither bf16 nor tf32
 
 
 def units(problem: Matmul, target: Device) -> set[str]:
-    """Return the units of intrinsics, without intrinsics that a rule on the intrinsic alone rejects."""
+    """Return the units of the intrinsics that no rule rejects by the intrinsic alone."""
     problem_space = space(problem, target)
     (names,) = (p.values for p in problem_space.parameters if p.name == "intrinsic")
     rules = [rule for rule in problem_space.rules if rule.needs == ("intrinsic",)]
@@ -181,7 +181,7 @@ def test_pruned_schedules_are_valid() -> None:
 
 
 ROUNDED = Matmul(2048, 2048, 2048, a="f32")
-# The same schedule with one fragment buffer, and with half as many accumulators.
+# Two variants of the schedule: with one fragment buffer, and with half as many accumulators.
 NEIGHBOURS = (
     TWO_ROUNDED_BUFFERS.replace(fragment_buffers=1),
     TWO_ROUNDED_BUFFERS.replace(tile_n=64, sg_data_n=32),

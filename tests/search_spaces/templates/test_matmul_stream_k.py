@@ -1,4 +1,4 @@
-"""Stream-K of mma.sync matmuls: distribution of work, legality, pruning, and counted costs."""
+"""Schedules of mma.sync matmuls with stream-K: the work of each block, legality, pruning, and cost counts."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
-    """Accumulators of the space and the kernel equal the lowering config's. Its tile divides evenly among threads."""
+    """Space, kernel and lowering config have equal numbers of accumulators. The config's tile fits the threads."""
     problem_space = space(problem, H200)
     for config in problem_space.configs(problem_space.sample(60, seed=1)):
         lowering = lowering_config(config)
@@ -133,7 +133,7 @@ def test_rows_of_a_class_have_equal_offsets_from_an_aligned_address(n: int, k: i
     for first in range(min(classes, n)):
         assert len(set(offsets[first::classes])) == 1
     assert offsets.max() <= most_shift(problem)
-    # there are no more classes than different offsets
+    # each class has another offset, as far as n allows
     assert classes == 1 or len(set(offsets[:classes])) == min(n, classes)
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
         rows = config.integer("tile_n") * config.integer("tiles_n")
@@ -173,7 +173,7 @@ def test_counts_match_the_traffic_of_the_kernel() -> None:
         w_bytes = 2 * schedule.integer("tile_n") * DOCUMENT.k / schedule.integer("split_k")
         assert counted.load_bytes >= w_bytes
         assert counted.shared_wavefronts * 128 >= w_bytes
-        # an instruction does at most 32 FMAs, or a fragment of 16 x 8 x 16
+        # an instruction executes at most 32 FMAs, or multiplies a fragment of 16 x 8 x 16
         assert counted.instructions * (2 * 16 * 8 * 16 if counted.unit == "mma" else 64) >= counted.flops
 
 

@@ -55,7 +55,7 @@ def test_sampled_schedules_break_no_rule(problem: RowProblem, name: str) -> None
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
-    # Only such problems break the rules on the number of blocks (2^29 rows) and of steps (long rows).
+    # Only huge problems break the rules on the number of blocks (many rows) and on the number of steps (long rows).
     for problem in (*PROBLEMS, Reduce(2**29, 1000, axis="row", reduction_size=1), RmsNorm(1, 2**29)):
         problem_space = space(problem, H200)
         for _ in range(60):

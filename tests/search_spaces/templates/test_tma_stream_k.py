@@ -1,4 +1,4 @@
-"""Stream-K of tma_matmul: pruning, positions of results and sums, and counted costs."""
+"""Schedules of tma_matmul with stream-K: pruning, positions of results and partial sums, and cost counts."""
 
 from __future__ import annotations
 

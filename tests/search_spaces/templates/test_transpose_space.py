@@ -75,7 +75,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
                 for _ in range(150):
                     for violation in problem_space.explain({p.name: p.random(rng) for p in problem_space.parameters}):
                         refused.setdefault(violation.rule, violation.reason)
-        assert names - set(refused) <= {"grid", "threads"}  # domains never violate these two rules
+        assert names - set(refused) <= {"grid", "threads"}  # no values of the parameters violate these two rules
         for rule, reason in refused.items():
             assert len(reason) > 20 and "\n" not in reason, rule
 
@@ -87,7 +87,7 @@ def test_a_launch_of_too_many_tiles_is_rejected() -> None:
 
 
 def test_the_map_constraints_agree_with_the_maps() -> None:
-    """A map is legal if its threads cover the tile in whole rounds and hold no element twice."""
+    """A map is legal exactly if its threads cover the tile in whole rounds, and no thread holds an element twice."""
     problem, rng = TRANSPOSES[2], np.random.default_rng(4)
     problem_space = space(problem, H200)
     verdicts = []
@@ -127,7 +127,7 @@ def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> 
         rows, columns = tile_of(config)
         loads, stores, layout = load_map(config), store_map(config), shared_layout(config)
         tile = np.arange(rows * columns).reshape(rows, columns)
-        held = loads.distribute(tile)  # [threads, blocks, block rows, vector]
+        held = loads.distribute(tile)  # axes: threads, blocks of a thread, rows of a block, elements of a vector
         assert loads.subgroups == config["threads"] and not any(loads.wraps(tile.shape))
         if layout is None:
             # A thread stores its own blocks, transposed, at transposed origins. No element moves between threads.

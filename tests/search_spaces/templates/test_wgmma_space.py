@@ -68,7 +68,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         by_tma = [side for side in "ab" if config.text(f"copy_{side}") == "tma"]
         assert set(maps) - {"out_map"} == {f"{side}_map" for side in by_tma}
         assert ("out_map" in maps) == (config.integer("store_buffers") > 0)
-        # Each block of a cluster copies its share of the lines of a box, in whole groups of 8.
+        # Each block of a cluster copies its share of a box's lines; a share consists of whole groups of 8 lines.
         cluster_m, cluster_n, tiles = config.integers("cluster_m", "cluster_n", "tiles_per_block")
         stream_k = config.integer("stream_k")
         assert kernel.cluster == (cluster_m * cluster_n, 1, 1) and cluster_m * cluster_n <= 4
@@ -393,7 +393,7 @@ def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
 def test_stream_k_is_faster_for_a_small_last_wave() -> None:
     """With slightly more than two waves of tiles, a third wave costs more than exchanging sums, unless k is short.
 
-    Each block computes its share of the tiles. Panels that are no longer in L2 are read again.
+    In both cases, each block computes its share of the tiles. Panels that L2 no longer holds are read again.
     """
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):

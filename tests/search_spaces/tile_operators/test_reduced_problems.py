@@ -101,7 +101,7 @@ def _features_of_attention(problem: Attention | AttentionBackward, chosen: dict[
     offset = problem.keys - problem.queries
     if problem.causal:
         yield "queries without keys" if offset < 0 else "a prefix" if offset else "nothing before the first query"
-    longest = problem.keys  # keys of the longest sequence; if sequences are packed, it has at least half of all keys
+    longest = problem.keys  # keys of the longest sequence, which has at least half of all packed keys
     if problem.packed and problem.batch > 1:
         longest = problem.keys // 2
     if not problem.window:

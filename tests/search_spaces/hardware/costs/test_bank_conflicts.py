@@ -1,4 +1,4 @@
-"""Bank conflicts: vectorised counts equal brute force, and textbook cases have their known numbers."""
+"""Vectorised counts of bank conflicts equal brute-force counts, and the known numbers of textbook cases."""
 
 import time
 from collections import defaultdict
@@ -81,7 +81,7 @@ def test_any_leading_shape_and_many_chunks():
     ("addresses", "access_bytes", "cycles"),
     [
         (LANES * 4, 4, 1),  # adjacent words
-        (LANES * 0 + 64, 4, 1),  # all lanes read one word: a broadcast
+        (LANES * 0 + 64, 4, 1),  # all lanes read the same word (broadcast)
         (LANES * 128, 4, 32),  # 32 words of one bank
         (LANES * 132, 4, 1),  # a column of an f32 tile with rows of 32, padded by one
         (LANES * 8, 4, 2),  # every other word
@@ -90,9 +90,9 @@ def test_any_leading_shape_and_many_chunks():
         (LANES * 1, 1, 1),
         (LANES * 8, 8, 2),  # 256 bytes: at least two cycles
         (LANES * 16, 16, 4),  # 512 bytes: at least four cycles
-        (LANES * 128, 16, 32),  # each quarter warp hits the same four banks: 4 times 8 cycles
+        (LANES * 128, 16, 32),  # 4 phases, in which 8 lanes access the same four banks
         (LANES * 144, 16, 4),  # rows of 64 f16 padded by 8
-        (LANES % 8 * 16, 16, 4),  # four phases are served in sequence, even if they read the same data
+        (LANES % 8 * 16, 16, 4),  # 4 phases in sequence, even if they read the same data
         (LANES * 0 - 1, 4, 0),
         (np.where(LANES < 8, LANES * 16, -1), 16, 1),
     ],
@@ -224,7 +224,7 @@ REPEATING = (
 @pytest.mark.parametrize("row", INTRINSICS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_fragments_of_tiles_of_many_periods(row, operand):
-    """If a layout repeats, only the lines of one period are counted, and the counts are scaled."""
+    """If a layout is periodic, only the lines of one period are counted, and their counts are scaled to the tile."""
     size, k = widest(row), max(16, row.k)
     checked = 0
     for text in REPEATING:

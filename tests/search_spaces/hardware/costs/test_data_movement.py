@@ -1,4 +1,4 @@
-"""Copy plans move every element once, have the costs that brute force counts, and include every legal plan."""
+"""A copy plan moves every element once and has the costs that brute force counts. The list of plans is complete."""
 
 import itertools
 import re

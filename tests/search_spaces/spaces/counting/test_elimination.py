@@ -79,7 +79,7 @@ def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
     space = rising(40, 40)
     assert space.count() > 2**64
     middle = space.columns(space.sample(4000, seed=2))["p20"]
-    # The value v is in the middle of comb(v + 20, 20) * comb(39 - v + 19, 19) sequences.
+    # p20 has the value v in comb(v + 20, 20) * comb(39 - v + 19, 19) configurations.
     weights = [comb(v + 20, 20) * comb(39 - v + 19, 19) for v in range(40)]
     assert sum(weights) == space.count()
     expected = float(sum(Fraction(v * w, sum(weights)) for v, w in enumerate(weights)))
@@ -88,7 +88,7 @@ def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
 
 
 def test_groups_beyond_64_bits_inside_a_small_count_are_exact() -> None:
-    """Counts of rows that a later rule rejects may be huge, although the final count is small."""
+    """Intermediate counts, of rows that a later rule rejects, may be huge although the final count is small."""
     space = rising(40, 40)
     ends = rule("ends", ("p0", "p39"), lambda c: c["p39"] - c["p0"] >= 39)
     tight = [rule(f"t{i}", (f"p{i}",), lambda c, i=i: (c[f"p{i}"] == 0) | (i == 39) | (i == 7)) for i in range(40)]

@@ -93,7 +93,7 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
 
-# devices that can multiply all operand types that `works` draws
+# devices with tensor cores for all operand types that `works` draws
 MODERN = [row for row in all_devices() if row.has("bf16")]
 
 
@@ -129,12 +129,12 @@ def works(draw: st.DrawFn) -> CostCounts:
 
 
 def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
-    work = dataclasses.replace(matmul(), blocks=132)  # H200: 66 TPCs of 2 SMs; 8 GPCs with 4 clusters of 4
+    work = dataclasses.replace(matmul(), blocks=132)  # an H200 has 66 TPCs of 2 SMs; 8 GPCs with 4 clusters of 4
     alone, pairs, fours = (predict(dataclasses.replace(work, cluster=size), H200) for size in (1, 2, 4))
     assert alone < pairs < 1.02 * alone < 0.8 * fours
     assert H200.sms_of_clusters(4) == 128
     fits = dataclasses.replace(work, blocks=H200.running_sms(4))
-    more = CLUSTER_START / H200.clock_hz  # the blocks of a cluster start together
+    more = CLUSTER_START / H200.clock_hz  # extra time, since the blocks of a cluster start together
     assert predict(dataclasses.replace(fits, cluster=4), H200) == pytest.approx(predict(fits, H200) + more, rel=1e-3)
     assert busy(dataclasses.replace(work, cluster=4), H200)["tensor cores"] <= 1.0
 
@@ -220,7 +220,7 @@ def test_the_parts_explain_the_whole() -> None:
     estimates = analyse([matmul(stages=3)], H200)
     assert estimates.occupancy.tolist() == [2]
     assert estimates.waves[0] == pytest.approx(1024 / (132 * 2))
-    peak = 4096 * 0.63 * H200.tensor_clock_hz / H200.clock_hz  # tensor cores have a lower clock
+    peak = 4096 * 0.63 * H200.tensor_clock_hz / H200.clock_hz  # under load of the tensor cores, the clock is lower
     assert estimates.math[0] == pytest.approx(2.0 * 128 * 128 * 4096 / peak)
     assert np.all(estimates.seconds >= np.maximum(estimates.sm_seconds, estimates.dram_seconds))
 
@@ -307,7 +307,7 @@ def test_an_asynchronous_unit_needs_no_warps_to_overlap() -> None:
 def test_blocks_that_share_an_sm_do_not_help_an_asynchronous_unit() -> None:
     """In a single block, an asynchronous unit already overlaps with everything else.
 
-    Two blocks with half the stages are not faster than one.
+    Two blocks on an SM, each with half of the stages, are not faster than a single block.
     """
     work = dataclasses.replace(matmul(stages=5, unit="wgmma"), barriers_per_iteration=0)
     one = dataclasses.replace(work, shared_bytes=160 * 1024)
@@ -333,7 +333,7 @@ def test_clusters_fill_the_sms_of_measured_gpcs() -> None:
     pcie = device("h100_pcie")  # the GPCs of this product were not measured
     assert pcie.running_sms(4) == pcie.sms_of_clusters(4)
     assert Device.from_json(h100.to_json()) == h100
-    large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block on an SM
+    large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block per SM
     four = dataclasses.replace(large, cluster=4, blocks=128)
     everywhere = dataclasses.replace(h100, sms_of_gpcs=())
     assert predict(four, h100) > 1.5 * predict(four, everywhere)  # only 31 of 32 clusters run at a time
@@ -353,7 +353,7 @@ def test_warps_of_a_chain_of_products_wait_for_themselves() -> None:
     assert chained.threads == 128
     assert predict(chained, H200) > 1.1 * predict(one_group, H200)
     two = dataclasses.replace(chained, threads=256)
-    assert predict(two, H200) < predict(chained, H200)  # while one group waits, the other multiplies
+    assert predict(two, H200) < predict(chained, H200)  # one warpgroup multiplies while the other waits
 
 
 def test_two_warps_per_sm_use_half_of_it() -> None:

@@ -148,13 +148,14 @@ def test_parameters_of_other_templates_are_missing() -> None:
     assert table["schedule.toy.tile"][[1, 3]].tolist() == pytest.approx(np.log2([3, 5]).tolist())
     assert table["attribute.toy.area"][[1, 3]].tolist() == pytest.approx(np.log2([5, 17]).tolist())
 
-    # a table of one template can be aligned with more columns, and a table of two templates with one template's columns
+    # The table of one template can be extended to the columns of two, and the table of two can be reduced to those of
+    # one.
     names = common_names([alone, table])
     joined = align(alone, names)
     np.testing.assert_array_equal(joined[:, names.index("model.seconds")], alone["model.seconds"])
     assert np.isnan(joined[:, names.index("schedule.toy.tile")]).all()
     np.testing.assert_array_equal(align(table, alone.names)[[0, 2]], align(alone, alone.names))
-    # the column belongs to a template that both tables have
+    # The missing column belongs to a template that both tables have.
     with pytest.raises(FeatureMismatch, match=r"schedule\.toy\.tile"):
         align(table, tuple(n for n in table.names if n != "schedule.toy.tile"))
 

@@ -162,7 +162,7 @@ class TestGrowing:
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(full.predict(y).deviation, abs=1e-3)
 
     def test_with_an_offset_the_distant_mean_differs_from_that_of_the_values(self) -> None:
-        """A cluster of observations counts for the constant mean only as much as a single distant observation."""
+        """With an offset, a cluster of observations weighs as much in the constant mean as one distant observation."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
         X[20:, 0] = np.arange(1, 11)  # ten distant observations, each with another category in the first column
@@ -179,7 +179,7 @@ class TestGrowing:
             full = GaussianProcess(given=replace(parameters, offset=offset)).fit(X, y).predict(far)
             assert full.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
         assert abs(means[0]) < 0.01  # without an offset: the mean of all values
-        assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts as one observation
+        assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster has the weight of one observation
         assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
 
     def test_hyperparameters_keep_a_fixed_offset(self) -> None:

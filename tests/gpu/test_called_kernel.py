@@ -97,7 +97,7 @@ def test_a_kernel_is_called_with_torch_tensors(pool, dtype):
     kernel = compiled_kernel(pool, problem)
     kind = torch.float16 if dtype == "f16" else torch.bfloat16
     inputs = problem.random_inputs(SEED)
-    # numpy holds bf16 as bits; torch accepts signed integers of any size
+    # numpy stores bf16 as its bits; torch accepts numpy's signed integers of any size
     a, b = (torch.from_numpy(inputs[name].view(np.int16)).cuda().view(kind) for name in ("a", "b"))
     torch.cuda.synchronize()  # another stream does not wait for this stream's copies
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):

@@ -243,7 +243,7 @@ def test_cpu_references_are_never_caused_by_internal_errors(runner):
     for epilogue in ("none", "gelu"):
         problem = Matmul(m=64, n=48, k=40, a="f32", b="f32", out="f32", precision="ieee", epilogue=epilogue)
         (result,) = runner.measure([naive(problem)])
-        # gelu is wrong, because the kernel has no epilogue
+        # with gelu the result is wrong, because the kernel has no epilogue
         assert result[1].ok == (epilogue == "none"), result[1].reason
     mistakes = ("TypeError", "AttributeError", "ValueError")
     assert [why for why in runner.cpu_references if why.startswith(mistakes)] == []

@@ -1,9 +1,9 @@
 """Follow a value through the calls that pass it on.
 
-A *stop* is a function of the four packages that receives the value itself as an argument; stops are in the order of
-their first calls. The files with a stop are counted. All kernel templates count as one file, since a
-search reaches them through one interface, ``KernelTemplate``. The files that define the value's own classes do not
-count. A *climb* is a step from one stop to the next stop in a higher package.
+A *stop* is a function of the project's packages that receives the value itself as an argument. Stops are in the order
+of their first calls. The files with a stop are counted. All kernel templates count as one file, since a search reaches
+them through one interface, ``KernelTemplate``. The files that define the value's own classes do not count. A *climb* is
+a step from one stop to the next stop in a higher package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FLOORS = {"search_spaces": 1, "cost_models": 2, "measurements": 2, "autosched": 3}  # packages may import lower ones
+FLOORS = {"search_spaces": 1, "cost_models": 2, "measurements": 2, "autosched": 3}  # levels of the packages
 TEMPLATES = "search_spaces/templates/"
 
 
@@ -60,7 +60,7 @@ class Walk:
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
-        """Return one line for each run of stops in the same file, and the two counts."""
+        """Return one line for each sequence of stops in the same file, and the numbers of files and climbs."""
         lines, floor = [], 0
         for file, stay in groupby(self.stops, key=lambda stop: stop.counted_file):
             stops = list(stay)
@@ -79,7 +79,7 @@ def followed(value: object) -> Iterator[Walk]:
     """
     walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
     packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
-    arguments: dict[CodeType, tuple[str, ...]] = {}  # empty outside of the packages, and for stops
+    arguments: dict[CodeType, tuple[str, ...]] = {}  # to check; none outside of the packages
 
     def on_event(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":

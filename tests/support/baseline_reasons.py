@@ -22,7 +22,7 @@ def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: 
 
     Args:
         problem: Problem of the comparison.
-        baselines: Its baselines, with their times or the reasons for having none.
+        baselines: Baselines of the comparison, each with its times or the reason for having none.
         torch_works: True if torch can compute on this machine.
     """
     able = {entrant.label for entrant in baselines if entrant.status is Status.OK}

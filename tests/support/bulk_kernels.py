@@ -100,7 +100,7 @@ def run(
     cluster: int = 1,
     block: int = 128,
 ) -> Emulation:
-    """Run a kernel with this body in the emulator: ``grid`` blocks, by default one cluster."""
+    """Run a kernel with this body in the emulator. ``grid``: number of blocks. Default: one cluster."""
     kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',

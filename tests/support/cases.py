@@ -1,6 +1,7 @@
 """Select the cases of a parametrised test that every run includes; mark the others ``nightly``.
 
-Every run includes at least one case of each mechanism, and runs a planted fault together with its correct counterpart.
+Every run includes at least one case of each mechanism. If it includes a planted fault, it also includes the kernel
+without the fault.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def representative(
 
 
 def spread(cases: Iterable[Any], count: int) -> list[Any]:
-    """Mark all cases ``nightly`` except the first of each of ``count`` equal parts."""
+    """Divide the cases into ``count`` equal parts, and mark all except the first of each part ``nightly``."""
     listed = list(cases)
     chosen = {part * len(listed) // count for part in range(count)}
     return [case if position in chosen else _nightly(case) for position, case in enumerate(listed)]
 
 
 def _id(case: Any) -> str:
-    own = getattr(case, "id", None)  # only parameter sets have marks
+    own = getattr(case, "id", None)  # only the parameter sets of pytest have an id
     return own or ("-".join(map(_id, case)) if isinstance(case, tuple) else str(getattr(case, "name", case)))
 
 

@@ -1,4 +1,4 @@
-"""Executables of CUDA sources: nvcc takes a second for each, so one is compiled once for all tests and later runs."""
+"""Compile CUDA sources to executables, which all tests and later runs share, since nvcc takes a second for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from measurements.files.cache_folder import cache_root
 def cuda_program(source: Path, *options: str) -> Path:
     """Return an executable that nvcc has compiled for sm_80, or for the architecture among ``options``.
 
-    It may include headers of its folder. Options may name further files.
+    The source may include headers of its folder. ``options`` may name further files.
     """
     architecture = [] if any(option.startswith("-arch") for option in options) else ["-arch=sm_80"]
     command = ["nvcc", "-cudart", "shared", "-lineinfo", *architecture, str(source), *options]

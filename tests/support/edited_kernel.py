@@ -15,7 +15,7 @@ def edited_kernel(kernel: GeneratedKernel, header: str, old: str, new: str) -> G
         kernel: Kernel to edit.
         header: Name of the header to edit, or "" for the source.
         old: Text to replace.
-        new: Its replacement.
+        new: Text that replaces ``old``.
     """
     if not header:
         assert old in kernel.source

@@ -31,7 +31,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(package: str) -> None:
-    """Import a package, and all modules of a package of this project. Ignore packages that are not installed."""
+    """Import a package, with all modules if it belongs to this project. Ignore a package that is not installed."""
     with suppress(ImportError):
         imported = importlib.import_module(package)
         if package.partition(".")[0] in OURS:
@@ -52,7 +52,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for number in STOPS:  # signals to the process group are meant for the children
+    for number in STOPS:  # a signal to the process group, such as Ctrl-C, is meant for the children only
         signal.signal(number, signal.SIG_IGN)
     running: dict[int, socket.socket] = {}
     os.rename(f"{path}.new", path)

@@ -41,7 +41,7 @@ _OF_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED"}
 # A new interpreter is also started if a variable with one of these prefixes differs, since Python reads it at start.
 _OF_START = ("LANG", "LC_", "LD_", "PYTHON")
 
-cpu_seconds = 0.0  # total of all forked processes that have ended
+cpu_seconds = 0.0  # total CPU seconds of all forked processes that have ended
 
 
 class Popen(subprocess.Popen[Any]):
@@ -70,7 +70,7 @@ class Popen(subprocess.Popen[Any]):
         if self._server is None or self._request is None:
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
-        pipes = stdin, _, _, stdout, _, stderr = arguments[10:16]  # -1 for a stream without a pipe
+        pipes = stdin, _, _, stdout, _, stderr = arguments[10:16]  # -1 means that the stream has no pipe
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate((stdin, stdout, stderr))]
         socket.send_fds(self._server, [json.dumps(self._request).encode()], streams)
         self.pid = int(_answer(self._server))

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 
 def printed(code: str) -> tuple[str, str]:
-    """Return what ``code`` prints in this process, and in one with another hash seed in which warnings are errors."""
+    """Return what ``code`` prints here, and in a process with another hash seed. There, warnings are errors."""
     here = io.StringIO()
     with redirect_stdout(here):
         exec(code, {})

@@ -10,7 +10,7 @@ import pytest
 
 from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders, toolchain_version
 
-LENGTHS_RECORDED = (13, 3)  # oldest release of NVRTC whose machine code is about as long as the newest release's
+LENGTHS_RECORDED = (13, 3)  # from this release of NVRTC on, machine code has about the recorded lengths
 
 
 def _nvrtc_missing() -> bool:

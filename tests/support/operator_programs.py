@@ -40,7 +40,7 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
 
 
 def attended(x: Distributions, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
-    """Return the reference of ``attention``. ``scores`` receives the products, columns minus rows, and the head."""
+    """Return the reference of ``attention``. ``scores`` gets the products, column minus row of each, and the head."""
     h, s, d = x["q"].shape
     result = np.zeros_like(x["q"])
     for head in range(h):
@@ -91,7 +91,7 @@ def normed_and_rotated(x: Distributions) -> FloatArray:
 
 @program(x=Input("images c pixels", "f16"), scale=Input("c", "f32"), out=Output("images c pixels", "f16"))
 def group_norm(p: Builder, x: Array, scale: Array, out: Array) -> None:
-    """Normalise groups of four channels of 7x7 images."""
+    """Normalise groups of channels of 7x7 images. A group has four channels."""
     images, channels, pixels = x.shape
     image, i = p.blocks((images, channels), (1, 4))
     width, count = p.cover(pixels), 4 * pixels
@@ -275,7 +275,7 @@ def zero_points(p: Builder, x: Array, w: Array, zero: Array, scale: Array, out: 
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f32"))
 def triangle_sums(p: Builder, x: Array, out: Array) -> None:
-    """Compute cumulative sums of rows as products with a triangle of ones, and store them in each iteration."""
+    """Compute cumulative sums of rows as products with a triangular matrix of ones. Each iteration stores its sums."""
     m, n = x.shape
     (i,) = p.blocks((m,), (32,))
     ones = p.where(p.rows(0, 32) <= p.columns(0, 32), 1.0, p.zeros((32, 32))).cast("f16")

@@ -1,4 +1,4 @@
-"""Unmodified autotuned kernels with a stub benchmark, which returns random times and writes each to a file.
+"""Kernels with Triton's autotuner and a stub benchmark, which returns random times and writes them to a file.
 
 No kernel is executed: ``launch`` returns the configuration that would be launched.
 """

@@ -1,4 +1,4 @@
-"""Random tile programs whose loops carry states of every shape, reduce both axes, store, multiply and use shared tiles.
+"""Random tile programs. Their loops carry states of any shape, reduce both axes, store, multiply, and use shared tiles.
 
 Inputs are small integers, so that casts between types are exact.
 """
@@ -38,7 +38,7 @@ STEPS = (
 
 
 def random_carried(seed: int) -> Program:
-    """Return a program with a loop of up to twelve random steps over columns, which stores the carried values."""
+    """Return a program with a loop over columns. An iteration has up to twelve random steps."""
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)
     typed, other = rng.choice(TYPES), rng.choice(TYPES)

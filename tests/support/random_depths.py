@@ -16,7 +16,7 @@ FORMS = ("loaded", "scaled", "masked", "one", "reduced", "reduced", "gathered", 
 
 
 def random_depths(seed: int, typed: str | None = None) -> Program:
-    """Return a program of one or two products with depths from 3 to 80, in a loop or not.
+    """Return a program of one or two products with depths from 3 to 80. The products may be in a loop.
 
     Each operand is loaded, computed from loads element by element, reduced, gathered, or kept in shared memory; memory
     orders are random. A second product may multiply a function of the first one.
@@ -47,12 +47,12 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
             wide = wide * 2 + (p.columns(0, shape[1]) % 3).cast(sums)
         elif form == "masked":
             wide = p.where(p.columns(0, shape[1]) % 5 < 4, wide, 1)
-        elif form == "one":  # replace zeros by 1
+        elif form == "one":  # no element is zero
             wide = wide * wide % 7 + 1 if exact else p.sigmoid(wide)
         elif form == "reduced":
             total = p.reduction("add", wide, dim=1)
             wide = wide - (total >> 4) if exact else wide - total / shape[1]
-        if x.name == "a":  # zeros here make any value of the other operand irrelevant
+        if x.name == "a":  # zeros after the depth in a make the other operand's values irrelevant
             wide = p.where(p.columns(at[1], shape[1]) < k, wide, 0)
         converted = wide.cast(typed)
         if form == "shared" and not exact:

@@ -20,7 +20,7 @@ STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum
 
 
 def shape_of(seed: int) -> tuple[int, int]:
-    """Return the shape of the program's tile; extents of its array must be multiples of it."""
+    """Return the shape of the program's tile. The shape of the array must be a multiple of this shape."""
     return random.Random(seed).choice(SHAPES)
 
 

@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Step = tuple[Parameter, tuple[Attribute, ...], tuple[Rule, ...]]
-STARTS = 12  # number of searches; if all fail, a schedule is drawn from the counted space
+STARTS = 12  # number of searches; if all fail, the space is counted and a schedule is drawn from it
 MOST_BACK = 40  # limit of backtracking steps per search
 
 
@@ -45,7 +45,7 @@ def _steps(space: Space) -> list[Step]:
     for parameter in space.parameters:
         known.add(parameter.name)
         new: list[Attribute] = []
-        for attribute in attributes:  # an attribute comes after the attributes that it needs
+        for attribute in attributes:  # ``attributes`` lists an attribute after those that it needs
             if known.issuperset(attribute.needs):
                 new.append(attribute)
                 known.add(attribute.name)
@@ -89,7 +89,7 @@ def _candidates(
     step: Step, codes: dict[str, int], before: dict[str, int], values: dict[str, tuple[int | str, ...]],
     rng: np.random.Generator,
 ) -> list[tuple[int, dict[str, int]]]:  # fmt: skip
-    """Return the codes that the rules of this step accept, in random order, each with its attributes."""
+    """Return the codes that the step's rules accept, in random order, each with the attributes that it implies."""
     parameter, attributes, rules = step
     count = len(parameter.values)
     needed = {parameter.name}.union(*(one.needs for one in (*attributes, *rules)))

@@ -1,4 +1,4 @@
-"""Evaluate a warp's instruction on its registers, with the element positions that its intrinsic defines."""
+"""Evaluate a warp's instruction on registers, whose element positions the intrinsic defines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Registers = npt.NDArray[np.generic]  # (lanes, values per lane)
 
 
 def execute(row: TensorIntrinsic, a: Registers, b: Registers, c: Registers) -> Sums:
-    """Return the ``reference`` of an intrinsic for registers.
+    """Return the registers of the result, computed by the intrinsic's ``reference``.
 
     Raises:
         ValueError: The intrinsic is wmma, whose fragments are opaque.

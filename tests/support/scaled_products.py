@@ -9,7 +9,7 @@ from search_spaces.hardware.dtypes import E4M3, E5M2
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
-# For each name: the element type, the number of elements that share a scale, and the scale type.
+# Name of a type -> type of the elements, number of elements that share a scale, and type of the scales.
 CASES = {
     "mxf8": ("e4m3", 32, "ue8m0"),
     "mxf8 e5m2": ("e5m2", 32, "ue8m0"),

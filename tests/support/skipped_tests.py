@@ -1,4 +1,4 @@
-"""Run the tests again that the last run skipped (``--last-skipped``), after a missing package has been installed."""
+"""With ``--last-skipped``, run the tests that the last run skipped, for example after a package was installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEY = "autosched/skipped"
 
 
 class LastSkipped:
-    """Store the ids of skipped tests and modules in pytest's cache, and select those of the last run on request.
+    """Store the ids of skipped tests and modules in pytest's cache. On request, select only the last run's.
 
     Args:
         config: Configuration of the run. Workers of pytest-xdist only select tests. The controller stores the ids.

@@ -1,7 +1,8 @@
 """Maintain the checked-in list of slow test functions, which ``pytest --update-slow -n 0`` writes.
 
 A test is slow if its cases take more than LIMIT CPU seconds on average, child processes included. A busy machine gives
-the same CPU times as an idle one, so the list is stable from run to run; a function near the limit keeps its mark.
+the same CPU times as an idle one, so the list is stable from run to run. A function whose time is near the limit stays
+listed or unlisted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 LIST = Path("tests", "slow.txt")  # relative to the root folder of the run
 LIMIT = 0.05  # seconds of CPU
-MARGIN = 1.5  # a mark changes only if the time differs from the limit by this factor (hysteresis)
+MARGIN = 1.5  # a test is added or removed only if its time differs from the limit by this factor (hysteresis)
 
 
 def slow_functions(root: Path) -> set[str]:
@@ -60,11 +61,11 @@ class UpdateSlow:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # keyed by file and name
+        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # keyed by test file and fixture name
         self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._in_fixtures = 0.0
         self._passed: set[str] = set()
-        self._owners: dict[str, object] = {}  # module or class of each collected test, by its node id
+        self._owners: dict[str, object] = {}  # node id of a module or class -> module or class
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         owner, _, _ = function_of(item).rpartition("::")
@@ -118,7 +119,7 @@ class UpdateSlow:
     def _exists(self, function: str) -> bool:
         """Return True if a listed test still exists.
 
-        A class may inherit the test, and a run of other files does not import the test's file.
+        A class may inherit a test. The test's file is read if this run has not collected it.
         """
         owner, _, name = function.rpartition("::")
         if owner in self._owners:

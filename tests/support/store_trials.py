@@ -83,7 +83,7 @@ def database(path: Path, *trials: Trial) -> Path:
 
 
 def tell_entries(raw: sqlite3.Connection) -> None:
-    """After trials were edited with SQL, update the database's entries accordingly, and mark them for ranking."""
+    """Update the database's entries after trials were edited with SQL, and mark the entries for a new ranking."""
     keys = raw.execute("SELECT id, problem, schedule_key FROM trials").fetchall()
     digests = [(*(hashlib.sha256(str(text).encode()).hexdigest() for text in texts), row) for row, *texts in keys]
     raw.executemany("UPDATE trials SET problem_digest = ?, schedule_digest = ? WHERE id = ?", digests)

@@ -48,7 +48,7 @@ def tensor(operand: Operand, stored: Any) -> Any:
 
 
 def called(problem: TileOperator) -> tuple[list[Any], dict[str, Any]]:
-    """Return a call's positional tensors, and its tensors and options by keyword."""
+    """Return the positional arguments (tensors) and the keyword arguments (tensors and options) of a call."""
     stored = problem.random_inputs(1)
     tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
     options = {name: type(usual)(getattr(problem, name)) for name, usual in problem.call_options.items()}

@@ -37,7 +37,7 @@ def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[
 
 
 def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
-    """Return some schedules of the stratum of a problem's space that has the given values, such as of ``intrinsic``."""
+    """Return some schedules of the stratum with the given values, for example of ``intrinsic``."""
     space = tile_template(type(problem)).space(problem, device(gpu))
     stratum_values = tuple(values[name] for name in space.stratifying)
     ranks = next(stratum.ranks for stratum in space.strata if stratum.values == stratum_values)
@@ -84,7 +84,7 @@ def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed:
     schedule = next(s for s in drawn if values.items() <= s.values.items())
     try:
         kernel = kernel_of(faulty, gpu, schedule)
-    except ValueError:  # the fault changed the space, so sample again
+    except ValueError:  # the fault has changed the space, so this schedule is not legal
         kernel = kernel_of(faulty, gpu, sampled(faulty, gpu, 1, seed)[0])
     if outcome(problem, kernel) != "ok":
         return True

@@ -32,7 +32,7 @@ def blocks(n):
 
 @triton.jit
 def wrong_from_128(o, x, n, BLOCK: tl.constexpr):
-    """A kernel that is only correct for blocks below 128, as if it had been tested with a single block size."""
+    """A kernel that is only correct if its block size is below 128."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     factor = 2.0 if BLOCK < 128 else 2.5
     tl.store(o + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)

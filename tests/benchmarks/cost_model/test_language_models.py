@@ -1,4 +1,4 @@
-"""The page on kernels of language models: its problems, and instruction counts of a main loop."""
+"""The benchmark of kernels of language models lists problems, and counts the instructions of a main loop."""
 
 from __future__ import annotations
 

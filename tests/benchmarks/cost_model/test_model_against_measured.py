@@ -48,7 +48,7 @@ def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
 
 
 def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
-    """Two small blocks of an SM drift apart and reread panels that do not fit in L2. A single block per SM does not."""
+    """Two blocks that share an SM drift apart, and reread panels that do not fit in L2. One block per SM does not."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
     alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
@@ -100,10 +100,10 @@ def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
 def test_short_pieces_of_dram_cost_time_on_h100(tmp_path: Path) -> None:
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     short, long = (TritonConfig(128, 128, step, 3, 4) for step in (32, 128))
-    assert 64 < counts(hopper, short).run_bytes < 128  # rows of 64 bytes of a and 256 bytes of b
+    assert 64 < counts(hopper, short).run_bytes < 128  # between a's rows of 64 bytes and b's rows of 256 bytes
     assert counts(hopper, long).run_bytes == 256
     transposed_a = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
-    assert counts(transposed_a, short).run_bytes == 256  # column-major: 128 rows of a are adjacent
+    assert counts(transposed_a, short).run_bytes == 256  # a is column-major: 128 elements are adjacent
     assert counts(ampere, short).run_bytes == counts(hopper, short, own_buffers=True).run_bytes == 128
 
 

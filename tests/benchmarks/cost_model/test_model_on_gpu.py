@@ -60,7 +60,7 @@ def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(sche
     results, left_out = measured([*trials, *again])
     (judged,) = results.values()
     assert left_out == 0 and judged.schedules == tuple(schedules)
-    assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # the median of two times
+    assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # median of the factors 2 and 4
     (judged,) = measured(trials)[0].values()
     assert np.allclose(judged.seconds / judged.predicted, 2)
     assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% | 0.0% |")
@@ -69,7 +69,7 @@ def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(sche
 def test_the_first_eight_choices_may_contain_the_fastest() -> None:
     predicted = np.arange(1.0, 11.0)
     measured_seconds = predicted.copy()
-    measured_seconds[[0, 7, 9]] = 1.1, 1.0, 0.8  # the first choice loses to the eighth, and both lose to the last
+    measured_seconds[[0, 7, 9]] = 1.1, 1.0, 0.8  # the first is slower than the eighth, and the last is fastest
     judged = Measured(PROBLEM, "h100", (), measured_seconds, predicted)
     assert judged.figures[2:] == pytest.approx((0.375, 0.25))
 

@@ -1,4 +1,4 @@
-"""The benchmark command for GPU machines, run on a simulated GPU, observes its time limit and writes complete files."""
+"""The benchmark command for GPU machines, run on a simulated GPU, keeps its time limit and writes complete files."""
 
 import dataclasses
 import itertools
@@ -211,7 +211,7 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
 
 @pytest.mark.parametrize(("program", "template"), spread([("gemm_relu", "gemm_relu"), ("matmul", "matmul")], 1))
 def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, program, template):
-    """Run a tile program with its own problem, and a program that is an additional template of an operator."""
+    """Run a tile program as a problem of its own, and another as an additional template of an operator."""
     try:
         host_compiler()
         toolchain_version()
@@ -424,9 +424,8 @@ def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=fake_kernel)
     assert not left.exists()
     (recorded,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert (
-        len(recorded.trials) == len(lines) - 1 >= 8
-    )  # all lines except the library's time, which belongs to no schedule
+    # One line is not recorded: the library's time, which has no schedule.
+    assert len(recorded.trials) == len(lines) - 1 >= 8
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

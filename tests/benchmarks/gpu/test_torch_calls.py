@@ -1,4 +1,4 @@
-"""Operators of language models compared with torch: torch's calls on CPU tensors, and the plan's part without a GPU."""
+"""Operators of language models are compared with torch, here on CPU tensors and in a plan without a GPU."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_results_have_the_shapes_of_the_operator(name: str, monkeypatch: pytest.
 
 @needs_nvrtc
 def test_the_part_runs_over_a_simulated_gpu(tmp_path: Path) -> None:
-    """Torch has no GPU in this test, and no operator for a paged cache anywhere. Results state these two reasons."""
+    """Results state why torch has no times: it sees no GPU in this test, and has no operator for a paged cache."""
     append = next(each for each in LANGUAGE if each.problem.operator == "qk_norm_rope_append")
     chosen = [append, entry("router_topk")]
     with CompilePool() as pool:

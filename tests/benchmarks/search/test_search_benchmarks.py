@@ -169,7 +169,7 @@ def test_an_empty_folder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_compilers_and_the_gpu_work_at_the_same_time() -> None:
     machine = Machine(2, Costs(compile=3.0, measure=1.0))
-    assert [machine.finish(0.0) for _ in range(4)] == [4.0, 5.0, 7.0, 8.0]  # two are compiled at a time
+    assert [machine.finish(0.0) for _ in range(4)] == [4.0, 5.0, 7.0, 8.0]  # two candidates are compiled at a time
     assert machine.finish(20.0) == 24.0
 
 

@@ -39,9 +39,9 @@ def test_a_new_problem_is_predicted_from_other_problems() -> None:
     predicted = trained().predict(features)
     learned = rank_correlation(predicted, new.seconds)
     assert learned > 0.9
-    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # the analytic model
+    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # better than the analytic model
     off = [abs(p - math.log(s)) for p, s in zip(predicted, new.seconds, strict=True)]
-    assert sorted(off)[len(off) // 2] < 0.2  # predictions are log-seconds, not only an order
+    assert sorted(off)[len(off) // 2] < 0.2  # predictions are logarithms of seconds, not only ranks
 
 
 def test_training_is_independent_of_the_order_of_problems() -> None:

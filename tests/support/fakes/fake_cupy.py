@@ -51,7 +51,8 @@ class FakeCupy:
         class Array:
             """An array of ``gpu`` with the contents, shape and strides of ``host``.
 
-            Its allocation starts at address ``device`` of the GPU, and at address ``origin`` of the host.
+            The array is in an allocation that starts at address ``device`` of the GPU. On the host, the allocation's
+            contents start at address ``origin``.
             """
 
             def __init__(self, host: np.ndarray, gpu: int, device: int, origin: int) -> None:

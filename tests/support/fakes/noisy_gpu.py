@@ -1,4 +1,4 @@
-"""Fake GPU worker. Its times have noise, and a drift that is common to all programs of a round.
+"""Fake GPU worker. Its times have noise, and a drift that is equal for all programs of a round.
 
 A program takes 1 ms. With AUTOSCHED_NOISY_SLOW="T=F" it takes F ms if its cubin contains the text T. Each comparison
 draws its own noise.

@@ -79,7 +79,7 @@ def make_trials(one: Observations, **change: Any) -> list[Trial]:
 
 
 def store(path: Path, *trials: Trial) -> Path:
-    """Return a database that contains these trials; creates it if needed."""
+    """Append the trials to the database ``path``, which is created if needed, and return ``path``."""
     with Store.open(path) as opened:
         for trial in trials:
             opened.append(trial)

@@ -26,7 +26,7 @@ from search_spaces.spaces.space import Space
 
 
 def toy_estimates(space: SearchSpace = TOY) -> Estimates:
-    """Return estimates of 3 times the exact time, infinite for x = 1. They ignore the letter."""
+    """Return estimates: 3 times the exact time, or infinity for x = 1. The parameter ``letter`` has no effect."""
 
     def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
         blind = (s.replace(letter="b") for s in schedules)

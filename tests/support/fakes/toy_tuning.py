@@ -36,12 +36,12 @@ TOTAL = SPACE.count()
 
 
 def seconds(schedule: Schedule) -> float:
-    """Return the time of a schedule: smallest, 1 us, at x = 8, y = 16. The letter has no effect."""
+    """Return the time of a schedule. The smallest time is 1 us, at x = 8 and y = 16. ``letter`` has no effect."""
     return 1e-6 * 1.3 ** (abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 4))
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
-    """Generate a kernel that does not depend on the letter. Schedules that differ only in the letter share a kernel."""
+    """Generate a kernel. Schedules that differ only in the parameter ``letter`` share a kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
     return GeneratedKernel(
@@ -52,7 +52,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 class FakeRunner:
     """A runner that computes times by a formula and returns the results of each batch in reverse order.
 
-    ``fail`` returns the status of candidates that fail.
+    ``fail`` returns the status of a schedule that shall fail, else None.
     """
 
     name = "fake"

@@ -1,6 +1,6 @@
 """Fake of the cupy functions that the GPU worker uses.
 
-Device memory is kept in numpy, and only kernels advance the clock.
+Device memory is simulated by numpy arrays, and only kernels advance the simulated clock.
 """
 
 import math
@@ -119,7 +119,7 @@ class FakeCupy:
 
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
-        self.kept_by_pool = []  # allocations that were returned to the pool
+        self.kept_by_pool = []  # allocations that were freed, which cupy's pool keeps
         self.modules = {}  # keyed by path, like cupy's cache
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
@@ -206,7 +206,7 @@ class Function:
         out[...] = a.astype(np.float32) @ b.astype(np.float32)
         launch_number = len(self.cupy.launches)
         if self.name == "two_phases" and launch_number % 2:
-            out[...] = 0  # only every second launch leaves a complete result
+            out[...] = 0  # after an odd number of launches, the result is incomplete
         if self.name == "wrong":
             out[0, 3, 4] += 1
         if self.name == "nothing":

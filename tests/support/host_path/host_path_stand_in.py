@@ -87,7 +87,7 @@ def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int
 
 
 class Driver(FakeCupy):
-    """Fake cupy that records the launches of the Python path, and fake driver that records those of the C++ path.
+    """A fake cupy that records launches of the Python path, and a fake driver that records launches of the C++ path.
 
     ``from_python`` and ``from_table`` list the launches of the two paths. ``result`` is the return value of
     ``cuLaunchKernelEx``. ``on_launch`` is called with each launch, and with True for launches of the C++ path.

@@ -33,7 +33,7 @@ class KeepLaunches:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._test = ""
-        self._compiled = threading.local()  # per thread: the bytecode compiled last, and its PTX
+        self._compiled = threading.local()  # each thread's last compiled bytecode and the bytecode's PTX
         self._run = emulator.run_launch
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(emulator, "compile_to_bytecode", self._compile_to_bytecode)

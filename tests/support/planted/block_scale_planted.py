@@ -45,7 +45,7 @@ def right_kernel(case: str) -> GeneratedKernel:
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: in the kernel of a case ``old`` is replaced by ``new``."""
+    """A fault: ``old`` is replaced by ``new`` in the kernel of a case."""
 
     name: str
     case: str

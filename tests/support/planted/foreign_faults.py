@@ -38,7 +38,8 @@ class ForeignKernel:
     shared_bytes: int = 0
     launches: int = 1
     fills: bool = True  # True if the kernel writes every element of the output
-    aliases: dict[int, int] = field(default_factory=dict)  # maps an argument to another argument with the same array
+    # position of an argument -> position of another argument that is the same array
+    aliases: dict[int, int] = field(default_factory=dict)
     faults: tuple[tuple[str, str, str], ...] = field(default=())  # (name, old text, new text)
     orders: tuple[Order, ...] = ORDERS
 

@@ -1,4 +1,4 @@
-"""Faults planted in the emulator's Hopper kernels: replacements in their text, with the findings that must result."""
+"""Faults planted in the Hopper kernels of the emulator's tests: each replaces text and names the expected findings."""
 
 from __future__ import annotations
 

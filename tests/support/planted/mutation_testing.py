@@ -31,7 +31,7 @@ WRONG = "wrong numbers"  # outcome: no finding, but the result differs from the 
 def reported_by_verification(
     problem: Problem, kernel: GeneratedKernel, depths: tuple[Depth, ...] = ("quick", "full")
 ) -> set[str]:
-    """Return the kinds of findings of a verification, from the first of ``depths`` that has any.
+    """Verify with each of ``depths`` until there are findings, and return the kinds of these findings.
 
     The set is empty for a correct kernel.
     """
@@ -97,7 +97,7 @@ def result_with(mutation: Mutation) -> str:
 def mutation_tests(
     mutations: tuple[Mutation, ...], *more_cases: str
 ) -> tuple[Callable[[str], None], Callable[[Mutation], None]]:
-    """Return two tests: the unmodified cases (and ``more_cases``) have no findings, and each mutation is detected.
+    """Return two tests: unmodified cases (and ``more_cases``) have no findings, and each mutation is detected.
 
     Every run includes a fifth of the mutations, with their cases.
     """

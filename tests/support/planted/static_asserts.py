@@ -1,4 +1,4 @@
-"""Collect the rules that a kernel's static_asserts name, in its file and in every header that it includes."""
+"""Collect the names of rules from the static_asserts of a kernel's header and of every header that it includes."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: in the kernel of a case ``old`` is replaced by ``new``, wherever ``header`` has it.
+    """A fault in the kernel of a case: everywhere in ``header``, ``old`` is replaced by ``new``.
 
-    ``finding`` is the expected report.
+    ``finding`` is the kind of finding that must be reported.
     """
 
     name: str

@@ -186,7 +186,8 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
 }
 
 
-# out^T has one column for each row of out. A block that computes several tiles has the columns of all its tiles.
+# Cases of the transposed template, which computes out^T: a column of out^T is a row of out. If a block computes several
+# tiles, it has the columns of all of these tiles.
 TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
     "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),

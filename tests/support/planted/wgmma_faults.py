@@ -1,4 +1,4 @@
-"""Faults planted in the headers of wgmma_matmul: replacements in their text, with the findings that must result."""
+"""Faults planted in the headers of wgmma_matmul: each replaces text and names the expected findings."""
 
 from __future__ import annotations
 

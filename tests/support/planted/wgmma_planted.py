@@ -1,4 +1,4 @@
-"""Faults planted in wgmma_matmul that the mutation engine does not make.
+"""Faults planted in wgmma_matmul that the mutation engine cannot generate.
 
 They change several statements, move one, or use a wrong formula, scope or tensor map.
 """
@@ -59,7 +59,7 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: in the kernel of a case each key of ``edits`` is replaced by its value, wherever ``header`` has it.
+    """A fault in the kernel of a case: everywhere in ``header``, each key of ``edits`` is replaced by its value.
 
     ``maps`` changes fields of tensor maps. ``finding`` is a kind of finding, or WRONG.
     """

@@ -1,4 +1,4 @@
-"""Code for each feature of ``search_spaces.hardware.architectures``, for testing which GPUs have the feature."""
+"""Code for each feature of ``search_spaces.hardware.architectures``, which compiles only for GPUs with the feature."""
 
 PTX: dict[str, str] = {
     "mma_k16": 'asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, '

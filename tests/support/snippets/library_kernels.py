@@ -1,4 +1,4 @@
-"""Build kernels around a few functions of ``autosched/include``: inputs are words, outputs are words or floats."""
+"""Build kernels that call functions of ``autosched/include``. Inputs are 32-bit words; outputs are words or floats."""
 
 from __future__ import annotations
 

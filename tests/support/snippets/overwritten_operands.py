@@ -11,7 +11,7 @@ from measurements.compiler.disassembly import SassInstruction, loops
 _WRITES_NONE = ("ST", "RED", "BRA", "BAR", "SYNCS", "UTMA", "WARPGROUP", "DEPBAR", "EXIT", "NOP", "FENCE")
 _WIDE = re.compile(r"\.(?:128|64|WIDE)\b|^CS2R$")
 _MATRICES = re.compile(r"\.M(?:T)?88\.(\d)")
-_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # skips predicates, which precede the registers
+_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # predicates may precede the first register
 
 
 def written(instruction: SassInstruction) -> range:
@@ -32,7 +32,7 @@ def written(instruction: SassInstruction) -> range:
 
 
 def operand(instruction: SassInstruction) -> range:
-    """Return the registers of the first operand of a wgmma.
+    """Return the registers of the operand that a wgmma reads from registers.
 
     The range is empty for other instructions and for a wgmma that reads shared memory.
     """
@@ -45,8 +45,8 @@ def operand(instruction: SassInstruction) -> range:
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
     """Return the writes in a loop that change the register operand of a wgmma before the wgmma reads it again.
 
-    A write that another wgmma reads first is meant for that wgmma, and is omitted. This is only valid for programs in
-    which no two matmuls share such an operand.
+    A write that another wgmma reads first is meant for that wgmma, and is omitted. This is only valid if no two matmuls
+    of the program share a register operand.
     """
     wrong = []
     for body in loops(code):

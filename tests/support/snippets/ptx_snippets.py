@@ -169,7 +169,7 @@ def run_ptx(
 
 
 def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]) -> list[str]:
-    """Return the differences between the emulator and the references, at most a few for each snippet."""
+    """Return a few differences between the emulator's results and the references for each snippet that has any."""
     differences: list[str] = []
     for snippet, row in zip(snippets, results(snippets, operands), strict=True):
         masks = [2 ** (8 * BYTES[s]) - 1 if s in BYTES else 1 for s in snippet.sources]

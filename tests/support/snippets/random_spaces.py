@@ -1,4 +1,4 @@
-"""Small random spaces that can be enumerated, and settings that force each code path of the elimination."""
+"""Small random spaces that can be enumerated, and settings that force each code path of counting."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Way = tuple[int, int, float]  # values of RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
-MOST_CONFIGURATIONS = 400  # tests enumerate all of them in Python, and join them in chunks of two rows
+MOST_CONFIGURATIONS = 400  # small, since tests enumerate all configurations in Python
 
 _lengths = each(len)
 
 
 def number(column: Column) -> IntArray:
-    """Return a value that is an integer, or the length of a text."""
+    """Return a column of integers, or the lengths of a column of texts."""
     return np.asarray(_lengths(column)) if isinstance(column, TextColumn) else column
 
 
@@ -37,7 +37,7 @@ def mixed(columns: Mapping[str, Column], factors: tuple[int, ...], modulus: int)
 
 
 def themselves(names: tuple[str, ...]) -> dict[str, str]:
-    """Return ``names`` as the arguments of a function of ``**columns``."""
+    """Map each name to itself, for rules whose function takes ``**columns``."""
     return {name: name for name in names}
 
 
@@ -45,8 +45,8 @@ def themselves(names: tuple[str, ...]) -> dict[str, str]:
 def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
     """Draw a space of up to ``largest`` parameters of up to 4 values, with chained attributes and rules.
 
-    A space has at most MOST_CONFIGURATIONS combinations of values. Rules exclude a random share of them. Some spaces
-    are stratified by one of the parameters.
+    A space has at most MOST_CONFIGURATIONS combinations of values. Rules exclude a random share of these combinations.
+    Some spaces are stratified by one of the parameters.
     """
     parameters: list[Parameter] = []
     room = MOST_CONFIGURATIONS
@@ -93,7 +93,7 @@ def legal(space: Space) -> set[str]:
 
 @contextmanager
 def taking(way: Way) -> Iterator[None]:
-    """Force a code path of the elimination: without relations, in small chunks, or with every step searched."""
+    """Force a code path of counting by the limits ``way``: no relations, small chunks, or every step searched."""
     relation_rows, chunk_rows, rollout_rows = way
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constraints, "RELATION_ROWS", relation_rows)

@@ -131,7 +131,7 @@ def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
 
 @triton.jit
 def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
-    """Rotate pairs in place. The tile is smaller than the block, so most threads load copies of elements."""
+    """Rotate pairs in place. The tile has fewer elements than the block has threads, so many threads load copies."""
     row = tl.program_id(0)
     k = tl.arange(0, HALF)
     first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k

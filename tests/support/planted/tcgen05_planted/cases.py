@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: in the kernel of a case ``old`` is replaced by ``new``. ``finding`` is a kind of finding, or WRONG."""
+    """A fault: ``old`` is replaced by ``new`` in the kernel of a case. ``finding``: expected kind, or WRONG."""
 
     name: str
     case: str

@@ -1,4 +1,4 @@
-"""Faults of the epilogue warps: waiting for accumulators and releasing them, rows, columns, and boxes of the output."""
+"""Faults of the epilogue warps, which wait for accumulators, release them, and store rows, columns and boxes."""
 
 from __future__ import annotations
 

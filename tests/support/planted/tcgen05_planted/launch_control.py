@@ -1,4 +1,4 @@
-"""Faults of cluster launch control: requests, waits for responses, and reading them."""
+"""Faults of cluster launch control: in requests, in waits for responses, and in reading the responses."""
 
 from __future__ import annotations
 

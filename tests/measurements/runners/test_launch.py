@@ -1,4 +1,4 @@
-"""Kernel parameters of a launch, and the driver's arguments for tensor maps and clusters."""
+"""A launch passes the right parameters to the kernel, and the right tensor maps and clusters to the driver."""
 
 import ctypes
 import dataclasses

@@ -1,4 +1,4 @@
-"""Export, import, merge, and maintenance of a database."""
+"""A database can be exported, imported, merged and maintained."""
 
 from __future__ import annotations
 

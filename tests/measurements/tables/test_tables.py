@@ -1,4 +1,4 @@
-"""Tables of recorded measurements: what is read from each format, and which files are rejected."""
+"""Tables of recorded measurements are read in each format, and invalid files are rejected."""
 
 import dataclasses
 import gzip

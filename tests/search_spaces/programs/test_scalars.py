@@ -1,4 +1,4 @@
-"""Positions that depend on data: loop bounds, starts of windows, expert numbers, and entries of block tables."""
+"""Programs may read positions from data: loop bounds, starts of windows, expert numbers, entries of block tables."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def grouped(bm: int = 16, bn: int = 16, bk: int = 32) -> Program:
 
 def test_the_number_of_an_expert() -> None:
     p = problem(grouped(), experts=3, m=40, n=24, k=72, tiles=3)
-    assert staged(p)["w"].advance == "major"  # only the tile's position advances, not the expert
+    assert staged(p)["w"].advance == "major"  # k advances, but not the expert's number
     verified(p, "a100")
 
 

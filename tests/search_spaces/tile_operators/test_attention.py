@@ -1,4 +1,4 @@
-"""Attention of whole sequences: every option, and planted faults."""
+"""Attention of whole sequences is correct with every option, and planted faults are reported."""
 
 from __future__ import annotations
 
@@ -396,7 +396,7 @@ def ping_pong(problem: Attention, count: int) -> list[Schedule]:
 
 
 def test_warpgroups_alternate_with_ping_pong() -> None:
-    """Loops of 0, 1 and several iterations: the second problem has blocks of queries without keys."""
+    """Loops have 0, 1 or several iterations. In the second problem, some blocks of queries have no keys."""
     for problem in (TURNS, replace(TURNS, queries=300, keys=60)):
         for schedule in ping_pong(problem, 2):
             kernel = kernel_of(problem, "h100", schedule)

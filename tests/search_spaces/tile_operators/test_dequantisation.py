@@ -1,4 +1,4 @@
-"""Code that converts packed weights: machine instructions compared with the time model's count, and planted faults."""
+"""Code that converts packed weights has as many instructions as the time model counts. Planted faults are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused row operators: norm and quantisation, rotary positions, routers, cross entropy; and planted faults."""
+"""Fused operators on rows, such as norms, routers and cross entropy, are correct. Planted faults are reported."""
 
 from __future__ import annotations
 

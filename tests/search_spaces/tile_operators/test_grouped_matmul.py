@@ -1,4 +1,4 @@
-"""Grouped products: offsets, counts, chosen rows, and planted faults."""
+"""Grouped products are correct with offsets, counts or chosen rows. Planted faults are reported."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:
     largest = float.fromhex("0x1.fep127")
     inputs = problem.random_inputs(1)
     rows = np.full((2, 8, 96), -largest)
-    rows[0, 0, 5] = 1e-9 * largest  # much smaller than the others, but its product exceeds f32
+    rows[0, 0, 5] = 1e-9 * largest  # much smaller than the other values, but its product with w exceeds f32
     rows[0, 2, ::2] = largest
     inputs |= {
         "x": BF16.store(rows),

@@ -1,4 +1,4 @@
-"""Attention whose first product is computed one iteration ahead: sampled schedules, planted faults, the estimate."""
+"""Attention whose first product is computed one iteration ahead is correct. Planted faults are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotating queries and keys, and appending keys and values to a paged cache: emulated schedules, planted faults."""
+"""Kernels that rotate queries and keys and append to a paged cache are correct. Planted faults are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of 4 and 8 bits: packing, checkpoints, options and planted faults."""
+"""Products with weights of 4 and 8 bits are correct for all packings and options. Planted faults are reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_fragments_are_the_bytes_of_a_lane(name: str) -> None:
     assert np.array_equal(order.unpack(packed, shape), positions)
     a_lane = 16 // problem.operand("w").dtype.bytes
     rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // shape[1], packed[0, 37 * a_lane : 38 * a_lane]
-    assert set(rows.tolist()) == {1, 9}  # rows of lane 5, whose g is 1
+    assert set(rows.tolist()) == {1, 9}  # lane 5 holds rows g = 1 and g + 8
     assert len(set((columns % shape[1]).tolist())) == a_lane // 2
 
 
@@ -88,7 +88,7 @@ def test_kernels_pack_weights() -> None:
 
 
 def words(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """Pack eight columns per word: (rows, columns / 8). Column ``order[i]`` has bits 4 i to 4 i + 3."""
+    """Pack eight 4-bit columns into each word (rows, columns / 8). Bits 4 i to 4 i + 3 hold column ``order[i]``."""
     eight = columns.astype(np.uint32).reshape(len(columns), -1, 8)
     packed = sum(eight[:, :, column] << np.uint32(4 * i) for i, column in enumerate(order))
     return np.asarray(packed, dtype=np.uint32).view(np.int32)

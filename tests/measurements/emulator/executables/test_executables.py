@@ -1,4 +1,4 @@
-"""Complete CUDA programs are compiled by nvcc and run without a GPU: output, exit status and findings."""
+"""Complete CUDA programs, compiled by nvcc, have the right output, exit status and findings without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditional nodes of graphs, and faults in their use."""
+"""Conditional nodes of graphs are emulated, and faults in the use of these nodes are reported."""
 
 from __future__ import annotations
 

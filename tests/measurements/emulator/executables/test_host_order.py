@@ -1,4 +1,4 @@
-"""Unordered accesses of a program's streams and host, and unwritten memory. Each case has a correct variant."""
+"""Unordered accesses of streams and host are reported, as are uses of unwritten memory. Correct variants pass."""
 
 from __future__ import annotations
 

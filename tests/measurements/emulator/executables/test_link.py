@@ -1,4 +1,4 @@
-"""Linking the PTX of several files: declarations, shared symbols, duplicates, and file-local symbols."""
+"""The PTX of several files is linked, with declarations, shared symbols, duplicates and file-local symbols."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 // The last column of a tile is outside of the matrix and unwritten, but is multiplied. It only affects one column of
-// the product, whose elements other threads hold than those of the tile. With BROKEN one of these elements is stored.
+// the product, which is distributed over other threads than the tile's column. With BROKEN one element of the product's
+// column is stored.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   const unsigned t = threadIdx.x, s = shared_memory();
-  if (t < 28) st_shared(s + t * 4u, ld_global_nc<4>(a + t));  // 7 of 8 columns
+  if (t < 28) st_shared(s + t * 4u, ld_global_nc<4>(a + t));  // writes 7 of 8 columns
   barrier_sync();
   unsigned b;
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(b) : "r"(s + t % 8 * 16));  // found here

@@ -1,4 +1,4 @@
-// cp.async copies vectors at the end of an array. With BROKEN they reach beyond the end.
+// cp.async copies vectors at the end of an array. With BROKEN the vectors reach beyond the end.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

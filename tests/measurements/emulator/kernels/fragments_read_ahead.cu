@@ -1,5 +1,6 @@
-// Fragments are loaded one step ahead. After the last step other warps may already overwrite them, which is harmless
-// as they are not multiplied. Their registers hold used fragments before and after. With BROKEN they are multiplied.
+// Fragments are loaded one step ahead. After the last step, other warps may overwrite the memory of the next fragment
+// while it is loaded. This is harmless, since this fragment is not multiplied; its register holds used fragments at
+// other times. With BROKEN the fragment is multiplied.
 #include "common.cuh"
 
 inline __device__ void fetch(unsigned& fragment, unsigned row) {

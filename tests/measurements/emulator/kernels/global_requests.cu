@@ -1,4 +1,4 @@
-// Load BYTES at the byte offsets of a table. Each row is one request of the warp; lanes with ~0 do not take part.
+// Load BYTES at the byte offsets of a table. A row is one request of the warp; an offset of ~0 is no access.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, const unsigned* data, unsigned* o) {

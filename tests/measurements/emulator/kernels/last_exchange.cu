@@ -1,4 +1,5 @@
-// Exchanges store equal values to one element. With BROKEN one value is unwritten and stays in some orders.
+// Exchanges store equal values to one element. With BROKEN one value is unwritten; in some orders it is stored last, so
+// the element keeps it.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

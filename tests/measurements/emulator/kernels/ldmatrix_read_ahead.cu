@@ -1,4 +1,4 @@
-// Matrices are loaded one step ahead. The one after the last step is unwritten, and used only with BROKEN.
+// Matrices are loaded one step ahead. The matrix after the last step is unwritten, and is only used with BROKEN.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

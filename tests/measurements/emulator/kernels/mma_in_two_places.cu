@@ -1,4 +1,5 @@
-// mma.sync is .aligned: all lanes must execute the same instruction. With BROKEN they execute two identical ones.
+// mma.sync is .aligned: all lanes must execute the same instruction. With BROKEN each half of the warp executes its own
+// copy.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-// The second pass should write other rows. With BROKEN it writes the same ones.
+// The second pass should write other elements than the first pass. With BROKEN it writes the same elements.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,5 @@
-// As in Triton's layouts, threads beyond the tile load copies of elements and do not store. Only BROKEN uses these.
+// As in Triton's layouts, threads beyond the tile load copies of elements and do not store. Only BROKEN uses the
+// copies.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   unsigned x;

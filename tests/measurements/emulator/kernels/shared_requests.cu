@@ -1,4 +1,4 @@
-// Each lane accesses BYTES at the byte offsets of a table. Each row is one request; lanes with ~0 do not take part.
+// Each lane accesses BYTES at the byte offsets of a table. A row is one request; an offset of ~0 is no access.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {
@@ -11,7 +11,7 @@ extern "C" __global__ void kernel(const unsigned* table, const unsigned* request
     if (at != ~0u) ld_shared<BYTES>(s + at);  // load
     warp_sync();
   }
-  // Several lanes may store zeros to the same bytes: formally a race, but the request is counted.
+  // Several lanes may store zeros to the same bytes: this is a race, but the request is counted nevertheless.
   for (unsigned r = 0; r < count; ++r) {
     const unsigned at = ld_global_nc<4>(table + r * 32 + lane).word[0];
     if (at != ~0u) st_shared(s + at, AlignedVector<BYTES>{});  // store

@@ -1,4 +1,5 @@
-// A warp passes values to another through shared memory, and waits until each was read. BROKEN omits a fence.
+// A warp passes values to another warp through shared memory. Before the next value, it waits until the last was read.
+// With BROKEN a fence is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ volatile unsigned full;
   __shared__ float value;

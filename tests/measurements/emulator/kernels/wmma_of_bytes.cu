@@ -1,4 +1,5 @@
-// wmma tiles of bytes in shared memory need 16-byte alignment (8 faults on a GPU). f16 tiles need 32 bytes.
+// wmma tiles of bytes in shared memory need 16-byte alignment (with 8-byte alignment, a GPU reports a fault). f16 tiles
+// need 32 bytes.
 #include <mma.h>
 using namespace nvcuda;
 

@@ -1,4 +1,4 @@
-// Execute wmma.load at the byte offsets of a table, one request each. `requests` holds the count and the stride.
+// Execute one wmma.load at each byte offset of a table. `requests` holds the number of loads and their stride.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {

@@ -1,4 +1,4 @@
-"""Accesses to a multicast object of one GPU: reducing loads, stores, reductions, and misuses."""
+"""Loads, stores and reductions of a multicast object of one GPU are correct, and misuse is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def each_bytes(kind: str) -> int:
 
 
 def loads(kind: str) -> tuple[str, ...]:
-    """Return the operations of multimem.ld_reduce for a type."""
+    """Return the operations that multimem.ld_reduce supports for a type."""
     if kind[0] == "b" and kind[1].isdigit():
         return "and", "or", "xor"
     if kind in ("f32", "f64"):

@@ -1,4 +1,4 @@
-"""Rarely used PTX instructions: results, misuses, and unsupported instructions, which are reported with their line."""
+"""Rarely used PTX instructions are correct. Misuse and unsupported instructions are reported with their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Execute one wmma.load at each byte offset of a table. `requests` holds the number of loads and their stride.
+// Execute one wmma.load at each byte offset of a table. `requests` holds the number of loads and the row stride of a
+// tile.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const unsigned* table, const unsigned* requests, unsigned* o) {

@@ -56,7 +56,7 @@ class Recorded:
 
     @cached_property
     def alignment(self) -> tuple[int, int]:
-        """Alignment in bytes of the rows (or columns) of a and b that are contiguous; at most 16, the widest copy."""
+        """Alignment in bytes of the contiguous rows (or columns) of a and b; at most 16, the widest copy."""
         element = self.problem.input_dtype.bytes
         widths = []
         for strides in (self.strides[:2], self.strides[2:]):
@@ -128,7 +128,7 @@ def _recorded(row: dict[str, str], chip: Device, by_choice: dict[str, list[float
 
 
 def table(recorded: Recorded) -> FeatureTable:
-    """Return features of every configuration: the documented ones, and the parameters of the configuration."""
+    """Return the features of every configuration: the features that AutoHeuristic documents, and the parameters."""
     chip, configs = recorded.device, recorded.configs
     batch = Batch(recorded.problem, chip, tuple(counts(recorded, config) for config in configs))
     fixed = np.array([feature.of(batch) * np.ones(len(configs)) for feature in FEATURES], dtype=np.float32).T
@@ -166,6 +166,6 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def split(recorded: Sequence[Recorded], judged: Sequence[Recorded]) -> list[Recorded]:
-    """Return those matmuls of ``judged`` whose sizes and types do not occur in ``recorded``."""
+    """Return the matmuls of ``judged`` whose sizes and types do not occur in ``recorded``."""
     known = {r.problem for r in recorded}
     return [r for r in judged if r.problem not in known]

@@ -155,9 +155,9 @@ def median_row(rows: Sequence[Row]) -> Row:
 def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
     """Return the results page without its hand-written part."""
     lines = [
-        "# Counts from the emulator compared with hand-written counts, for Triton matmuls",
-        "Does the time model rank Triton configurations as well with counts from the emulator as with hand-written "
-        "counts?",
+        "# Work counts from the emulator compared with hand-written work counts, for Triton matmuls",
+        "The time model predicts times from counts of a kernel's work, such as instructions and memory accesses.",
+        "Does the model rank Triton configurations as well with counts from the emulator as with hand-written counts?",
         "",
         "- *Derived*: Triton compiles each configuration of torch's template for the recorded device.",
         "  The emulator executes some of its blocks at the true sizes, and the general time model "
@@ -165,7 +165,8 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "  `autosched tune --triton` ranks in this way.",
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
         "([moe_winners.md](moe_winners.md)), and then ranks these in this way.",
-        "- *By hand*: the model of matmuls with hand-written counts, fitted to other files of the same recordings.",
+        "- *By hand*: the matmul model, which uses hand-written counts.",
+        "  This model was fitted to other files of the same recordings.",
         "- *First choice*: how much slower the model's first choice is than the fastest configuration.",
         "",
         f"Computed on {datetime.now(UTC):%Y-%m-%d} on {os.cpu_count()} {platform.machine()} cores without a GPU, with "

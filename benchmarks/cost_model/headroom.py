@@ -42,7 +42,7 @@ class HeldOutHeadroom:
 
 
 def held_out(chip: Device) -> Iterator[HeldOutHeadroom]:
-    """Yield predictions for every recorded problem on ``chip``. The problem's own data are held out."""
+    """Yield a prediction for every recorded problem on ``chip``, made from the recordings of the other problems."""
     searches, comparisons = recorded_searches(chip.name), library_times(chip.name)
     with tempfile.TemporaryDirectory() as nothing:
         none = ShippedRecordings(nothing)
@@ -74,7 +74,7 @@ def _beside(problem: Problem, predicted: Headroom, true: float) -> HeldOutHeadro
 
 
 def _some(evidence: Evidence) -> Sequence[float]:
-    """Return at most TIMED recorded times at even steps of rank, from the fastest to the slowest."""
+    """Return at most TIMED of the recorded times, evenly spaced by rank, from the fastest to the slowest."""
     times = sorted(evidence.seconds)
     number = min(TIMED, len(times))
     return [times[round(i * (len(times) - 1) / max(number - 1, 1))] for i in range(number)]

@@ -2,10 +2,10 @@
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
-This benchmark measures nothing; published times were measured by their authors. In each space, the model's best
-schedules (by local steps from the best samples) are compiled. The table shows the schedule that is best with the
-registers and spills of its compiled code. Next to it is a limit from the bytes: 1.3 times the time of the bytes at 3.0
-TB/s, plus 2 us.
+This benchmark measures nothing; published times were measured by their authors. In each space, a local search starts
+from the best of the random samples, and the schedules with the shortest estimates are compiled. The table shows the
+schedule with the shortest estimate by the registers and spills of its compiled code. It also shows a limit from the
+bytes: 1.3 times their transfer time at 3.0 TB/s, plus 2 us.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
-COMPILED = 4  # schedules of each space that are compiled
+COMPILED = 4  # number of schedules per space to compile
 SEED = 0
-BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # constants of the limit from bytes
+BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # constants of the column "bytes allow"
 CONVERTING = ("LOP3", "HFMA2", "HADD2", "HMUL2", "PRMT", "SHF", "F2F", "F2FP", "I2F", "I2FP")
 N, K, MANY = 6144, 4096, 4096
 VOCABULARY = 128256  # size of Llama 3's vocabulary
@@ -114,7 +114,7 @@ def problems() -> dict[str, Problem]:
 
 @dataclass(frozen=True)
 class Estimated:
-    """The best compiled schedule of a problem, with its estimated seconds and its main loop."""
+    """The best compiled schedule of a problem, with the estimated seconds and the machine code of the main loop."""
 
     seconds: float
     registers: int
@@ -127,7 +127,7 @@ class Estimated:
 
 
 def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
-    """Compile the model's first schedules and return the best. Raises ValueError if none compiles."""
+    """Compile the schedules with the shortest estimates and return the best. Raises ValueError if none compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     estimates, best = AnalyticEstimates(problem, usable, on), None

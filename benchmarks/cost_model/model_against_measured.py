@@ -33,12 +33,12 @@ ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel betw
 # arithmetic.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
-BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; significands have 8 and 11 bits
+BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 significands have 8 bits, f16 significands 11
 # GPUs on which writing a result that does not fit in L2 overlaps with nothing. Observed only on H100; the cause is
 # unknown.
 WRITES_WAIT = ("h100",)
 SHARPNESS = 4.0  # exponent that combines the time at the power limit with the time without it; assumed, not fitted
-# limits of the second table's columns: seconds of the fastest configuration
+# upper limits of the second table's columns, in seconds of the fastest configuration
 BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 
 
@@ -72,7 +72,7 @@ def predicted(recorded: Recorded) -> FloatArray:
 
 
 def as_recorded(problem: Matmul, chip: Device, works: Sequence[CostCounts]) -> FloatArray:
-    """Predict the seconds of kernels for ``problem``, launched in the way in which the recorder launched Triton's."""
+    """Predict the seconds of kernels for ``problem``, launched as the recorder launched Triton's kernels."""
     # without the power limit, which is applied below
     analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))
     free = analysis.seconds - LAUNCH_SECONDS

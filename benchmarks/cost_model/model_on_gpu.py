@@ -33,8 +33,9 @@ from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
 LEAST_SCHEDULES = 3  # minimum number of a problem's schedules for a rank correlation
-FIRST = 8  # number of the model's first choices, the fastest of which is compared with the fastest schedule
-Key = tuple[str, str]  # (key of a problem, device)
+# number of schedules with the shortest predicted times, whose fastest is compared with the fastest of all schedules
+FIRST = 8
+Key = tuple[str, str]  # the key of a problem, and the device
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Looked:
 
 
 def read(path: Path, chip: str | None = None) -> Case:
-    """Return the kernel of a file for the device ``chip``, by default the file's device. Raises ValueError, OSError."""
+    """Read a kernel for ``chip`` from a file (default: for the file's device). Raises ValueError, OSError."""
     try:
         data = json.loads(path.read_text())
         problem, name, schedule = problem_from_json(data["problem"]), data["template"], data["schedule"]

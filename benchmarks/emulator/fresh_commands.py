@@ -63,16 +63,15 @@ Changes, with the saved CPU time where it was measured:
 - **2026-11-27**: Options that already have the right types are converted without pydantic (0.07 s).
   Templates of other operators, records, readers of kernel files, counting of spaces and importlib.metadata are not
   imported (0.08 s).
-  The emulator's runtime records each access once, and is compiled with -O2.
-  It loads an input for a whole warp at once,
-  and computes several half-precision numbers at once (half of its time for RMS norm).
+  The emulator's runtime records each access once, and is compiled with -O2. The runtime loads an input for a whole warp
+  at once, and computes several half-precision numbers at once (this saves half of the runtime's time for RMS norm).
   Inputs of sampled blocks come from a 32-bit hash, and elements that blocks write are looked up in one table (0.02 s).
   The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only generated once.
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
-  Source locations of a PTX program are read once. A given schedule is checked without counting all legal schedules.
-  Seventeen frozen dataclasses were replaced by tuples.
+  Source locations of a PTX program are read once. A schedule of `--schedule` is checked without counting all legal
+  schedules. Seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
   The list of operators imports no command.
   A quick verification of softmax imports 544 modules instead of 573.
@@ -103,8 +102,8 @@ CPU time of each cause in ms, at a load of 5 to 10:
 | all names in the headers were read, to leave out constants that no header names (`copy`) | 7 | 1 |
 | the check of the runner's digest held two copies of the file in memory | 6 | 2 |
 
-The third cause already existed in 2b5bf952.
-For the last two hours of that day, numpy was imported before the settings of its BLAS threads, which is fixed.
+The cause in the third row already existed in 2b5bf952. For the last two hours of that day, numpy was imported before
+the settings of its BLAS threads, which is fixed.
 
 Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.
 The cause was memory, and as old as that tree.
@@ -112,10 +111,9 @@ The positions of 17 million written elements were computed in three arrays of 13
 The operating system clears their pages, which took 0.03 to 0.5 s, depending on whether it had huge pages.
 Now one array is allocated, which takes 0.01 s.
 
-Remaining costs: a module costs 0.1 ms, and each frozen dataclass 0.5 ms with Python 3.11.
-A verification needs a hundred dataclasses.
-If addresses are far apart, as in a transposed matrix of 2^38 elements, the operating system needs some microseconds for
-each accessed page.
+Remaining time: with Python 3.11, the import of a module takes 0.1 ms, and the definition of a frozen dataclass 0.5 ms.
+A verification defines a hundred dataclasses. If addresses are far apart, as in a transposed matrix of 2^38 elements,
+the operating system needs some microseconds for each accessed page.
 """
 
 
@@ -270,15 +268,15 @@ def main() -> int:
     depth = "" if len(arguments.depth) > 1 else f"--depth {arguments.depth[0]} "
     how = f"{depth}--size {arguments.size} --repeats {arguments.repeats}`"
     if arguments.before is not None:
-        how = f"--before TREE {how}, TREE at {commit_of(arguments.before)}"
+        how = f"--before TREE {how}, where TREE is a checkout of {commit_of(arguments.before)}"
     print(
         f"# Verifications as separate commands\n`python -m benchmarks.emulator.fresh_commands {how}\n"
-        f"({datetime.now(UTC):%Y-%m-%d}, two busy cores, no GPU; x86-64, a load of {load:.0f}, "
+        f"({datetime.now(UTC):%Y-%m-%d}, two busy x86-64 cores at a load of {load:.0f}, no GPU, "
         f"CPython {platform.python_version()}).\n"
         f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and "
-        "NVRTC.\nThey are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s for a "
-        "full one.\n"
-        "*before* is TREE, and *now* is this tree. *New* commands have an empty cache of compiled kernels.\n"
+        "NVRTC.\nThese times are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s "
+        "for a full one.\n"
+        "*before* is TREE, and *now* is this checkout. *New* commands start with an empty cache of compiled kernels.\n"
     )
     print("\n\n".join("\n".join(table) for table in tables))
     print(f"\n{NOTE}", end="")

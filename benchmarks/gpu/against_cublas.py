@@ -55,7 +55,7 @@ def recorded(folder: Path) -> Iterator[Recorded]:
 
 
 def shown(schedule: Schedule) -> str:
-    """Return a short text with a schedule's tile, stages, and the parameters that distribute the work."""
+    """Describe a schedule by its tile, its stages, and the parameters that distribute the work."""
     if schedule.template != "matmul":
         return schedule.template
     tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
@@ -64,7 +64,7 @@ def shown(schedule: Schedule) -> str:
 
 
 def beside_recordings(folder: Path) -> list[float]:
-    """Print a table of recorded problems. Return cuBLAS's times divided by ours."""
+    """Print a table of recorded problems. Return cuBLAS's times divided by autosched's times."""
     print(
         "| m x n x k | cuBLAS, measured | ours, estimated | cuBLAS over ours | best Triton: estimated over measured |"
     )
@@ -89,7 +89,7 @@ def beside_recordings(folder: Path) -> list[float]:
 
 
 def beside_published() -> list[float]:
-    """Print a table of published results. Return cuBLAS's times divided by ours."""
+    """Print a table of published results. Return cuBLAS's times divided by autosched's times."""
     chip, shares = device("rtx4090"), []
     print("\n| RTX 4090 | cuBLAS, published | ours, estimated | cuBLAS's time over ours |\n|---|---|---|---|")
     for dtype, rates in RTX4090.items():
@@ -103,7 +103,7 @@ def beside_published() -> list[float]:
 
 
 def beside_nvidias_configuration() -> list[float]:
-    """Print a table. Return the estimated times of NVIDIA's configuration divided by the estimated times of ours."""
+    """Print a table. Return the estimated times of NVIDIA's configurations divided by autosched's estimates."""
     print("\n| GPU | m x n x k | ours | NVIDIA's as ours | its time over ours |\n|---|---|---|---|---|")
     shares = []
     for name in ("a100", "rtx4090"):
@@ -129,7 +129,7 @@ def _rate(problem: Matmul, seconds: float) -> str:
 
 
 def summary(name: str, shares: Sequence[float]) -> str:
-    """Return a line with the number of problems that reach the goal of 90%, the median and the minimum."""
+    """Return a line with the median and minimum ratio, and the number of problems that reach the goal of 90%."""
     reached = sum(share >= 0.9 for share in shares)
     median = statistics.median(shares)
     return f"- {name}: 90% or more in {reached} of {len(shares)}; median {median:.2f}, least {min(shares):.2f}"

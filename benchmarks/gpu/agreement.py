@@ -12,7 +12,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 
-# Small enough to emulate, with remainders in every direction.
+# Problems small enough to emulate, with partial tiles in every dimension.
 AGREEMENT_PROBLEMS = (
     Matmul(m=96, n=80, k=72),
     Matmul(m=70, n=131, k=99, a="bf16", b="bf16", out="f32", order_a="col"),
@@ -27,8 +27,8 @@ AGREEMENT_PROBLEMS = (
 def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
     """Compare the outputs of the GPU and of the emulator with the reference.
 
-    The result has ``agrees``, True if the GPU's and the emulator's outputs are within the tolerance, and errors in
-    units of the tolerance.
+    The result has ``agrees``, True if the GPU's and the emulator's outputs are within the tolerance, and the largest
+    errors in units of the tolerance.
     """
     reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True

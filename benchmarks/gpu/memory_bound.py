@@ -4,8 +4,8 @@
 
 Nothing is measured. In each space, the time model's best schedules are found by local steps from the best of
 ``--samples`` random schedules, and compiled. The table shows the best of these, estimated with the compiled registers
-and spills. It has the estimated time, and the bytes in flight per SM; with at least ``WANTED`` of these, an H200's
-memory is busy.
+and spills. Columns are the estimated time, and the bytes in flight per SM. At least ``WANTED`` bytes in flight keep an
+H200's memory busy.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ AGREES = 0.25  # maximum relative difference at which a derived constant agrees 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """An assumption of the emulator, and a kernel (problem, schedule) that is only correct if it holds."""
+    """An assumption of the emulator, and a kernel (problem, schedule) that is only correct if the assumption holds."""
 
     name: str
     assumed: str
@@ -266,7 +266,7 @@ def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidat
 
 
 def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
-    """Return a row of the report, with ``holds`` True if the kernel of a mechanism is correct on the GPU."""
+    """Run a mechanism's kernel. Return a row of the report; ``holds`` is True if the GPU's result is correct."""
     row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
     try:
         candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)

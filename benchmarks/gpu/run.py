@@ -77,8 +77,9 @@ PARTS = tuple(SHARES)
 RESERVE = 0.03  # share of the total time reserved for writing the last results
 LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes are tuned
 REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
-FINAL_SHARE = 0.25  # share of a shape's time for comparing finalists, and for comparing with the library
-# also compared for matmuls, for which they are better bounds than a copy
+# share of a shape's time for comparing the finalists, and again for comparing the winner with the library
+FINAL_SHARE = 0.25
+# entrants that are also compared for matmuls, where they are better bounds than a copy
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2

@@ -1,8 +1,8 @@
 """A simulated GPU and host with virtual time, on which the unmodified timing code runs.
 
 Host calls take time and are sometimes delayed. Events have a limited resolution. An idle GPU starts a launch with a
-delay. The clock falls when the GPU is idle and rises under load. The power limit lowers the clock within milliseconds,
-and so does heat at times. ``steady`` is the true time of a kernel: the time per launch in an endless sequence of
+delay. The clock falls when the GPU is idle and rises under load. The power limit lowers the clock within milliseconds;
+at times, heat lowers it too. ``steady`` is the true time of a kernel: the time per launch in an endless sequence of
 launches.
 """
 

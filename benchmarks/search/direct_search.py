@@ -112,8 +112,8 @@ def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
     """Return a Markdown page."""
     lines = [
         f"# Direct search of the time model compared with {trials} trials",
-        "Without a GPU, `tune` searches the time model directly. This page compares its result with the best of "
-        f"{trials} compiled trials of the sampler.",
+        "Without a GPU, `tune` searches for schedules with short predicted times, and compiles only the best of them.",
+        f"This page compares its result with the best of {trials} compiled trials of the sampler.",
         "",
         f"`python -m benchmarks.search.direct_search`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
         f"shared {platform.machine()} cores without a GPU.",

@@ -63,7 +63,7 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(stored: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
-    """Make a launch, compare the outputs with the expected outputs, and return the result.
+    """Launch, compare the outputs with the expected outputs, and return the result.
 
     If the outputs differ, the launch is repeated. ``repeats`` is True if the GPU computes the same outputs again.
     """
@@ -124,7 +124,7 @@ def launched(cp: Any, stored: KeptLaunch, code: Callable[[str], bytes]) -> dict[
                     _abandoned.append((loaded, arrays, stream))
                     raise Hang
                 time.sleep(0.0002)
-            stream.synchronize()  # raises a pending error, which may be from an earlier launch than the rejected one
+            stream.synchronize()  # raises a pending error, which may come from a launch before the rejected launch
             if refused is not None:
                 raise refused
             held = {name: cp.asnumpy(arrays[name]) for name, o in operands.items() if o.role in WRITTEN}

@@ -53,7 +53,7 @@ def host_calls() -> dict[str, float]:
 
 
 def decode_chain() -> dict[str, float]:
-    """Return the microseconds of a CUDA graph of 40 matmuls with 16 rows, in which each reads the previous result."""
+    """Return microseconds of a CUDA graph of 40 matmuls with 16 rows. Each matmul reads the previous result."""
     import torch
 
     import autosched.torch  # noqa: F401  # defines torch.ops.autosched

@@ -92,7 +92,7 @@ YARDSTICKS: tuple[Problem, ...] = (
     *(Copy(rows, 8192) for rows in (512, 2048, 8192, 16384, 32768)),
     Reduce(32768, 8192),
 )
-"""Problems that measure bandwidth: copies of 32 MB to 2 GB, and a sum, which almost only reads."""
+"""Problems that measure bandwidth: copies of 32 MB to 2 GB, and a sum, whose traffic is almost only reads."""
 
 SUSTAINED: Problem = Matmul(m=8192, n=8192, k=8192, a="bf16")
 """A matmul large enough to run at the power limit of an H100."""

@@ -101,7 +101,7 @@ def block(ops, weights, x, positions, slots, ends, table, cache):
 
 
 def run(ops, step, weights, x, table, steps, array):
-    """Return the block's output rows, first for the prompt, then for ``steps`` further positions one by one."""
+    """Return the block's output rows: one step for the whole prompt, then ``steps`` steps of one position each."""
     caches = [array(np.zeros((ENTRIES + 1, PAGE, KV_HEADS, SIZE), dtype=np.float16)) for _ in range(2)]
     pages, found = np.array([[2, 0]], dtype=np.int32), []
     for first, end in [(0, PROMPT), *((n, n + 1) for n in range(PROMPT, PROMPT + steps))]:

@@ -16,8 +16,8 @@ from measurements.emulator.ptx.digest import instructions
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
-OF_CASE = "PTX of "  # prefix used in place of a header's name if the mutant is in the PTX of a golden case
-# seconds to compile a case, and cost (see Case.cost) that is verified per second
+OF_CASE = "PTX of "  # prefix that replaces the header's name of a mutant in the PTX of a golden case
+# seconds to compile a case, and the cost (``Case.cost``) that one second of verification covers
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10
 _SIZES = ("m", "n", "k", "rows", "columns")
 _INCLUDED = re.compile(r"#include <([^>]*)>")
@@ -29,8 +29,8 @@ def cases_of(
 ) -> Iterator[Case]:
     """Return the cases that contain the mutant.
 
-    For a mutant of a header, these are the cases that have an instruction from the mutated line. Some lines have no
-    instructions, such as code evaluated at compile time. For these, all cases that include the header are returned.
+    For a mutant of a header, these are the cases that have an instruction from the mutated line. If the mutated line
+    has no instructions, such as code evaluated at compile time, all cases that include the header are returned.
 
     Args:
         mutant: Mutant to verify.
@@ -72,8 +72,8 @@ def seconds(case: Case) -> float:
 def traits(case: Case) -> frozenset[object]:
     """Return the traits of a case.
 
-    The traits are values in the problem and the schedule: each text, for each number whether it is 0, 1 or more, and
-    for each size whether it is odd and whether it is 1.
+    The traits describe the values in the problem and the schedule. The trait of a text is the text itself. The traits
+    of a number tell whether it is 0, 1 or larger; the traits of a size tell whether it is odd and whether it is 1.
     """
     case_traits: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
@@ -94,7 +94,7 @@ def includes(kernel: GeneratedKernel, header: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
-    """Return ``names``, and the names of all files that these files include."""
+    """Return ``names`` and the names of all files that these files include, directly or indirectly."""
     files = dict(headers.files)
     seen: set[str] = set()
     todo = [*names]

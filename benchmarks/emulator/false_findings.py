@@ -36,7 +36,7 @@ from search_spaces.operators.transpose import Transpose
 from search_spaces.spaces.schedule import Schedule
 
 # Problems with every operator, type, storage order, epilogue and reduction. Most sizes are not multiples of any tile
-# size; some are multiples of all.
+# size; some sizes are multiples of all tile sizes.
 PROBLEMS: tuple[Problem, ...] = (
     Matmul(257, 200, 136, a="f16", order_b="col", epilogue="bias+gelu"),
     Matmul(4096, 4096, 4096, a="bf16"),

@@ -3,12 +3,13 @@
     python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
         fresh_verifications.md
 
-Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with commands of this tree.
-With ``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been renamed
-since, but not reordered. With ``--sample``, each tree samples its own schedules. Each number is the minimum of
-``--repeats`` runs, except for quick verifications of new kernels, which run once. "new" is the first verification of a
-kernel, for which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a native program. A
-missing runner is compiled beforehand, which takes a minute of CPU time. Progress is printed to stderr.
+``--before`` is a checkout of an earlier commit (``git worktree add``), whose commands alternate with commands of this
+tree. With ``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been
+renamed since the earlier commit, but not reordered. With ``--sample``, each tree samples its own schedules. Each number
+is the minimum of ``--repeats`` runs, except for quick verifications of new kernels, which run once. "new" is the first
+verification of a kernel, for which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a
+native program. If the runner is missing, it is compiled before the measurements, which takes a minute of CPU time.
+Progress is printed to stderr.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def drawn_by_earliest(
 
 
 def with_runner(folder: Path, tree: Path) -> Path:
-    """Return a cache that contains only runners, including the runner of ``tree``."""
+    """Return a cache that contains only the emulator's native runners, including the runner of ``tree``."""
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
     progress(f"the runner of {tree} is compiled in {usual} if it is missing")
     seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])

@@ -2,7 +2,7 @@
 
 An edit imitates a plausible mistake: a missing statement, another operator, a number that is off by one, or a wrong
 identity, width, predicate or index term. Comments, preprocessor lines, assertions and strings are not edited. Mutants
-are in file order, so that a seed identifies a sample.
+are listed in the order of their positions, so that a seed identifies a sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault of some ``kind``: ``new`` replaces ``old`` at ``start`` in ``header`` (below include/autosched)."""
+    """One edit: ``new`` replaces ``old`` at position ``start`` of ``header`` (a path below include/autosched)."""
 
     header: str
     line: int
@@ -30,7 +30,7 @@ class Mutant:
         )
 
     def applied(self, text: str) -> str:
-        """Return ``text``, which must be the file's content, with the edit applied."""
+        """Apply the edit to ``text``, the content of the header, and return the result."""
         assert text[self.start : self.start + len(self.old)] == self.old
         return text[: self.start] + self.new + text[self.start + len(self.old) :]
 

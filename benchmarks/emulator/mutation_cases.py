@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 GOLDEN = Path(__file__).parents[2] / "tests/golden"
 LARGE = ("matvec_document", "matvec_document_expanded")  # golden cases that are excluded, because each takes minutes
 
-Changes = dict[str, int | str]  # parameters of a schedule, with their new values
+Changes = dict[str, int | str]  # new values of a schedule's parameters, by name
 
 # Schedules of wgmma_matmul, as changes to the schedule in tests/golden/wgmma/bf16_specialised.json.
 _ALONE: Changes = {
@@ -135,12 +135,13 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
-    # Hilbert curves that are cut in both directions, for wide and for high matrices. The first curve is a single line
-    # of tiles.
+    # Hilbert curves that the edges of the output cut in both directions, for wide and for high outputs. The first
+    # output is a single line of tiles.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
-    "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),  # the curve has pieces of four rows
+    # a curve that consists of pieces of four rows of tiles
+    "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
@@ -167,8 +168,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
-    # Sums in f16, two per register: stored through boxes in several parts, of few columns, with stream-K, and from
-    # fragments of a.
+    # Sums in f16, two per register: stored through boxes in several parts, for few columns, with stream-K, and with a
+    # read from registers.
     "f16_sums_boxes": (
         Matmul(140, 136, 200, a="f16", acc="f16", order_b="col", epilogue="bias+gelu"),
         {**_ALONE, "tile_n": 96, "store_buffers": 1},
@@ -198,7 +199,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
             **{"tiles_per_block": 2},
         },
     ),
-    "scaled_rows_alone": (  # a from registers, with two fragments
+    "scaled_rows_alone": (  # wgmma reads a from registers, in two fragments
         Matmul(131, 37, 144, a="e4m3", scale="row_column", out="f32"),
         {**_ALONE, "tile_m": 128, "tile_k": 128},
     ),
@@ -297,7 +298,8 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
         {"batch_mapping": "outer"},
     ),
-    # k of whole steps plus one element; rows that are shorter than a vector, one per thread.
+    # Two cases of matvec, one with an element after the last full step along k; and rows shorter than a vector, one per
+    # thread.
     "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
     "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
     "reduce_argmax_short": (
@@ -372,7 +374,7 @@ class Case:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Return the golden cases and the cases of the tables, fastest first. Large problems are cut to a few tiles."""
+    """Return the golden cases and the cases of the tables, fastest first. Large problems are reduced to a few tiles."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
         if path.stem not in LARGE:
@@ -391,8 +393,8 @@ def all_cases() -> tuple[Case, ...]:
 def cases_of_columns(n: int) -> Iterator[Case]:
     """Return cases with a tile of n columns, which together use every line of ``ptx/`` for this n.
 
-    One case reads a from shared memory, where a is contiguous along k and b is not, and another reads a from registers.
-    Cases accumulate in f32 and in f16, and one uses tf32 through registers.
+    One case reads a from shared memory, with a contiguous along k and b along n. Another case reads a from registers.
+    Cases accumulate in f32 and in f16, and one case copies tf32 operands through registers.
     """
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
     registers: Changes = {**shared, "a_operand_source": "registers", "in_flight": 0}

@@ -56,11 +56,12 @@ INLINE_PTX = "ptx/"  # headers in which each function wraps one instruction
 WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
-)  # prefixes of the headers that wgmma_matmul uses, some of them together with other kernels
-TIME_LIMIT = 8.0  # time limit of a launch in seconds, or SLOWER times the time of the correct launch if that is longer
+)  # prefixes of the headers that wgmma_matmul uses; other kernels use some of these headers too
+# Time limit of a launch in seconds. The limit is SLOWER times the time of the correct launch if that is longer.
+TIME_LIMIT = 8.0
 SLOWER = 10.0
 FULL = "full verification: "  # prefix of messages from full verifications
-MOST_CASES = 24  # maximum number of cases to verify a header's mutant, which survives if no case reports it
+MOST_CASES = 24  # maximum number of cases with which a header's mutant is verified; it survives if no case reports it
 FULL_CASES = 2  # number of smallest cases that are verified in full if all quick verifications pass
 
 
@@ -240,7 +241,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """Return the opcode of the ``asm`` line of a mutant. Kernels without this opcode do not contain the mutant."""
+    """Return the opcode of the ``asm`` line that a mutant edits. Only kernels with this opcode contain the mutant."""
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -248,13 +249,13 @@ def _opcode(text: str, mutant: Mutant) -> str:
 
 
 def _columns(text: str, mutant: Mutant) -> int:
-    """Return n if the mutated line defines the wgmma with n columns, and 0 for any other line."""
+    """Return n if the mutated line defines the wgmma instruction with n columns, and 0 for any other line."""
     match = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
     return int(match[1]) if match else 0
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return the result of a mutant, given the last run of its verification, and the run's message."""
+    """Return the result of a mutant and a message, both from the last run of the mutant's verification."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":
@@ -299,7 +300,7 @@ def judged_again(log: Path) -> Iterator[Outcome]:
 
 
 def executed(ptx: PtxOutput) -> Execute:
-    """Return a function that emulates a kernel with this PTX instead of its own."""
+    """Return a function that emulates a kernel with the PTX ``ptx`` in place of the kernel's own PTX."""
 
     def execute(kernel: GeneratedKernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
@@ -332,8 +333,8 @@ def read(log: Path) -> list[Outcome]:
 def reasons() -> list[Mapping[str, Any]]:
     """Return the known reasons why survivors are equivalent programs.
 
-    An entry has ``header`` (a prefix of the header's name), ``text`` (text that the edit touches) and ``reason``. An
-    entry that applies only to some edits of this text also has ``old``, ``new``, or ``has`` (a part of the new text).
+    An entry has ``header`` (a prefix of the header's name), ``text`` (text that the edit touches) and ``reason``.
+    ``old``, ``new`` and ``has`` (a part of the new text) restrict an entry to some edits of this text.
     """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 

@@ -23,9 +23,9 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-# Used instead of a header's name: the fault is planted in the Python module of the operator.
+# This value in place of a header's name plants the fault in the Python module of the operator.
 PROGRAM = "the tile program"
-# Used instead of a header's name: ``old`` is a regular expression that is replaced in the generated CUDA.
+# This value in place of a header's name plants the fault in the generated CUDA, where ``old`` is a regular expression.
 CUDA = "the generated CUDA"
 SAMPLED = 6000  # maximum number of schedules to sample until one of them executes the edited line
 
@@ -35,14 +35,14 @@ Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: ``old`` is replaced by ``new``, or ``host`` is an error of the host code in the launch.
+    """A fault of device code (``new`` replaces ``old``) or of host code (``host`` is the error in the launch).
 
     ``old`` occurs once in ``header`` (below include/autosched) or its folder, in the tile program, or in the generated
     CUDA. ``values`` describes the schedule in which the fault is planted.
     """
 
     name: str
-    kind: str  # indices, bounds, sizes, orders, proxies, barriers, values, epilogue, scales, stream-K, host, device
+    kind: str  # indices, bounds, sizes, orders, proxies, barriers, values, epilogue, scales, stream-K, host or device
     template: str
     problem: Problem
     values: Values
@@ -91,8 +91,8 @@ def _schedule(name: str, problem: Problem, device_name: str, values: tuple[tuple
 def with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
     """Return the problem with an edited module of its operator, or an edited module that operators share.
 
-    Results of its kernels must be compared with the reference of the original problem, since the edit may change the
-    reference.
+    Compare results of the returned problem's kernels with the reference of the original problem, since the edit may
+    also change the reference.
 
     Args:
         problem: Problem of a tile operator.
@@ -129,8 +129,8 @@ def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleT
         raise ValueError(f"{right.__name__} has {text.count(old)} times {old!r}")
     text = text.replace(old, new) if old else text
     name = f"{right.__name__}_faulty"
-    # The version of a program is computed from its text, which is read again, so the file must exist as long as this
-    # process.
+    # A program's version is computed from the text of its file, which is read again later. So the file must exist as
+    # long as this process.
     folder = process_folder("planted-fault") / hashlib.sha256(text.encode()).hexdigest()
     folder.mkdir(exist_ok=True)
     file = folder / f"{right.__name__.rpartition('.')[2]}.py"

@@ -8,7 +8,7 @@ The experiments, for a kernel with constant sizes:
 ``trap`` follows if their results differ.
 - Does the difference reach a later instruction? Values derived from the wrong value are computed next to the correct
 values, up to comparisons, selections, shifts, addresses and stores.
-- For a shuffle with the wrong lane: does any lane with a wrong partner need the result?
+- Does any lane need the result of a shuffle with a wrong partner lane?
 
 If the instruction depends on the inputs, the answers hold for the inputs of the verification.
 """
@@ -20,13 +20,13 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.emulator.mutants import Mutant
 
-Passes = Callable[[str], bool]  # function that returns True if a verification of a PTX text has no finding
+Passes = Callable[[str], bool]  # a function that verifies a PTX text, and returns True if there is no finding
 
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Opcodes whose result usually differs if an operand differs. Results of copied values are copied too, until a branch, a
-# store or an address uses them.
+# Opcodes whose result usually differs if an operand differs. Results that are computed from copied values are copied
+# too, until a branch, a store or an address uses such a result.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -96,7 +96,7 @@ def _undefined(text: str, mutant: Mutant) -> str:
 def _without_partners(text: str, mutant: Mutant) -> str:
     """Return the correct program, with an undefined result in the lanes whose partner in a shuffle differs.
 
-    This supports only ``shfl.bfly`` that becomes ``shfl.down``. The result is "" for other mutants.
+    This supports only ``shfl.bfly`` that becomes ``shfl.down``. For other mutants, return "".
     """
     match = _PARTS.fullmatch(mutant.old)
     if match is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
@@ -180,7 +180,7 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     match: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the code to insert before and after an instruction, given the registers with copies."""
+    """Return code to insert before and after an instruction: it copies results, or traps where results would differ."""
     opcode, guard = match["opcode"], match["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):
@@ -262,7 +262,7 @@ def _is_dead(text: str, instruction: str) -> bool:
 
 
 def _results(operands: str) -> tuple[list[str], str, str]:
-    """Return the registers that an instruction writes, a comma, and its sources."""
+    """Split an instruction's operands into the written registers, a comma, and the source operands."""
     if operands.startswith("{"):
         first, comma, remaining = operands.partition("}")
     else:

@@ -64,7 +64,7 @@ _QUALIFIERS = {
 _PAIRS = (("f16.f16", "bf16.bf16"), ("bf16.bf16", "f16.f16"), (".rn.f16.", ".rn.bf16."), (".rn.bf16.", ".rn.f16."))
 _FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # opcodes that may be replaced without changing the qualifiers
 _COMMUTES = ("add", "mul", "min", "max", "and", "or", "xor", "mad", "fma", "setp.eq", "setp.ne", "mul24")
-_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # not removed, because its label needs the jump
+_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # never removed; for example, a label needs its jump
 _NUMBER = re.compile(r"(?<![\w.%$])(-?\d+)(?![\w.])")
 _HEX = re.compile(r"(?<![\w.%$])0x([0-9a-fA-F]+)\b")
 _ADDRESS = re.compile(r"\[(?P<base>%?[\w$]+)(?:\+(?P<offset>-?\d+))?\]")
@@ -204,7 +204,7 @@ class Asm:
     """An ``asm`` statement of a header.
 
     It consists of the positions of instructions and operands in the text, and the opcode of the first instruction, as
-    far as the text is literal.
+    far as these are literal text.
     """
 
     start: int
@@ -286,7 +286,7 @@ def _edits_of_part(part: str) -> Iterator[Edit]:
 def _mutants_of_operands(
     mutant: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
 ) -> Iterator[Mutant]:
-    """Return mutants that swap two adjacent operands of the same constraint, or drop a result's previous value."""
+    """Return mutants that swap adjacent operands of equal constraint, or drop the input value of an in-out operand."""
     operands = list(_OPERAND.finditer(text, start, end))
     for operand in operands:
         if operand["constraint"].startswith("+"):

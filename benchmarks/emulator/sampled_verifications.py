@@ -1,4 +1,4 @@
-"""Verify sampled schedules of operators with tile programs, and of features of GPUs that were not available for tests.
+"""Verify sampled schedules of operators with tile programs, and schedules that need GPUs not available for tests.
 
 These features are tensor memory, block scales, sm_75, and TMA with stream-K.
 
@@ -47,7 +47,7 @@ B200, RTX5090, T4 = device("b200"), device("rtx5090"), device("t4")
 
 
 def _orders(kind: str, rng: np.random.Generator) -> dict[str, str]:
-    """Choose random storage orders of a and b: either order for 16-bit types, contiguous along k for other types."""
+    """Choose storage orders of a and b: random orders for 16-bit types, contiguous along k for other types."""
     if kind not in ("f16", "bf16"):
         return {"order_b": "col"}
     return {f"order_{side}": str(rng.choice(("row", "col"))) for side in "ab"}
@@ -146,7 +146,7 @@ LISTS: dict[str, tuple[int, Draw]] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """Result of one schedule. ``seconds`` is the CPU time of the verification, without building the space."""
+    """Result of verifying one schedule. ``seconds`` is CPU time of the verification, without building the space."""
 
     name: str
     index: int

@@ -1,7 +1,7 @@
 """Problems of operators with tile programs, of which ``sampled_verifications`` verifies sampled schedules.
 
 Small problems, such as the first problem of each operator, are emulated completely. Problems with sizes of real models
-are verified on reduced problems.
+are verified on smaller (reduced) problems.
 """
 
 from __future__ import annotations

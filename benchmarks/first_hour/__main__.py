@@ -3,8 +3,8 @@
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
 Commands are taken from the README of the commit. CPU seconds include user and system time of all child processes.
-Unlike wall-clock seconds, they are comparable between runs on a busy machine. ``silence`` is the longest time without
-output. With ``--dependencies``, a folder of installed packages, only autosched is installed.
+Unlike wall-clock seconds, CPU seconds are comparable between runs on a busy machine. ``silence`` is the longest time
+without output. ``--dependencies`` names a folder with all other packages, so that only autosched is installed.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str,
 
 
 def take_dependencies(environment: Path, dependencies: Path) -> None:
-    """Make the packages that are installed in a folder importable in a new environment."""
+    """Make the packages of the folder SITE_PACKAGES importable in a new environment."""
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
     # link to the folder: its shared libraries are looked up inside the environment

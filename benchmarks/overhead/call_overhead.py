@@ -3,8 +3,8 @@
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
 The driver is simulated (``gpu/simulated_driver.py``). Rounds of the different kinds of calls alternate. The overhead of
-a kind is the median, over the rounds, of its time minus the time of the raw launch. The difference of the minima is
-also printed, as other processes affect it less.
+a kind of call is the median, over the rounds, of the call's time minus the time of the raw launch. The minimum of the
+call minus the minimum of the raw launch is also printed: other processes affect this difference less.
 
 A cold start is measured in a new process that has imported cupy: from ``import autosched`` until the kernel can be
 called. The result of the look-up and the cubin are in the cache. The very first start, which queries the database and
@@ -68,7 +68,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
     Args:
         path: The database.
         problem: Problem of the trial.
-        of: Kernel template of the schedule; it must have no workspaces.
+        of: Kernel template of the schedule. The generated kernel must have no workspaces.
         clustered: True for a schedule with clusters of several blocks.
     """
     from datetime import UTC, datetime
@@ -153,7 +153,7 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
 def in_turns(
     variants: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
 ) -> dict[str, tuple[float, float]]:
-    """Return by how many seconds the first of each pair is slower: median over rounds, and difference of minima."""
+    """Return how many seconds slower the first call of each pair is: median over rounds, and difference of minima."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, (ours, base) in variants.items():

@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).parent / "stand_in_driver.cpp"
 def compiled_stand_in(folder: Path, name: str = DRIVER) -> Path:
     """Compile the fake driver into a folder.
 
-    The library has the name of the real driver, so a process that has loaded it uses it as the driver. Raises
+    The library has the name of the real driver. So a process that has loaded the library uses it as the driver. Raises
     RuntimeError without a C++ compiler.
     """
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")

@@ -3,10 +3,10 @@
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
 
-Creates a database of the given number of trials (2.3 GB for a million). Times ``Store.best``, ``Database.best``, and
-opening the database with a look-up (medians of 200), for an unchanged database and right after a commit. ``--load``
-also loads all trials of one problem. With ``--merge``, two databases that share half of their problems are merged
-instead. Prints JSON with CPU times (``_cpu``) and wall-clock times.
+Creates a database of the given number of trials (2.3 GB for a million). Times ``Store.best`` and ``Database.best``, for
+an unchanged database and right after a commit, and the opening of the database with a first look-up. Each time is a
+median of 200. ``--load`` also loads all trials of one problem. With ``--merge``, two databases that share half of their
+problems are merged instead. Prints JSON with CPU times (``_cpu``) and wall-clock times.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def look_ups(path: Path, one: Matmul) -> dict[str, float]:
 
 
 def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
-    """Merge the second of two databases into the first, and return its times. Half of the problems occur in both."""
+    """Merge two databases, which share half of their problems, and return the times of the merge."""
     fill(folder / "mine.db", trials, problems)
     fill(folder / "theirs.db", trials, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:

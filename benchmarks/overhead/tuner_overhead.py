@@ -55,7 +55,7 @@ PROBLEM = Matmul(m=4096, n=4096, k=4096)
 
 
 class Instant:
-    """A runner that answers immediately, with a time derived from the candidate's digest."""
+    """A runner that returns immediately, with a fake time derived from the candidate's digest."""
 
     name, provenance = "instant", Provenance.MEASURED
 
@@ -79,7 +79,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
     searcher = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
-    searcher.ask(0)  # pay one-time costs (tables of the space, libraries) before the clock starts
+    searcher.ask(0)  # build tables of the space and load libraries before the clock starts: both happen only once
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
@@ -93,7 +93,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
 
 
 def measured(log: Path) -> float:
-    """Return the seconds of work recorded in a log."""
+    """Return the seconds during which the logged processes were busy."""
     spans = [[float(t) for t in line.split()[:2]] for line in log.read_text().splitlines()]
     return sum(end - begin for begin, end in spans)
 

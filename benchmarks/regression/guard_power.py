@@ -4,8 +4,8 @@
 
 FOLDER has Kernel Tuner caches (.json or .json.gz) with the raw ``times`` of every configuration. A run checks random
 configurations from the fastest tenth of one file, by the procedure that is used on a GPU. Times are sampled from the
-recorded ones, either independently or in order. In order means consecutive recorded times, which include the drift of
-the recording. ``benchmarks/results/guard_power.md`` explains the method. The check also compares an entry and its
+recorded times: either independently, or in order. "In order" takes consecutive recorded times, which include the drift
+of the recording. ``benchmarks/results/guard_power.md`` explains the method. The check also compares an entry and its
 control (the next configuration) with their times at tuning. *unsettled* is the share of unchanged entries that this
 comparison makes uncertain. *told* is the share of entries for which it detects a driver that slows entry and baseline,
 but not the control.
@@ -37,7 +37,8 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-QUIET = 0.01  # if equal programs differ by less than this, the check should find small slowdowns
+# noise of an entry (relative difference of equal programs) below which the check should find small slowdowns
+QUIET = 0.01
 LEAST_REPEATS = 5
 TUNED_ROUNDS = 100  # number of rounds in the paired timing at the end of tuning
 DRIVER = 0.05
@@ -46,13 +47,13 @@ PROGRAMS = 3  # programs timed in a round: baseline, candidate, baseline again
 
 @dataclass(frozen=True)
 class Result:
-    """Figures for one file, one kind of sampling (``drawn``), and one slowdown.
+    """Figures for one file, one way of sampling its times (``drawn``: independently or in order), and one slowdown.
 
     ``false_alarms`` is the number of runs that report an unchanged entry as slower. ``slowed`` entries were slowed, and
-    the check found ``found`` of these. ``slowed_quiet`` and ``found_quiet`` count only entries whose noise is below
-    QUIET. ``settled`` counts unchanged entries that the paired times show as same or faster. The times at tuning make
-    ``unsettled`` of the settled entries uncertain. For ``told`` of them, they reveal a driver that slows entry and
-    baseline.
+    the check reported ``found`` of the slowed entries. ``slowed_quiet`` and ``found_quiet`` are the same numbers for
+    entries whose noise is below QUIET. ``settled`` counts unchanged entries that are the same or faster by the check's
+    paired times. The times at tuning make ``unsettled`` of the settled entries uncertain. For ``told`` of the settled
+    entries, the times at tuning reveal a driver that slows entry and baseline.
     """
 
     file: str
@@ -72,7 +73,7 @@ class Result:
 
 
 def recorded(path: Path) -> list[Record]:
-    """Return the repeated times of every working configuration in a Kernel Tuner cache, in seconds, fastest first."""
+    """Return each valid configuration's repeated times in a Kernel Tuner cache, in seconds, fastest configuration first."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         cache = json.load(file)["cache"].values()
@@ -112,7 +113,7 @@ class Noise:
         return Timing.of(of_entry), Timing.of(of_control)
 
     def unsettled(self, comparison: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make ``comparison`` uncertain. ``driver``: slowdown by a driver."""
+        """Return True if the times at tuning make ``comparison`` uncertain. ``driver`` is a new driver's slowdown."""
         of_entry, of_control = self.tuned()
         of_entry = Timing(*(t / (1 + driver) for t in (of_entry.median, of_entry.p25, of_entry.p75)), of_entry.count)
         assert comparison.control is not None

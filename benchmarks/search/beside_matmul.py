@@ -1,7 +1,7 @@
-"""Compare matmul's tile program with the hand-written template, by the estimated time of each one's best schedule.
+"""Compare matmul's tile program with the hand-written template, by the estimated time of each space's best schedule.
 
-Both spaces are searched in the same way: random schedules are sampled, and the best are improved by steps to
-neighbours.
+Both spaces are searched in the same way: random schedules are sampled, and the search moves from the best of them to
+faster schedules that differ in one decision.
 """
 
 from __future__ import annotations

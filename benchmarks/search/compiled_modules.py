@@ -1,4 +1,4 @@
-"""Count the compiled modules of a matmul's best schedules. Schedules with equal code share a module.
+"""Count the compiled modules of a matmul's best schedules. Schedules with equal code share a compiled module.
 
 ``python -m benchmarks.search.compiled_modules [--device D] [--schedules N]`` takes the schedules with the shortest
 estimates for two bf16 matmuls, 4096 x 4096 x 4096 and 4096 x 6144 x 4096. It counts how many different launches and

@@ -2,9 +2,10 @@
 
     python -m benchmarks.search.direct_search [--trials 64] [--only NAME ...]
 
-Both searches call ``autosched.tune`` with a new database, the direct search with default options and the other one with
-``--trials``. Times include set-up and full verification of the winner. CPU seconds include child processes. The
-emulator is already built, and no kernel is cached. Writes ``benchmarks/results/direct_search.md`` after each problem.
+A direct search computes the model's estimates of many schedules, and compiles only the best. Both searches call
+``autosched.tune`` with a new database: the direct search with default options, the sampler with ``--trials``. Times
+include set-up and full verification of the winner. CPU seconds include child processes. The emulator is already built,
+and no kernel is cached. Writes ``benchmarks/results/direct_search.md`` after each problem.
 Goal: the direct search finds schedules that are never slower, and takes less CPU time.
 """
 

@@ -32,7 +32,8 @@ _TCGEN05 = ("tcgen05_matmul", "tcgen05_matmul_transposed")
 _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
-# Proposals of nvMatmulHeuristics for a B200 are only printed: tcgen05 configurations cannot be converted to schedules.
+# GPUs by their names in nvMatmulHeuristics. Proposals for a B200 are only printed, because tcgen05 configurations
+# cannot be converted to schedules.
 LIBRARY_NAMES = {**nvidia_heuristics.GPUS, "b200": "B200"}
 
 
@@ -55,7 +56,7 @@ def heuristics_choice(problem: Matmul, on: Device) -> Configuration | None:
 
 
 def nearest_seconds(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
-    """Return the predicted seconds of autosched's nearest schedule to the configuration; None without one."""
+    """Return the predicted seconds of the legal schedule nearest to the configuration; None if there is none."""
     if on.name not in nvidia_heuristics.GPUS:
         return None
     usable = templates_for(problem, on)

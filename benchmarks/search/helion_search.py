@@ -184,7 +184,7 @@ def _fixed(spec: RecordedSpec) -> dict[str, Any]:
 
 
 class RecordedProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Benchmark provider that returns recorded times. ``args`` are the table, the list of visits, and the budget."""
+    """Benchmark provider that returns recorded times. ``args`` holds the table, the list of visits, and the budget."""
 
     mutated_arg_indices = ()
 
@@ -237,9 +237,10 @@ def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedu
             kernel = RecordedKernel(spec, effort, seed * budget + restart)
             np.random.seed(seed * budget + restart)
             options = its.get_kwargs_from_profile(profile, kernel.settings)
-            options.pop("initial_population_strategy", None)  # disabled: there are no earlier runs from which to start
+            # disabled, because there are no earlier runs from which to start
+            options.pop("initial_population_strategy", None)
             search = Recorded(kernel, (table, visited, budget), **options)
-            search.final_selection = None  # disabled: it would time the finalists on the GPU
+            search.final_selection = None  # disabled, because this step would time the finalists on a GPU
             search._benchmark_provider_cls = RecordedProvider
             try:
                 search.autotune(skip_cache=True)

@@ -1,4 +1,4 @@
-"""Run the default search in the spaces of the built-in templates. The time model takes the place of a GPU.
+"""Run the default search in the spaces of the built-in templates. The time model replaces the GPU.
 
     python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200]
         [--families F ...]

@@ -47,7 +47,7 @@ class Costs:
 
 
 class Machine:
-    """Compilers that process proposals in order, and one GPU that measures in order of compilation."""
+    """Compilers that work in the order of proposals, and one GPU that measures in the order in which they finish."""
 
     def __init__(self, cores: int, costs: Costs) -> None:
         self._costs = costs

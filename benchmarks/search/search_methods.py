@@ -3,10 +3,10 @@
 - ``bayes``, ``evolution``, ``tpe``, ``random``: autosched's samplers, one trial at a time.
 - ``kt_*``: strategies of Kernel Tuner in its simulation mode, with default options and seeded generators, except for
   some options of ``diff_evo`` and ``bayes_opt``.
-- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler, over values or (multivariate) over indices of
-values. Unrecorded configurations do not count as evaluations, but there are at most DRAWS proposals per evaluation.
-They are reported as pruned to the categorical sampler and as failed to the ordinal one, because this gave the best
-results.
+- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler, over values (categorical), or multivariate
+over indices of values (ordinal). Unrecorded configurations do not count as evaluations, but there are at most DRAWS
+proposals per evaluation. These proposals are reported as pruned to the categorical sampler, and as failed to the
+ordinal sampler, because this gave the best results.
 - ``xgboost_bootstrap``: a simple baseline: five small models are trained on resampled trials, and the configuration
 with the largest predicted mean plus deviation is tried.
 - ``helion_lfbo``, ``helion_lfbo_quick``, ``helion_pattern``: Helion's LFBO tree search with full and with quick effort,
@@ -54,7 +54,8 @@ OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
 DRAWS = 10  # maximum proposals per evaluation: in the recording gemm, only 1 in 37 combinations is recorded
-RESTRICTIONS = (  # sets from published tuning scripts; a recording uses the set that gives exactly its configurations
+# Sets of restrictions from published tuning scripts. A recording uses the set that allows exactly its configurations.
+RESTRICTIONS = (
     (),
     (
         "KWG % KWI == 0",
@@ -120,7 +121,7 @@ def run(job: Job) -> tuple[Job, Search]:
         timing = table.measurements[schedule].timing
         best = best if timing is None else max(best, table.best_seconds / timing.median)
         quality.append(best)
-        if best == 1.0:  # optimum reached: the remaining evaluations cannot improve the quality
+        if best == 1.0:  # optimum reached, so the remaining evaluations cannot improve the quality
             quality += [best] * (job.budget - len(quality))
         if len(quality) == job.budget:
             break

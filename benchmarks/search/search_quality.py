@@ -4,10 +4,10 @@
         [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
 
 FOLDER has Kernel Tuner caches (``*.json.gz``). One evaluation is the first visit of a recorded configuration, even of
-one that failed. Methods may only visit recorded configurations. ``search_methods`` describes the methods; ``M@FILE``
-runs a method on one recording, ``M@FILE:N`` N times. Tables and curves are written to ``NAME.{md,json,png}`` in the
-folder ``build``. Searches that are already in ``--journal`` are not repeated. A search stops at the optimum. Kernel
-Tuner is installed by the extra ``benchmark``.
+one that failed. Methods may only visit recorded configurations. ``search_methods`` describes the methods. ``M@FILE``
+runs the method M only on the recording FILE, and ``M@FILE:N`` runs N searches. Tables and curves are written to
+``NAME.{md,json,png}`` in the folder ``build``. Searches that are already in ``--journal`` are not repeated. A search
+stops at the optimum. Kernel Tuner is installed by the extra ``benchmark``.
 """
 
 from __future__ import annotations

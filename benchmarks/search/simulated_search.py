@@ -12,7 +12,7 @@ COMPILE seconds of a core.
 
 The true time of a schedule is the time model's estimate, multiplied by factors that the search does not know: one per
 structure, per parameter value and per schedule. The best schedule is approximated by SEARCHES searches with the true
-times, and by descents from the results of these searches and from the winner.
+times, and by local searches that start from the results of these searches and from the winner.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class SimulatedGpu:
         return measured, host.now
 
     def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
-        """Return the steady-state seconds of the finalists: medians over rounds of some milliseconds."""
+        """Return the steady-state seconds of each finalist: the median over rounds of some milliseconds."""
         times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
         rng = np.random.default_rng(self.seed)
         running = list(schedules)
@@ -219,7 +219,7 @@ class Search:
         self._num_proposed = 0
         # heap of compiled candidates, ordered by the time when each is ready
         self._waiting: list[tuple[float, int, Schedule, bool]] = []
-        # A new table of estimates: cached estimates of an earlier run would take no time.
+        # Use a new table of estimates, because cached estimates of an earlier run would take no time.
         self._estimates = AnalyticEstimates(task.problem, task.templates, task.device)
         with self._computing():
             plan = SearchPlan(trials=10**6, sampler="bayes")
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, outcome: Outcome) -> float:
-    """Return the smallest true log seconds that searches with the true times find."""
+    """Return the log seconds of the best schedule that searches with the true times find."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     known = [outcome.winner]
     for seed in range(SEARCHES):

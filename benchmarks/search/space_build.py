@@ -3,7 +3,7 @@
 Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets
 restrictions as strings (as documented), uses its default solver, and lists every legal configuration. For autosched,
 "build" ends when the space is counted and ready for sampling, and "list" when arrays with all configurations exist.
-Figures are median CPU times of three interleaved builds. Both must find the same configurations.
+Figures are median CPU times of three interleaved builds. Both tools must find the same configurations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
 REPEATS = 3
-# disable Kernel Tuner's own limit on block sizes: these spaces have no parameters such as block_size_x
+# disable Kernel Tuner's limit on block sizes, because these spaces have no parameters such as block_size_x
 MAX_THREADS = 1024
 
 

@@ -1,10 +1,10 @@
 """Verify the tuned-configuration files of vLLM and SGLang: ``python -m benchmarks.triton.config_files``.
 
 ``FORMAT --device h100 --dtype fp8_w8a8 ...`` verifies the installed package's files for these devices and types, as
-``autosched check --format`` does. Each distinct configuration of an architecture is compiled, must fit on the device,
-and is verified with the package's own kernel. Each result is appended to ``--journal``. Configurations in the journal
-are not verified again, so a long run can be divided into several short runs (``--seconds``). ``--out PAGE`` writes a
-page of the journal's results.
+``autosched check --format`` does. Each distinct configuration of an architecture is compiled, checked for whether it
+fits on the device, and verified with the package's own kernel. Each result is appended to ``--journal``. Configurations
+in the journal are not verified again, so a long run can be divided into several short runs (``--seconds``). ``--out
+PAGE`` writes a page of the journal's results.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def shipped(format: Format) -> list[Shipped]:
 
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
-    """Verify entries that ``known`` lacks for ``seconds``, append results to the journal, return the number left."""
+    """Verify entries not in ``known`` for ``seconds``, append results to the journal, return how many remain."""
     often = Counter(e.key for e in entries if e.key and e.key not in known)
     first = {e.key: e for e in reversed(entries)}
     jobs = {key: first[key] for key, _ in often.most_common()}

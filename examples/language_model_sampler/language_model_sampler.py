@@ -23,7 +23,7 @@ from autosched.plugins import Sampler, Schedule, UnvisitedPool
 
 ASK = "LANGUAGE_MODEL_ASK"  # environment variable with the function to ask, as module:function
 FIRST = 8  # random schedules before the first question, so that the prompt has results
-ANSWERS = 8  # schedules requested per question
+ANSWERS = 8  # number of schedules that each question requests
 SHOWN = 16  # number of fastest schedules in a prompt, and number of latest failures
 PATIENCE = 3  # consecutive answers without a new legal schedule before the sampler stops asking
 MOST_CHARACTERS = 100_000  # maximum length of an answer
@@ -82,7 +82,7 @@ class LanguageModelSampler(Sampler):
         return [s for s in dict.fromkeys(s for s in found if s is not None) if s in self._pool]
 
     def _schedule(self, item: dict[str, Any]) -> Schedule | None:
-        """Return the legal schedule that an object of the answer describes, or None.
+        """Return the legal schedule that a JSON object of the answer describes; None if the schedule is not legal.
 
         Missing parameters get the values of the fastest schedule of the same template.
         """

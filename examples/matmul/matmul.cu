@@ -22,11 +22,12 @@
 #ifndef padding_a
 #define padding_a 1
 #endif
-// Number of buffers. With 2, the next tiles are written while the current ones are read: one barrier per step, not two.
+// Number of buffers. With 2 buffers, the next tiles are written while the current tiles are read, so a step has one
+// barrier instead of two.
 #ifndef buffers
 #define buffers 1
 #endif
-// 1: the columns of a thread are contiguous; 0: they are block_size_x apart.
+// 1: the columns of a thread are contiguous; 0: the columns of a thread are block_size_x apart.
 #ifndef contiguous
 #define contiguous 0
 #endif

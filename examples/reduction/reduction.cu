@@ -55,7 +55,7 @@ __device__ float block_sum(float v) {
 #if sum_method == 2
   __shared__ float values[block_size_x];
   values[threadIdx.x] = v;
-  // Each step adds the upper half to the lower half; the middle element of an odd number stays.
+  // Each step adds the upper half to the lower half. If the number of elements is odd, the middle element is unchanged.
   for (int left = block_size_x; left > 32;) {
     const int half = (left + 1) / 2;
     __syncthreads();

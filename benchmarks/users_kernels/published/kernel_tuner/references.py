@@ -72,7 +72,7 @@ def inside_polygon(points, d_vertices, bitmap):
     wrong = int((inside != (bitmap != 0)).sum())
     return (
         True if wrong <= len(points) // 5000 else f"{wrong} points are on the wrong side"
-    )  # points near an edge may be rounded to either side
+    )  # rounding may move points near an edge to either side
 
 
 def bhattacharya(A, B, scale_A, scale_B):

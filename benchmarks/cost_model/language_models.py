@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     on = device(options.device)
     print(
-        "| problem | bytes | GFLOP | estimated | bytes allow | TFLOP/s | registers | main loop | of it converting "
+        "| problem | bytes | GFLOP | estimated | bytes allow | TFLOP/s | registers | main loop | converting "
         "| published |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")

@@ -130,7 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     tables = [lines(name, judge(problems)) for name, problems in sorted(groups.items())]
     print(
-        "| problems | count | Spearman, median | 10th percentile | first choice, median | 90th | best of five, 90th |"
+        "| problems | count | Spearman, median | 10th percentile | first choice, median | 90th percentile "
+        "| best of five, 90th percentile |"
     )
     print("|---|---|---|---|---|---|---|")
     print("\n".join(first for first, _ in tables))

@@ -146,7 +146,7 @@ def page(vllm: Path, sglang: Path) -> str:
         f"{_version('sglang')}.",
         "",
         "- *Percentile*: the share of valid configurations that the model ranks before the winner "
-        "(0: the winner is the model's first choice; 50: expected by chance).",
+        "(0: the winner is the model's first choice; random ranking gives 50 on average).",
         "- *Behind the first choice*: by how much the winner's estimated time exceeds the time of the model's first "
         "choice (median).",
         "- The model is the general one for Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the "
@@ -172,13 +172,15 @@ def page(vllm: Path, sglang: Path) -> str:
         "it.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
-        "  For these, the model counts more reads of L2 but no advantage.",
+        "  For such tiles, the model counts more reads of L2 than for wide tiles, but no advantage.",
         "  From 1,024 rows on, the model's first choices are the winners.",
         "- In an experiment, each short contiguous access counted as 64 bytes.",
         "  This halved the percentile of L40S but made the percentile of RTX PRO 6000 worse, so it was rejected.",
         "",
-        "The list shows each group's median percentile, separately for narrow and other winners, "
-        "with the number of winners in brackets:",
+        "A group is the winners of one package, GPU and type.",
+        "The list shows each group's median percentile, separately for narrow and other winners (their number is in "
+        "brackets),",
+        "and how far the winners are behind the first choice:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

@@ -73,7 +73,7 @@ class Result:
 
 
 def recorded(path: Path) -> list[Record]:
-    """Return each valid configuration's repeated times in a Kernel Tuner cache, in seconds, fastest configuration first."""
+    """Return each valid configuration's repeated times in a Kernel Tuner cache, in seconds, fastest first."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         cache = json.load(file)["cache"].values()

@@ -167,7 +167,7 @@ def main() -> int:
     arguments = parser.parse_args()
     on = device(arguments.device)
     choices: list[CompiledChoice] = []
-    print("| problem | first choice of the time model | its TFLOP/s | nvMatmulHeuristics | as ours, against ours |")
+    print("| problem | first choice of the time model | TFLOP/s | nvMatmulHeuristics | its time / first choice's |")
     print("|---|---|---|---|---|", flush=True)
     for purpose, problem in matmuls()[: arguments.shapes]:
         if not isinstance(problem, Matmul):

@@ -260,8 +260,8 @@ def main() -> None:
         "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"
         "## Spaces\nThe table has the number of schedules, and CPU times:\nto build and count the space, to find and "
         "compile the time model's first choice, and to compile random schedules.\n\n"
-        "| program | device | schedules | build and count | first choice | its compilation | random schedules, median "
-        "| max |\n"
+        "| program | device | schedules | build and count | search for the first choice "
+        "| compilation of the first choice | compilation of random schedules, median | max |\n"
         "|---|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(rows) + "\n",
         "utf-8",
     )

@@ -105,7 +105,8 @@ def beside_published() -> list[float]:
 def beside_nvidias_configuration() -> list[float]:
     """Print a table. Return the estimated times of NVIDIA's configurations divided by autosched's estimates."""
     print(
-        "\n| GPU | m x n x k | autosched | NVIDIA's, as a schedule | NVIDIA's time / autosched's |\n|---|---|---|---|---|"
+        "\n| GPU | m x n x k | autosched | NVIDIA's, as a schedule | NVIDIA's time / autosched's |\n"
+        "|---|---|---|---|---|"
     )
     shares = []
     for name in ("a100", "rtx4090"):

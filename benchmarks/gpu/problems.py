@@ -25,22 +25,22 @@ T = TypeVar("T")
 # published configurations.
 _SQUARE = [("square", Matmul(m=s, n=s, k=s, a="bf16")) for s in (4096, 8192, 2048, 1024, 16384, 512, 6144, 3072)]
 _WEIGHTS = (
-    (6144, 4096),  # (n, k) of Llama 3.1 8B: query, key and value
-    (28672, 4096),  # gate and up
-    (4096, 14336),  # down
-    (4096, 4096),  # output of attention
-    (10240, 8192),  # Llama 3.1 70B: query, key and value
-    (8192, 28672),  # down
-    (57344, 8192),  # gate and up
-    (10240, 5120),  # Qwen3 32B: query, key and value
-    (5120, 8192),  # output of attention
-    (51200, 5120),  # gate and up
-    (5120, 25600),  # down
+    (6144, 4096),  # (n, k) of Llama 3.1 8B: query, key and value projections
+    (28672, 4096),  # gate and up projections
+    (4096, 14336),  # down projection
+    (4096, 4096),  # output projection of attention
+    (10240, 8192),  # Llama 3.1 70B: query, key and value projections
+    (8192, 28672),  # down projection
+    (57344, 8192),  # gate and up projections
+    (10240, 5120),  # Qwen3 32B: query, key and value projections
+    (5120, 8192),  # output projection of attention
+    (51200, 5120),  # gate and up projections
+    (5120, 25600),  # down projection
     (2112, 7168),  # DeepSeek V3: compressed queries, keys and values
-    (24576, 1536),  # queries
-    (7168, 16384),  # output of attention
-    (4096, 7168),  # gate and up of an expert
-    (7168, 2048),  # down of an expert
+    (24576, 1536),  # query projection
+    (7168, 16384),  # output projection of attention
+    (4096, 7168),  # gate and up projections of an expert
+    (7168, 2048),  # down projection of an expert
 )
 _PROJECTION = [("projection", Matmul(m=4096, n=n, k=k, a="bf16", order_b="col")) for n, k in _WEIGHTS]
 _DECODE = [

@@ -39,15 +39,17 @@ _HEADINGS = (
     *("not verified", "spill", "max shared bytes", "max error"),
 )
 _WORDS = (
-    "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once.",
-    "  Their values of GROUP_SIZE_M may differ; only the first value is verified, because it only affects the order of "
-    "blocks.",
-    "- *Sound*: the kernel compiles for the device, and fits in shared memory and registers.",
-    "  In the emulator, its results agree with float64, without races, out-of-bounds accesses or undefined values.",
-    "  The sizes include partial blocks, a partial last iteration, an expert without rows and an expert of another "
-    "rank.",
-    "- *Broken*: the entry does not compile, does not fit on the device, or is not a configuration.",
-    "- *No kernel*: the package's kernel cannot be called with this type.",
+    "- *Distinct*: number of different configurations. Entries with the same architecture, type, tile, warps and "
+    "stages are verified once.",
+    "  The values of GROUP_SIZE_M in such entries may differ. Only the first value is verified, because "
+    "GROUP_SIZE_M only affects the order of blocks.",
+    "- *Sound*: number of entries whose kernel compiles for the device, and fits in shared memory and registers.",
+    "  In the emulator, the kernel's results agree with float64, without races, out-of-bounds accesses or undefined "
+    "values.",
+    "  The verified sizes lead to partial blocks, a partial last iteration, an expert without rows and an expert of "
+    "another rank.",
+    "- *Broken*: number of entries that do not compile, do not fit on the device, or are not configurations.",
+    "- *No kernel*: number of entries with a type for which the package's kernel cannot be called.",
     "- *Spill*: number of distinct configurations with register spills.",
     "- *Max error*: the largest error, divided by the error that rounding and sums in f32 allow.",
 )

@@ -26,17 +26,17 @@ from search_spaces.tile_operators.router_topk import RouterTopK
 # (m, n, k) of linear layers, whose weights are stored as (outputs, inputs). Sizes are from the models' published
 # configurations.
 _LAYERS = (
-    (4096, 6144, 4096),  # Llama 3.1 8B: query, key and value
-    (4096, 28672, 4096),  # gate and up
-    (4096, 4096, 14336),  # down
-    (4096, 4096, 4096),  # output of attention
-    (4096, 10240, 8192),  # Llama 3.1 70B: query, key and value
-    (4096, 8192, 28672),  # down
-    (4096, 10240, 5120),  # Qwen3 32B: query, key and value
-    (4096, 5120, 25600),  # down
+    (4096, 6144, 4096),  # Llama 3.1 8B: query, key and value projections
+    (4096, 28672, 4096),  # gate and up projections
+    (4096, 4096, 14336),  # down projection
+    (4096, 4096, 4096),  # output projection of attention
+    (4096, 10240, 8192),  # Llama 3.1 70B: query, key and value projections
+    (4096, 8192, 28672),  # down projection
+    (4096, 10240, 5120),  # Qwen3 32B: query, key and value projections
+    (4096, 5120, 25600),  # down projection
     (4096, 2112, 7168),  # DeepSeek V3: compressed queries, keys and values
-    (4096, 24576, 1536),  # queries
-    (4096, 7168, 2048),  # down of an expert
+    (4096, 24576, 1536),  # query projection
+    (4096, 7168, 2048),  # down projection of an expert
     (512, 28672, 4096),
     (256, 6144, 4096),
     (128, 7168, 16384),

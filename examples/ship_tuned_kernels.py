@@ -20,7 +20,7 @@ import autosched
 from autosched.dispatch.kernel import RuntimeUnavailable
 
 PROBLEM = autosched.Softmax(rows=64, columns=512)
-DEVICE = "h200"  # the GPU to tune for if this machine has none
+DEVICE = "h200"  # the GPU to tune for if this machine has no GPU
 
 
 def tune(database: Path, trials: int) -> None:
@@ -44,7 +44,7 @@ def use(database: Path) -> None:
     inputs = PROBLEM.random_inputs(seed=1)
     x = cupy.asarray(inputs["x"])
     check(inputs, {"out": cupy.asnumpy(kernel(x))})
-    step = kernel.bind(x)  # for inner loops: no checks and no allocation
+    step = kernel.bind(x)  # ``step`` is for inner loops: it checks and allocates nothing
     step()
     print(f"called: {kernel.provenance.kind}, {kernel.provenance.schedule.template}")
 

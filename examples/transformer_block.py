@@ -21,7 +21,7 @@ import autosched
 import autosched.torch
 
 TOKENS, WIDTH, HEADS = 32, 64, 2
-DEVICE = "h200"  # the GPU to tune for if this machine has none
+DEVICE = "h200"  # the GPU to tune for if this machine has no GPU
 
 
 class Block(nn.Module):

@@ -27,7 +27,7 @@
 #ifndef padding
 #define padding 0
 #endif
-// 1: the filter is also in shared memory; 0: it is read through the read-only cache.
+// 1: the filter is in shared memory, like the image; 0: the filter is read through the read-only cache.
 #ifndef filter_in_shared
 #define filter_in_shared 0
 #endif

@@ -27,7 +27,8 @@
 #ifndef buffers
 #define buffers 1
 #endif
-// 1: the columns of a thread are contiguous; 0: the columns of a thread are block_size_x apart.
+// Columns that a thread computes. 1: the columns of a thread are contiguous; 0: the columns of a thread are
+// block_size_x apart.
 #ifndef contiguous
 #define contiguous 0
 #endif

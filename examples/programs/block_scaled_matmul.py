@@ -1,4 +1,4 @@
-"""Products of block-scaled types: every block along k has a scale. mxf8 holds e4m3; mxf4 and nvf4 hold e2m1 pairs.
+"""Products of block-scaled types: each block along k has a scale. mxf8 holds e4m3; mxf4 and nvf4 hold pairs of e2m1.
 
 Blackwell's GeForce cards have an instruction for such products. On other GPUs that support e4m3, the sum of each mxf8
 block is scaled separately.
@@ -11,7 +11,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, scale_a, scale_b, block):
-    """Return position and tile of a block of (a * scale_a) @ (b * scale_b).T; ``block`` elements share a scale."""
+    """Return a block's position, and its tile of (a * scale_a) @ (b * scale_b).T; ``block`` elements share a scale."""
     (m, k), n = a.shape, b.shape[0]
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
     i, j = p.blocks((m, n), (bm, bn))

@@ -22,7 +22,7 @@ def embedding(p, ids, table, out):
 
 @program(ids=Input("tokens", "i32"), given=Input("tokens d", "f32"), table=InOut("words d", "f32"))
 def embedding_gradient(p, ids, given, table):
-    """table[ids] += given, in any order"""
+    """table[ids] += given, with atomic additions in any order"""
     bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
     i, j = p.blocks(given.shape, (bm, bn))
     rows = p.load(p.window(given, (i, j), (bm, bn)))

@@ -14,12 +14,12 @@ def matmul_of_groups(p, a, w, offsets, out):
     """a @ w[g] for rows offsets[g] to offsets[g + 1]; no tile has rows of two groups, and groups may be empty"""
     (m, k), (e, _, n) = a.shape, w.shape
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64))
-    i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # the most tiles that any offsets can need
+    i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # maximum number of tiles for any offsets
     tile, c = i // bm, p.cover(e)
     begins, ends = (p.load(p.window(offsets, (at, 0), (c, 1), column=True)) for at in (0, 1))
     tiles = p.where(p.rows(0, c) < e, (ends - begins + (bm - 1)) // bm, 0)
     upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-    done = upto <= tile  # marks the groups before this block's group; all groups in blocks after the last tile
+    done = upto <= tile  # 1 for each group before this block's group; in blocks after the last tile, 1 for all groups
     group = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
     number = p.uniform(group, high=e, usual=p.minimum(tile * bm * e // m, e))

@@ -1,4 +1,4 @@
-"""out = layernorm(x) @ w: one pass computes mean and deviation of each row, a second pass multiplies."""
+"""out = layernorm(x) @ w: one pass computes mean and deviation of rows, and a second pass normalises and multiplies."""
 
 from autosched.tile import Input, Output, program
 

@@ -1,4 +1,4 @@
-"""Attention in which a query sees only a window of earlier keys. Blocks of keys before the window are skipped.
+"""Attention in which a query sees a window of keys that ends at its position. Earlier blocks of keys are skipped.
 
 Run: autosched tune --program examples/programs/sliding_window.py --size h=16 --size s=8192 --size d=128
 """

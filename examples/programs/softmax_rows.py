@@ -19,7 +19,7 @@ def row_softmax(p, x, out):
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f16"))
 def long_softmax(p, x, out):
-    """softmax of rows of any length: one pass computes maximum and sum, a second pass the quotients"""
+    """softmax of rows of any length: one pass computes maximum and sum, and a second pass computes the quotients"""
     m, n = x.shape
     rows, width = p.choose(rows=(1, 2, 4), width=(512, 1024))
     (i,) = p.blocks((m,), (rows,))

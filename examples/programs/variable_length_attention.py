@@ -23,7 +23,7 @@ def variable_length_attention(p, q, k, v, offsets, o):
     query = p.load(p.window(q[head], (i, 0), (bm, d)))
     top, sums, acc = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1))), p.state(p.zeros((bm, d)))
     scale = 1.4426950408889634 / d**0.5
-    # 1 if the block has a query; 0 in a block after the end of the sequence
+    # 1 if the block has a query; 0 if the block is after the end of the sequence
     any_query = p.minimum(p.maximum(end - i, 0), 1)
     last = p.minimum(p.minimum(i + bm, end), begin + any_query * total)
     for j in p.steps(last, bn, first=begin):

@@ -1,8 +1,8 @@
 // The sum of n floats, in one launch.
 //
-// Each thread adds up elements in a grid-stride loop, and each block adds its threads' sums by shuffles. The last block
-// either adds the partial sums of all blocks in order, so that every launch gives the same result, or reads the total
-// that the blocks added by atomics. In both cases, the counter and the total are zero again after the launch.
+// Each thread adds up elements in a grid-stride loop, and each block adds the sums of its threads by shuffles. The last
+// block either adds the partial sums of all blocks in order, so that every launch gives the same result, or reads the
+// total that the blocks added by atomics. In both cases, the counter and the total are zero again after the launch.
 
 #ifndef block_size_x
 #define block_size_x 256
@@ -10,15 +10,16 @@
 #ifndef vector_width
 #define vector_width 4
 #endif
-// Number of vectors that a thread loads at a time. Each has a separate sum.
+// Number of vectors that a thread loads at a time. The thread adds each of these vectors to a separate sum.
 #ifndef vectors_per_thread
 #define vectors_per_thread 2
 #endif
-// 0: partial sums in an array; 1: floating-point atomics
+// How blocks combine their sums. 0: partial sums in an array; 1: floating-point atomics
 #ifndef use_atomics
 #define use_atomics 0
 #endif
-// 0: __shfl_down_sync; 1: __shfl_xor_sync; 2: a tree in shared memory down to one warp, then __shfl_down_sync
+// How a block adds its threads' sums. 0: __shfl_down_sync; 1: __shfl_xor_sync; 2: a tree in shared memory until one
+// warp remains, then __shfl_down_sync
 #ifndef sum_method
 #define sum_method 0
 #endif

@@ -1,4 +1,4 @@
-"""XeTile RFC, appendix 2.5: GEMM with prefetches to L1 and L2; those to L2 are for four steps at a time.
+"""XeTile RFC, appendix 2.5: GEMM with prefetches to L1 and L2. A prefetch to L2 is for four steps.
 
 The RFC's 512x256 accumulators need 512 KiB, too much for an SM; 4x2 subgroups of 64x64 for a 256x128 tile fit. In the
 RFC, the second tile for L2 starts 128 columns after the first, the width of such a tile, and the condition counts steps

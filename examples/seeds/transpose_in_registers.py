@@ -1,4 +1,4 @@
-"""XeTile RFC, appendix 2.3: the transpose of 2.2, with a map by which no subgroup needs another subgroup's data."""
+"""XeTile RFC, appendix 2.3: the transpose of 2.2, with a map by which every subgroup transposes only its own data."""
 
 from autosched.tile import Input, Output, program, wg_map
 

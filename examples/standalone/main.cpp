@@ -16,7 +16,7 @@ namespace {
 
 constexpr int rows = 64, columns = 512;
 
-// Device memory and a context, which a program usually gets from the CUDA runtime, torch or cupy.
+// Creates a context and allocates device memory. A program usually gets both from the CUDA runtime, torch or cupy.
 struct Memory {
   int (*allocate)(std::uint64_t*, std::size_t);
   int (*to_device)(std::uint64_t, const void*, std::size_t);

@@ -1,4 +1,5 @@
-// c = a + b. Each thread adds vectors of vector_width floats in a grid-stride loop, vectors_per_thread of them at a time.
+// c = a + b. Each thread adds vectors of vector_width floats in a grid-stride loop, vectors_per_thread vectors per
+// iteration.
 
 #ifndef block_size_x
 #define block_size_x 256
@@ -9,11 +10,11 @@
 #ifndef vectors_per_thread
 #define vectors_per_thread 2
 #endif
-// 0: ld.global; 1: ld.global.nc, the read-only cache; 2: ld.global.cs, evicted first
+// Load instruction. 0: ld.global; 1: ld.global.nc, through the read-only cache; 2: ld.global.cs, evicted first
 #ifndef load_kind
 #define load_kind 0
 #endif
-// 0: st.global; 1: st.global.cs, evicted first
+// Store instruction. 0: st.global; 1: st.global.cs, evicted first
 #ifndef streaming_store
 #define streaming_store 0
 #endif

@@ -27,5 +27,5 @@ def test_a_name_that_no_column_can_have_has_no_meaning() -> None:
 
 def test_limits_equal_the_code() -> None:
     text = " ".join(PAGE.split())
-    assert f"from {warm_start.FEWEST_TIMES} on" in text
+    assert f"at least {warm_start.FEWEST_TIMES} such times" in text
     assert f"at most {warm_start.MOST_TIMES:,}" in text

@@ -106,19 +106,19 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = Fa
 
 
 def source_of(function: Callable[..., None]) -> ir.Source:
-    """Return the file and line where a program's function starts, which is the first decorator if there is one."""
+    """Return the file and line of a program's function, or of the function's first decorator."""
     code = function.__code__
     return ir.Source(Path(code.co_filename).name, code.co_firstlineno)
 
 
 def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
-    """Return the RFC's ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
+    """Return the wg_map of a tile (XeTile RFC, ``#wg_map<sg_layout, sg_data>``). Raises ValueError as WgMap does."""
     return WgMap(tuple(sg_layout), tuple(sg_data))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A tile program: the user's function ``function(p, array, ...)``, its source text ``content``, and parameters."""
+    """A tile program: the user's ``function(p, array, ...)``, its source text ``content``, and its parameters."""
 
     name: str
     function: Callable[..., None]
@@ -238,7 +238,7 @@ class Program:
 def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[Callable[..., None]], Program]:
     """Turn a function into a tile program: ``@program(a=Input("m k", "f16"), .., c=Output("m n", "f32"))``.
 
-    The function is called with ``p`` and the parameters in this order.
+    The function is called with ``p``, followed by the parameters in the order in which they are declared.
 
     Args:
         dynamic: Names of dynamic sizes, such as "m": one kernel serves every value of a dynamic size. Arrays with a

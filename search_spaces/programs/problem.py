@@ -160,7 +160,7 @@ class ProgramProblem(Problem):
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
-            for number, name in enumerate(self.program.dynamic):  # each size has another edge case in a problem
+            for number, name in enumerate(self.program.dynamic):  # different sizes get different edge cases
                 if name in strides:
                     columns = self._sizes_of(strides[name])[-1]
                     least = int(other.get(columns, getattr(self, columns)))
@@ -251,7 +251,8 @@ class ProgramProblem(Problem):
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
         for name, array in indices.items():
             if not array.distinct:
-                for first in (0, 2):  # two starting cases, so that even an array of two elements covers all cases
+                # edges() cycles through four indices: two starts cover all of them, even in a vector of two elements
+                for first in (0, 2):
                     yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 

@@ -1,11 +1,12 @@
 """Infer the distribution of every value of a program, as a symbolic expression that is valid for all schedules.
 
-Inference starts at anchors, values whose distribution does not follow from other values. Results and operands of
-products are anchors, and values with a map written by the user. A value that no such anchor determines is distributed
-in blocks along the contiguous lines of memory. Every other value has the distribution of one of the operands from which
-it is computed. Cheap values (loads, constants, index vectors, and functions of only those) are *light*: they are
-recomputed in each distribution in which they are used. All other values are *heavy*: they are computed in one
-distribution. If a heavy value is used in another distribution, a conversion is inserted, so inference cannot fail.
+Inference starts at anchors, values whose distribution does not follow from other values. Anchors are the results and
+operands of products, and values whose map the user wrote. If no such anchor determines the distribution of a value, the
+value is distributed in blocks along the contiguous lines of memory. Every other value has the distribution of one of
+the operands from which it is computed. Cheap values (loads, constants, index vectors, and functions of only those) are
+*light*: they are recomputed in each distribution in which they are used. All other values are *heavy*: they are
+computed in one distribution. If a heavy value is used in another distribution, a conversion is inserted, so inference
+cannot fail.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.window_positions import resolve
 
-MOST_PASSES = 6  # limit of inference passes: afterwards, states keep their latest distribution
+MOST_PASSES = 6  # maximum number of inference passes; afterwards, states keep their latest distribution
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +220,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
     if size == operation.value.shape[dimension]:
         return False
     if source is None and operation.kind == ONE_OF_GROUP:
-        return True  # a slice of a loaded value is loaded again
+        return True  # its operand is a slice of a loaded value, which is loaded again in any distribution
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "given" else None
@@ -227,7 +228,10 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
 
 
 def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
-    """Return True if copies of an element may lie in several threads, due to the number of copies or a user's map."""
+    """Return True if several threads may hold copies of an element.
+
+    This is possible if the number of copies is not a power of two, or if the user distributes values by maps.
+    """
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(inference.user_maps) or inference.trace.mapped

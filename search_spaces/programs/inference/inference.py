@@ -161,9 +161,9 @@ class Staged:
         row_major: True if rows of the operand are contiguous in memory.
         loop: Id of the loop that loads a tile per iteration into a ring of buffers; None for a tile that is loaded
             once.
-        advance: How the tile moves between iterations. "minor" and "major": by one tile along contiguous memory, or
-            across it. "": not at all. "placed": each iteration computes the position of the tile that it loads.
-            "gathered": each iteration computes an array row for every row of the tile.
+        advance: How the tile moves between iterations. "minor": by one tile along contiguous memory. "major": by one
+            tile across contiguous memory. "": not at all. "placed": each iteration computes the position of the tile
+            that it loads. "gathered": each iteration computes an array row for every row of the tile.
         anywhere: True if tiles may reach beyond the array even if the array's extent is a multiple of the tile's
             extent.
         converted: True if the tile has another type than the product's operands. Threads then read elements in the
@@ -268,7 +268,7 @@ class Inference:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed: one if it is heavy, all that are used if light."""
+        """Return the distributions in which a value is computed: one for a heavy value, all used for a light value."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []
@@ -276,7 +276,7 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """Triples (value, old distribution, new distribution) of all conversions and ``PadTile``, in program order."""
+        """Triples (value, old distribution, new distribution) of conversions and of ``PadTile``s, in program order."""
         conversions = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.definitions.items():
             wanted = self.wanted.get(id_, [])

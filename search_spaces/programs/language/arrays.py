@@ -55,7 +55,7 @@ class Array:
     lead: tuple[Index, ...] = ()
     dynamic: Index | None = None  # the first extent if it is dynamic (each launch passes it)
     line: Index | None = None  # the last extent of a matrix if it is dynamic
-    pitch: Index | None = None  # elements from one line to the next if dynamic
+    pitch: Index | None = None  # elements from one line to the next, if this number is dynamic
     order: MemoryOrder | None = None
 
     @property

@@ -266,10 +266,10 @@ def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return limits on the magnitudes of the elements of a product, for three different products.
+    """Return three arrays with magnitudes of a product's factors.
 
-    The product of the first array limits the result. The products of the second and third arrays are the largest and
-    the smallest magnitude that a partial product may have, in any order.
+    The product of the first array is an upper limit of the result. The products of the second and third arrays are the
+    largest and the smallest magnitude that a partial product may have, in any order.
     """
     most = np.abs(values) + bounds
     finite = np.where(np.isfinite(values), most, 1.0)

@@ -1,4 +1,4 @@
-"""Element-wise functions and reductions of tile programs: numpy functions, CUDA C++ code, costs and error bounds.
+"""Element-wise functions and reductions: their numpy functions, CUDA C++, instruction counts and error bounds.
 
 ``ElementFunction.bound`` returns the error bound of a result; its arguments are the function's arguments, their error
 bounds and the result, all float64. Whole numbers are exact. A truth value is 0 or 1. ``U`` is the unit roundoff of f32.
@@ -291,7 +291,7 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return reduced
 
 
-ONE_OF_GROUP = "one_of_group"  # internal to slices, as it needs groups with at most one nonzero number
+ONE_OF_GROUP = "one_of_group"  # only for slices, as each group must have at most one nonzero number
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
@@ -324,7 +324,7 @@ class Pick:
     As in numpy, NaN is picked before all numbers, and the smallest index among equal elements.
 
     Attributes:
-        start: Initial value per element type, which loses against every element.
+        start: Initial value per element type, which every element replaces.
         sign: 1 if the largest element is picked, -1 if the smallest.
     """
 

@@ -33,7 +33,7 @@ class IndexInput:
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return an array that repeats the indices (count, -1, count - 1, 0), beginning with index number ``first``."""
+        """Return an array that cycles through (count, -1, count - 1, 0), starting at position ``first`` of these."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 

@@ -1,4 +1,4 @@
-"""The operations of a tile program. Names in brackets are from the XeTile RFC."""
+"""The operations of a tile program. Names in parentheses are from the XeTile RFC."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def misses(window: ir.Window, positions: Outside) -> bool:
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges in ``edges`` beyond which a mask is certainly false, given the edges ``masked`` of the mask."""
+    """Return the members of ``edges`` beyond which a mask is false that is false beyond the edges ``masked``."""
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge

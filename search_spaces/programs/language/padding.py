@@ -274,7 +274,7 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # other arguments' edges may lie where this argument has ordinary elements
+            else:  # this argument may have ordinary elements beyond the edges of another argument
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:

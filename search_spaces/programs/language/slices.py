@@ -171,7 +171,7 @@ class Slices(NamedFunctions):
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
     def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
-        """Return, for each four-bit number of the result, the word that contains it; and the column numbers."""
+        """Return two tiles: the word with each four-bit number of the result, and the column numbers of the result."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
             fail(operation, f"words are {tile.value.dtype.name}: use i32")

@@ -46,7 +46,7 @@ class Code:
             self.source = before
 
     def add(self, line: str, source: Source | None = None) -> None:
-        """Add a line outside of any shared loop."""
+        """Write the collected statements as a loop, then add a line."""
         self.flush()
         self._put(line, source)
 

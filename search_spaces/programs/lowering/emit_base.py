@@ -266,7 +266,7 @@ class EmitterBase:
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def count_of(self, loop: ir.Loop) -> str:
-        """Return CUDA C++ for the number of iterations that all blocks of a loop execute together; may be negative."""
+        """Return CUDA C++ for a loop's iterations, summed over all blocks that share it; the number may be negative."""
         if self.split is not None and self.split.only_long and loop.number == combining_loop(self.inference):
             return f"{PARTS_OF_TILE} - 1"
         return count_code(loop)

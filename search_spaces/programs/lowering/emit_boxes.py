@@ -29,7 +29,10 @@ class Boxes(TensorMemory):
 
     @property
     def phases(self) -> tuple[int, int] | None:
-        """Ids of the products after and before which an alternating warpgroup releases and awaits the tensor cores."""
+        """Ids of two products, or None if warpgroups do not alternate.
+
+        A warpgroup releases the tensor cores after the first product, and waits for them before the second.
+        """
         number = alternating(self.inference) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.inference, number)
 

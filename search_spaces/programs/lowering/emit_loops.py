@@ -83,10 +83,8 @@ class PipelinedLoops(SharedLoops):
     def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
         """Return the number of the loop whose exchange memory ``loop`` uses; None for the memory used outside of loops.
 
-        An inner loop without a ring uses the exchange memory of the enclosing loop.
-
-        The loop that combines the partial results of a split uses the memory outside of loops, as in
-        ``estimates.outermost``.
+        An inner loop without a ring uses the exchange memory of the enclosing loop. The loop that combines the partial
+        results of a split loop counts as code outside of loops, as in ``estimates.outermost``.
         """
         if self.loop is None and loop.number == combining_loop(self.inference):
             return None

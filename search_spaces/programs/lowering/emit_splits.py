@@ -1,4 +1,4 @@
-"""Emit split loops: each block stores a partial result, and the last block combines the results and continues.
+"""Emit split loops: each block stores a partial result; the block that finishes last combines these and continues.
 
 The partial result of a block is called a part. It consists of the states of the loop.
 """
@@ -59,7 +59,7 @@ class SharedLoops(ProductsAhead):
         return {state: self.of(self.inference.states[state]).registers for state in split.states}
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """Emit the end of a split loop: blocks store their parts, and the last block combines them and continues."""
+        """Emit the end of a split loop: blocks store parts; the last block to finish combines them and continues."""
         if split.launched:
             self._join_parts(split, source)
             return

@@ -69,7 +69,7 @@ def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> T
         return f"{name}[{r} / 2] = tile::fp4_scales<{to.c_name}>({bytes_.name}[{r} / 4], {r} % 4 == 2);"
 
     code.each(count, text, source, width=2, writes=name)
-    code.flush()  # end the shared loop, as later statements read scales in another order
+    code.flush()  # end the loop over registers, as later statements read the scales in another order
     return lambda r: f"{name}[{code.at(table, r)} / 2], {code.at(table, r)} % 2 == 1"
 
 

@@ -18,10 +18,11 @@ class Ref:
     """A value in the source of a kernel.
 
     Attributes:
-        name: The name of an array or of an operand in shared memory; or CUDA C++ of a constant, of register 0's
-            coordinate, or with placeholders {0}, {1}, ... (kind "inline").
-        table: For each register of the value, the element's index in the array or offset from the coordinate; None if
-            this is the register's number.
+        name: Name of the C++ array (kinds "array" and "packed") or of the operand in shared memory ("staged"). For
+            other kinds, CUDA C++: the constant, the coordinate of register 0, or an expression with placeholders {0},
+            {1}, ... ("inline").
+        table: For each register of the value, the index of its element in the array, or the offset of its coordinate
+            from register 0's. None if this number equals the register's number.
         rough: True if the numbers have not been rounded to ``dtype`` yet.
         parts: References that replace the placeholders of an inline reference.
     """

@@ -309,7 +309,7 @@ def _in_flight(inference: Inference, distributions: Distributions) -> int:
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:
-    """Return the outermost of the loops ``around``, throughout which its ring is in use; None without a loop.
+    """Return the outermost of the loops ``around``, whose ring is in use during all inner loops; None without loops.
 
     The loop that combines the partial results of a split loop has no ring and is ignored.
     """

@@ -1,6 +1,7 @@
 """Shared memory of a schedule: tiles that stay in shared memory, the ring of each loop, and exchanges.
 
-The exchanges of a loop lie after the loop's ring. Exchanges outside of loops reuse the memory of the rings. With
+An exchange passes values from thread to thread through shared memory, for example to change a distribution. The
+exchanges of a loop lie after the loop's ring. Exchanges outside of loops reuse the memory of the rings. With
 ``early_copies``, the ring already receives tiles for the block's next tile of the result, so these exchanges only reuse
 the last stage. A barrier precedes every reuse.
 """

@@ -19,8 +19,8 @@ class ScanStep:
         groups: For each register, the index of the total of its group: earlier steps leave one total per group of
             registers.
         totals: Number of totals per thread before this step.
-        after: For each total before the step, the index of the total after the step that includes the former; the same
-            index for digits of warps and lanes.
+        after: For each total before the step, the index of the total that contains it after the step. For digits of
+            warps and lanes, the index stays the same.
     """
 
     digit: Digit

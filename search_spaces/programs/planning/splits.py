@@ -14,10 +14,12 @@ from search_spaces.spaces.parameters import Value
 
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
-PARTS = "split_parts"  # attribute: number of blocks that share the split loop
-LAUNCHES = "split_launches"  # parameter: number of launches, 2 if a second launch combines the partial results
-PARTS_OF_TILE = "parts_of_tile"  # variable in a kernel: number of blocks that share the block's tile
-TILES = "split_tiles"  # parameter: ALL if all tiles have the same number of blocks, LONG if short tiles have fewer
+PARTS = "split_parts"  # name of the attribute with the number of blocks that share the split loop
+# name of the parameter with the number of launches: 2 if a second launch combines the partial results
+LAUNCHES = "split_launches"
+PARTS_OF_TILE = "parts_of_tile"  # name of a variable in a kernel: the number of blocks that share the block's tile
+# name of a parameter: ALL if all tiles have the same number of blocks, LONG if short tiles have fewer
+TILES = "split_tiles"
 ALL, LONG = "all", "long"
 
 

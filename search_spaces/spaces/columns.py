@@ -52,7 +52,7 @@ Column = IntArray | TextColumn
 
 
 class Columns:
-    """Named columns of equal length. ``len()`` is the number of rows; iteration yields the names.
+    """Named columns of equal length, in which a row is a configuration. ``len()`` counts rows; iteration yields names.
 
     ``columns[name]`` is an int64 array: the values of an integer column, or the codes (indices into the parameter's
     values) of a text column. ``decode`` returns the values of either. Arrays must not be modified.

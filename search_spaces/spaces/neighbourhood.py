@@ -34,7 +34,7 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Return the legal rows one move away. If these are few, also return rows with moves of two parameters of one rule.
+    """Return the legal rows one move away; if they are few, also rows in which two parameters of one rule have moved.
 
     Args:
         parameters: Parameters of the space.
@@ -54,7 +54,7 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
         pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves
-        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted, first by the parameters that move
+        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by moving parameters, then by pair
         neighbours_ = np.concatenate([neighbours_, _moved(start, moved[pairs], to[pairs], legal)])
     return neighbours_
 

@@ -22,7 +22,7 @@ def _words(seed: int) -> Iterator[int]:
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """Return a uniformly distributed integer in [0, bound), from the leading bits of as many words as necessary."""
+    """Return a uniformly distributed integer in [0, bound), from the leading bits of as many 64-bit words as needed."""
     bits = (bound - 1).bit_length()
     count = -(-bits // 64)
     while True:

@@ -129,7 +129,7 @@ class RecordedSpace(Space):
         return np.array(self._codes(schedule), dtype=np.int64)
 
     def _values(self, columns: Columns) -> IntArray:
-        """Return configurations as rows [n, parameters], which are equal if and only if configurations are."""
+        """Return a row per configuration, [n, parameters]. Rows are equal if and only if configurations are equal."""
         return np.stack([columns[p.name] for p in self.parameters], axis=1)
 
     def _at(self, positions: IntArray) -> list[Schedule]:

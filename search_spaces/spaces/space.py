@@ -31,8 +31,9 @@ if TYPE_CHECKING:  # imported on first use, because verification needs neither c
     from search_spaces.spaces.legality import Legality
 
 
-DRAWN = 256  # for an empty space: number of schedules sampled from the raw product, to find a nearly legal schedule
-# smallest fraction that a combination of values of ``covering`` has of the samples with one value of ``stratified_by``
+DRAWN = 256  # for the error of an empty space: number of schedules that are sampled to find a nearly legal one
+# Of the samples with one value of ``stratified_by``, each combination of values of ``covering`` gets at least this
+# share.
 LEAST_SHARE = 1 / 8
 
 
@@ -220,7 +221,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return the number of configurations that each set of rules allows. One limit of rows holds for all counts."""
+        """Return the number of configurations that each set of rules allows. All counts share a limit of rows."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 

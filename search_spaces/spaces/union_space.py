@@ -75,7 +75,8 @@ class UnionSpace:
     def _stratum_order(self, n: int, seed: int, replace: bool) -> list[int]:
         """Return the index of the stratum for each of ``n`` draws.
 
-        Draws are sorted by a virtual time: draw j of a stratum has the time j / share + a random start.
+        Draws are sorted by a virtual time. For draw j of a stratum, this time is j / share plus the stratum's random
+        start.
         """
         draw_ranks(1, min(n, 0), seed)  # raises ValueError for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53

@@ -1,4 +1,4 @@
-"""Decisions and rules for wgmma and tcgen05, which read operands from boxes: TMA, producer warp, requirements."""
+"""Decisions and rules for wgmma and tcgen05, which read operands from boxes: who fills boxes, and what they require."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
     """
     if not choices.boxed_instructions(device) or not choices.first.staged:
         return ()
-    # A producer warp does not hold the tiles that p.uniform converts to indices.
+    # A producer warp would need the indices of p.uniform, but does not hold the tiles from which they are computed.
     alone = bool(stage_names(choices.first)) and not choices.first.uniform
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(

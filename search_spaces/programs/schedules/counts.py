@@ -46,11 +46,11 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-# Assumed fraction of iterations in which both warpgroups wait, as in the hand-written template.
+# Assumed fraction of iterations in which both warpgroups wait for a barrier, as in templates/wgmma_matmul.
 BOTH_END = 0.125
-MANY_UNSTAGED = 0.125  # assumed fraction of loaded bytes above which the latency of unstaged loads is exposed
+MANY_UNSTAGED = 0.125  # assumption: above this fraction of loaded bytes, the latency of unstaged loads is exposed
 ROWS_OF_STORE = 8  # rows of a result to which a warp stores at a time, if it stores accumulators directly
-MORE_REGISTERS = 22  # registers added to the lower bound, as in the hand-written template for this loop
+MORE_REGISTERS = 22  # registers added to the lower bound, as in templates/matmul
 
 
 @lru_cache(maxsize=2**10)
@@ -78,8 +78,9 @@ def _chained(inference: Inference, number: int) -> bool:
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the largest number of iterations of a block relative to the average.
 
-    Only the first and the last block are considered. If only long tiles are shared, a block has at most ``each``
-    iterations, and on average ``parts_of_tile`` blocks share a tile; otherwise ``each`` is 0.
+    The largest number is assumed to occur in the first or the last block. If blocks share only long tiles, a block has
+    at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile. Otherwise ``each`` is
+    0.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
@@ -106,7 +107,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = round(blocks * parts_of_tile)
         registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
         results = registers * distributions.warps * WARP * share_of_parts(inference, split)
-        if split.keeps_last:  # of two blocks, one stores its partial result, and the other block loads it
+        if split.keeps_last:  # only one of two blocks stores its partial result, and the other block loads it
             results /= 2
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)
@@ -118,7 +119,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        # With keeps_last, the ticket is drawn before the loop, so that a block does not wait for it at the end.
+        # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for this at the
+        # end.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # blocks wait before they load operands of the next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
@@ -139,7 +141,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Blocks skip tiles without iterations. Numbers of remaining tiles differ by at most one between blocks.
+        # Blocks skip tiles without iterations. The number of the other tiles differs by at most one between blocks.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
@@ -186,7 +188,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 def _stretch(inference: Inference, config: Config, device: Device, split: Split | None) -> float:
     """Return the factor by which uneven numbers of iterations of the blocks lengthen the launch.
 
-    Blocks that share a loop have equal numbers of iterations.
+    Blocks that share the loop of one tile have equal numbers of iterations.
     """
     if uneven(inference) is None:
         return 1.0
@@ -210,9 +212,9 @@ def _trips_to_combine(inference: Inference, split: Split, config: Config) -> flo
 
 
 def _barriers(config: Config, distributions: Distributions, stages: int, boxed: bool) -> float:
-    """Return the cost of the barriers of an iteration.
+    """Return the cost of the barriers of an iteration, as a number of barriers of all threads.
 
-    With a producer warp, warpgroups wait only for full stages, each at its own time.
+    With a producer warp, each warpgroup waits separately, and only for full stages.
     """
     if boxed and config.get("in_flight", 0):
         return 0.0
@@ -222,7 +224,7 @@ def _barriers(config: Config, distributions: Distributions, stages: int, boxed: 
 
 
 def _ending(inference: Inference, distributions: Distributions, config: Config) -> float:
-    """Return the cost of the epilogue, during which tensor cores are idle, in warp instructions.
+    """Return the cost of the epilogue in warp instructions. During the epilogue, tensor cores are idle.
 
     One instruction per scheduler is assumed for each cycle in which stores occupy the memory units.
     """

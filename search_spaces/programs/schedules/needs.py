@@ -96,7 +96,7 @@ def _fits(choices: Choices, columns: Mapping[str, Column]) -> BoolArray:
         return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
-        # With these sizes, tiles may have equal shapes and share an anchor, so there are fewer.
+        # With these sizes, tiles may have equal shapes and share an anchor, so anchor ``number`` need not exist.
         inference = choices.inference(values)
         return warps > 0 and (number > len(inference.anchors) or anchor_fits(inference, number, warps, values))
 

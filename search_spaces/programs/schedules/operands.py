@@ -24,8 +24,8 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
-FULL_WAVES = 2  # with at least this many blocks per SM, splitting k adds no parallelism
-EVEN_WAVES = 4  # the same for p.split; higher, as splitting also balances blocks of different lengths
+FULL_WAVES = 2  # with this number of blocks per SM or more, splitting k adds no parallelism
+EVEN_WAVES = 4  # the same limit for p.split; it is higher, as splitting also balances blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:

@@ -136,7 +136,7 @@ def _iterations_of_loops(inference: Inference, schedule: Schedule, most_parts: i
     ``most_parts`` limits the number of blocks that are assumed to share a loop.
     """
     stages = stages_of(inference, schedule.values)
-    for loop in peeled(inference, schedule.values):  # one more iteration, so that two are executed without masks
+    for loop in peeled(inference, schedule.values):  # one more, so that two iterations are executed without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(inference)
     if shared is not None:
@@ -160,7 +160,7 @@ def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: i
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, for each size that can be reduced, the extent of a tile or step and the number of whole ones needed."""
+    """Return, for each size that can be reduced, the extent of a tile or step, and how many whole ones are needed."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}

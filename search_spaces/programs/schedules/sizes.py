@@ -17,8 +17,8 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
 
-# Operations whose generated code supports any number of lanes, not only powers of two. Before adding an operation that
-# combines values of lanes, check its code.
+# Operations whose generated code supports any number of lanes, not only powers of two. Before adding an operation to
+# this tuple, check how its code combines the values of lanes.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.PadTile, ir.Mma,
     ir.Fill, ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If,

@@ -34,7 +34,7 @@ ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies
 LEAST_RESULTS = 32  # smallest number of results per thread with which fragment reads are fast enough for mma.sync
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
-LEAST_BLOCKS = 2  # an SM must have room for this number of blocks if rings have MANY_STAGES
+LEAST_BLOCKS = 2  # if rings have MANY_STAGES, this number of blocks must fit on an SM
 UNROLLED_VALUES = 128  # limit of registers of all bodies of an unrolled loop, due to the instruction cache
 
 
@@ -253,7 +253,7 @@ def _is_reduced(choices: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that as few threads as possible hold copies of other threads' elements."""
+    """Return the rule that lanes and widths leave as few threads as possible with copies of other threads' elements."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)

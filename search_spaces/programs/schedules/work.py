@@ -56,14 +56,15 @@ OTHER_PREFIXES = (
     "intrinsic",
 )  # prefixes of all other parameters that affect the work
 # Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Elements are converted in pairs.
-ROUNDED = 0.5  # f32 to f16 or bf16
-WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # 8-bit to 16-bit types via f32
-# Scales of e4m3, by unpacked type, including 0.75 instructions to gather four scales in a word.
+ROUNDED = 0.5  # from f32 to f16 or bf16
+WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # from 8-bit to 16-bit types, with f32 as the intermediate type
+# Instructions per e4m3 scale, by the type of the unpacked numbers, including 0.75 instructions to gather four
+# scales in a word.
 SCALE = {"f16": 1.25, "bf16": 3.25}
 WMMA_WAVEFRONTS = 8  # shared-memory cycles to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions to store a 16 x 16 fragment, wait, and load it
 STORE_WORD = 2  # assumed instructions to store a word of a computed operand, including the address
-MOST_SAMPLED = 64  # limit of blocks over which numbers of iterations are averaged
+MOST_SAMPLED = 64  # maximum number of blocks that are sampled to average their numbers of iterations
 
 
 @dataclass

@@ -96,7 +96,7 @@ class Survey:
         return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
-        """Return the name of the array that ``name`` is a view of; ``name`` itself if it is no view."""
+        """Return the name of the array that ``name`` is a view of; ``name`` itself if it is not a view."""
         while name in self.views:
             name = self.views[name]
         return name

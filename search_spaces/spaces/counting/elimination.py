@@ -59,7 +59,7 @@ def eliminate(
 
 
 class _Tables:
-    """State while parameters are eliminated one by one: remaining relations and evaluations, and completed steps."""
+    """State of an elimination: the remaining relations and evaluations, and the completed steps."""
 
     def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: Sequence[str], rows: RowsLeft) -> None:
         self._rows = rows
@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names without those of constants, which would connect unrelated relations."""
+        """Return the names that do not name constants: a constant would connect unrelated relations."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -123,7 +123,7 @@ class _Tables:
             needed = {
                 *self._parameters,
                 *(self._names[i] for i in bits(step.keeps)),
-            }  # columns to keep: columns of attributes that nothing needs are dropped
+            }  # columns to keep; attributes that later steps do not need are dropped
             pieces: list[Relation] = []
             rows = 0
             for piece in self._pieces(UNIT, step.actions):
@@ -141,7 +141,7 @@ class _Tables:
         return CountTree(tuple(self._steps), self._parameters)
 
     def _pieces(self, table: Relation, actions: Sequence[Action]) -> Iterator[Relation]:
-        """Apply the actions to a table. Yields several pieces, none empty, if a join would exceed CHUNK_ROWS rows."""
+        """Apply joins and evaluations to a table. Yield several pieces if a join would exceed CHUNK_ROWS rows."""
         for i, (kind, index) in enumerate(actions):
             if not table.length:
                 return
@@ -190,7 +190,7 @@ class _Tables:
         return codes[inverse]
 
     def _finish(self, step: Elimination, pieces: list[Relation]) -> None:
-        """Group a table by the columns still needed, replace it by the groups, and keep these for unranking."""
+        """Group a table by the columns that later steps need. Groups become a relation, and the grouped rows a Step."""
         table = concatenate(pieces)
         keeps = [self._names[i] for i in bits(step.keeps)]
         (key,), bound = keys((table,), {name: len(self._domains[name]) for name in keeps})

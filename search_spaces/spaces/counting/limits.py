@@ -8,11 +8,11 @@ MADE_ROWS = 1 << 25  # maximum number of rows of all joins together, which takes
 
 
 class TooTightlyTied(ValueError):
-    """The rules connect so many parameters that counting would need too large tables."""
+    """Raised if rules connect so many parameters that the tables for counting would be too large."""
 
 
 class RowsLeft:
-    """Number of rows that further joins may produce before counting fails."""
+    """Number of rows that joins may still produce; if they produce more, counting fails."""
 
     def __init__(self, rows: int = MADE_ROWS) -> None:
         self._rows = rows

@@ -29,7 +29,7 @@ SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old len
 LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
 GROUPING_WORK = 1.0  # work per row of grouping, relative to a join that adds rows
 
-# what to do, and the index of the relation, variable or evaluation
+# (kind of action, index of the relation to join, the variable whose domain is joined, or the evaluation)
 Action = tuple[Literal["join", "domain", "evaluate"], int]
 
 
@@ -63,7 +63,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Elimination:
-    """One elimination step: ``actions`` compute a table over ``variables``, which is then grouped by ``keeps``.
+    """One elimination step: ``actions`` compute a table of ``variables``, whose rows are then grouped by ``keeps``.
 
     Estimates: ``peak`` is the number of rows of the largest intermediate table, ``groups`` the number of groups, and
     ``work`` the number of processed rows.
@@ -79,7 +79,7 @@ class Elimination:
 
 @dataclass
 class EliminationPlan:
-    """State of the planning.
+    """Relations and variables that remain while elimination steps are planned.
 
     ``waiting``, ``undefined`` and ``held`` are sets of variables: those not eliminated yet, attributes without a
     relation, and variables to eliminate last. ``combinations`` estimates the number of combinations that variables
@@ -151,7 +151,7 @@ class EliminationPlan:
         return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
-        """Return the estimated work of this step and the greedy steps after it; infinite if it reaches ``enough``."""
+        """Return the estimated work of this step and the greedy steps after it; infinite from ``enough`` on."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = EliminationPlan(
             relations,

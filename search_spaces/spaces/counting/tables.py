@@ -25,9 +25,9 @@ _DENSE_KEYS = 1 << 22  # maximum number of keys for which a table of offsets is 
 class Relation:
     """Allowed combinations of some variables, as distinct rows.
 
-    ``columns`` are codes. ``steps`` maps an elimination step to an array, which has for each row the group of that step
-    that the row refers to. Groups have counts of the configurations of eliminated variables. The count of a row is the
-    product of the counts of its groups.
+    ``columns`` are codes. ``steps`` maps an elimination step to an array with one entry per row: the group of that step
+    to which the row refers. A group counts the configurations of the variables that were eliminated. The count of a row
+    is the product of the counts of its groups.
     """
 
     columns: Mapping[str, Codes]

@@ -24,12 +24,12 @@ MAX_REGISTERS = "ptxas.max_registers"
 OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
-MIN_REGISTERS = 16  # the ABI's minimum number of registers; ptxas raises lower limits to it
+MIN_REGISTERS = 16  # smallest number of registers per thread in the ABI; ptxas raises lower limits to this number
 OPT_LEVELS = (1, 2)  # optimisation levels to try in addition to the default, 3; level 0 is for debugging
-_CAPS = 3  # number of register limits to try, each of which lets more blocks fit on an SM
+_CAPS = 3  # maximum number of register limits to try; with each, more blocks fit on an SM
 # Smallest register limit to try, relative to the registers without a limit; lower limits nearly always cause spills.
 _SMALLEST_SHARE = 0.5
-_GRANULE = 8  # registers of a thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
+_GRANULE = 8  # registers per thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return None, or the reason against a swizzle: a wider one also divides the lines, and needs fewer boxes."""
+    """Return None, or the reason against a swizzle: a wider swizzle also divides the lines and needs fewer boxes."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
@@ -63,7 +63,7 @@ def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int,
 
 
 def why_not_stored(problem: Matmul) -> str | None:
-    """Return None, or the reason why TMA cannot store out."""
+    """Return None, or the reason why TMA cannot store the output ``out``."""
     row_bytes = problem.n * problem.out_dtype.bytes
     if row_bytes % STRIDE_BYTES == 0:
         return None
@@ -74,5 +74,5 @@ def why_not_stored(problem: Matmul) -> str | None:
 
 
 def store_line(tile_n: int, element_bytes: int) -> int:
-    """Return the bytes per line of a box of out: the widest swizzle that divides a row of a tile, or 16 without one."""
+    """Return the bytes per line of a box of ``out``: the widest swizzle that divides a row of a tile, or else 16."""
     return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)

@@ -22,12 +22,12 @@ def load_hint(name: str, arrays: str) -> Parameter:
 
 
 def store_hint(name: str, arrays: str, offered: bool = True) -> Parameter:
-    """Return the parameter ``name``: the cache hint of stores of ``arrays``. Unless ``offered``, there is no choice."""
+    """Return the parameter ``name``: the cache hint of stores of ``arrays``. If not ``offered``, it has one value."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {arrays}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """Return the pruning rule that excludes hints if ``how`` is ``by_copy``, as cp.async does not support them."""
+    """Return the pruning rule that excludes hints if parameter ``how`` is ``by_copy``: cp.async has no hints."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
@@ -59,7 +59,7 @@ def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the pruning rule that no operand has priority in L2 if both operands fit into half of L2."""
+    """Return the pruning rule that both operands have equal priority in L2 if they fit into half of L2."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(

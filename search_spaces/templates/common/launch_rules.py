@@ -1,4 +1,4 @@
-"""The limits on the block and the grid of a launch, the same for every template."""
+"""The device's limits on a launch: on resources of a block and of an SM, and on the size of the grid."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 L2_SHARE = 0.8  # fraction of L2 that is available to operands; the output and other data use the remaining L2
 
 HILBERT_SIDE = (
-    # Extent of consecutive tiles on a Hilbert curve, relative to the side of a square of equally many tiles (counted).
+    # Extent of consecutive tiles on a Hilbert curve, divided by the side of a square with the same number of tiles
+    # (counted).
     1.22
 )
 
@@ -30,8 +31,8 @@ def dram_bytes(
         config: Provides tiles, raster and splits.
         device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: Fraction of tiles whose blocks start at different positions along k; all other blocks advance
-            together. Blocks out of step read panels that are larger than L2 several times.
+        out_of_step: Fraction of tiles whose blocks start at different positions along k, while all other blocks advance
+            together. Panels that are larger than L2 are read several times by blocks out of step.
 
     Returns:
         Bytes.

@@ -29,7 +29,7 @@ from search_spaces.templates.template import KernelTemplate
 HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a copying block
-BLOCKS_PER_SM = 8  # copying blocks per SM: their 2,048 threads are the most that can be resident
+BLOCKS_PER_SM = 8  # copying blocks per SM, whose 2,048 threads are the largest number that can be resident
 _OF_A = "_of_a"  # suffix of the name of the device function that copies a but not b
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
@@ -39,7 +39,7 @@ class PaddedMatmul(Matmul):
     """A product whose misaligned operands are in workspaces with lines that are a multiple of 16 bytes apart."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return the operands of the product; those in workspaces are called ``a_padded`` and ``b_padded``."""
+        """Return the operands of the product. Operands in workspaces have the names ``a_padded`` and ``b_padded``."""
         a, b, *rest = super().operands()
         return _padded(a), _padded(b), *rest
 
@@ -77,7 +77,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
     Args:
         straight: Template that loads both operands of a matmul by TMA.
-        space: The space function of ``straight``, which takes the ``name`` of the template.
+        space: The space function of ``straight``, which has an argument ``name`` for the name of the template.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy
     assert straight_counts is not None and straight_proxy is not None
@@ -120,7 +120,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
 
 def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operand, Operand], ...]:
-    """Return pairs of an operand that is copied and its copy."""
+    """Return a pair (operand, copy of the operand) for each operand that is copied."""
     pairs = zip(problem.operands()[:2], padded.operands()[:2], strict=True)
     return tuple((source, copy) for source, copy in pairs if source != copy)
 

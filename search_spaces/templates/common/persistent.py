@@ -14,7 +14,7 @@ TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
-    """Return the number of stream-K workers for ``tiles``: all resident workers, or fewer for a small problem.
+    """Return the number of stream-K workers (blocks or clusters): all resident ones, or fewer if ``tiles`` are few.
 
     Small problems are emulated. With fewer workers, even such a problem has a partial wave, and also full waves if
     ``tiles_per_block`` is at least 3.
@@ -51,10 +51,10 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
 
 
 def tiles_that_end_together(tiles: int, resident: int) -> tuple[int, int]:
-    """Return the number of tiles that each of ``resident`` workers must compute so that all workers finish together.
+    """Return two numbers of tiles per worker with which all ``resident`` workers finish at about the same time.
 
-    The second number is the smallest value of TILES_PER_BLOCK that is not below the first number, or else the largest
-    value.
+    The first number is ``tiles`` divided by workers, rounded up. The second number is the smallest value in
+    TILES_PER_BLOCK that is at least the first number, or the largest value if all are smaller.
     """
     needed = -(-tiles // resident)
     return needed, TILES_PER_BLOCK[min(bisect_left(TILES_PER_BLOCK, needed), len(TILES_PER_BLOCK) - 1)]

@@ -9,14 +9,15 @@ from search_spaces.launches.launch import ScalarArgument
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
-RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
+# rows of tiles in a band
+RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}
 HILBERT = "hilbert"
 RASTER_ARGUMENT = "raster"  # name of the kernel argument that contains the order of tiles
-STRAIGHT = 4  # largest extent, in tiles, of sections of a Hilbert curve that are traversed line by line
+STRAIGHT = 4  # sections of a Hilbert curve of at most this extent, in tiles, are traversed line by line
 
 
 def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
-    """Return the parameter ``raster``: by rows, by columns, or in bands of several rows, each ordered by columns.
+    """Return the parameter ``raster``: tiles by rows, by columns, or in bands of rows that are each ordered by columns.
 
     Args:
         hilbert: True if the order may also be a Hilbert curve (see ``hilbert_rounds`` for its cost).
@@ -48,7 +49,7 @@ def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
     """Return the pruning rule that excludes a raster if a simpler raster gives the same order of tiles.
 
-    ``tile`` names the parameters that divide ``extents`` (rows and columns of the matrix) into tiles.
+    ``tile`` names the two parameters with the sizes of tiles; ``extents`` are the rows and columns of the matrix.
     """
 
     def why_not(rows: int, columns: int, raster: str) -> str | None:

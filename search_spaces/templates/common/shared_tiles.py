@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 
-STAGE_ALIGNMENT = 128  # 32 banks * 4 bytes; each stage starts at a multiple of this number
+STAGE_ALIGNMENT = 128  # 32 banks * 4 bytes: each stage starts at a multiple of this to begin at bank 0
 
 
 def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int:

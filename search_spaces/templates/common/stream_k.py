@@ -1,10 +1,11 @@
-"""Costs of stream-K (``autosched/common/stream_k.cuh``): the exchange of sums, and whether stream-K saves more time."""
+"""Costs of stream-K (``autosched/common/stream_k.cuh``): the time to exchange sums, and the time saved."""
 
 from __future__ import annotations
 
-LEAST_IDLE = 0.01  # least fraction of the blocks' time that stream-K must save, as exchanging sums takes about as long
-# Round trips to L2 of a block that shares two tiles with its neighbours. For each tile, these are a ticket, a flag, and
-# the stores before them or the loads after them.
+# stream-K must save at least this fraction of the blocks' time, as exchanging sums takes about as long
+LEAST_IDLE = 0.01
+# Round trips to L2 of a block that shares two tiles with its neighbours. For each of the two tiles, these are a ticket,
+# a flag, and either stores before these or loads after these.
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
 # Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
@@ -35,7 +36,7 @@ def trips_to_exchange(exchanged: float, threads: int) -> float:
 
 
 def dealt_share(tiles: int, workers: int) -> float:
-    """Return the fraction of tiles whose k range is distributed: those of the last full wave and the partial wave."""
+    """Return the fraction of tiles with distributed k ranges: the tiles of the last full wave and the partial wave."""
     return (workers + tiles % workers) / tiles
 
 

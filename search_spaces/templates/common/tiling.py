@@ -103,7 +103,7 @@ class Tiling:
 
         Args:
             device: Provides the number of SMs.
-            waves: Number of blocks per SM from which on more blocks add no parallelism.
+            waves: Number of blocks per SM with which an SM has enough parallel work.
             blocks_of: Function of the rows of a tile that returns the number of blocks which compute the tile together.
         """
 
@@ -121,8 +121,8 @@ class Tiling:
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
         """Return the pruning rule that tiles have at least ``balanced_n`` columns, unless n is smaller.
 
-        With this many columns, reading shared memory takes no longer than multiplying. The rule applies only if such
-        tiles occupy all SMs.
+        With ``balanced_n`` columns, reading shared memory takes no longer than multiplying. The rule applies only if
+        such tiles occupy all SMs.
         """
         n = self.extents[1]
 
@@ -160,9 +160,9 @@ class Tiling:
         """Return smaller extents with the same remainders.
 
         Along m and n, the result has a full tile and the remainder. If neither axis has a remainder, it has two full
-        tiles along n, so that blocks still have neighbours. Along k, each split has ``remaining`` tiles; ``remaining``
-        is a function of the split's original number of tiles. The last split is shorter and the last tile is partial if
-        they are in the original.
+        tiles along n, so that blocks still have neighbours. Along k, ``remaining`` returns a split's number of tiles,
+        given the original number. If the last split is shorter in the original, or the last tile is partial, the same
+        is true of the result.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

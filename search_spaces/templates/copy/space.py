@@ -20,7 +20,7 @@ from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, 
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 16  # registers for addresses and counters: the smallest number in compiled kernels
+REGISTER_OVERHEAD = 16  # registers for addresses and counters; compiled kernels have at least this number
 MOST_BLOCK_BYTES = 2**18
 
 

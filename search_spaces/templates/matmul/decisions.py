@@ -29,7 +29,7 @@ from search_spaces.templates.matmul.stream_k import KEPT_BYTES, early_copies, la
 EPILOGUE_PAD = 8
 MIN_BLOCKS = (1, 2, 3, 4)
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # number of adjacent threads that copy along contiguous memory
-REGISTER_OVERHEAD = 24  # registers for addresses and counters: the smallest number in compiled kernels
+REGISTER_OVERHEAD = 24  # registers for addresses and counters; compiled kernels have at least this number
 
 
 def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:

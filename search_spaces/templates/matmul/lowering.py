@@ -86,7 +86,7 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
-    """Return how many tiles share results of a reduction, and how many groups of such tiles exist; else (1, 0)."""
+    """Return how many tiles share results of a reduction, and how many groups they form; (1, 0) without reduction."""
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
     if problem.reduced_axis is None:
         return 1, 0
@@ -133,7 +133,7 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
 
 
 def _window(problem: Matmul, config: Config) -> int:
-    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; else 1."""
+    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; 1 if there is none."""
     if problem.reduced_axis is None:
         return 1
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")

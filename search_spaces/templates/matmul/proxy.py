@@ -11,7 +11,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-# Fewest tiles with stream-K and two blocks: the k ranges of three tiles are distributed; two tiles are computed whole.
+# Fewest tiles with stream-K and two blocks: the k ranges of three tiles are distributed between the blocks, and each
+# block computes one tile alone.
 LEAST_TILES = 5
 MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the batch
 
@@ -35,7 +36,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
     """Return ``small``, or with stream-K the smallest problem whose tiles can be distributed.
 
-    With stream-K, the problem has at least the tiles of ``small``, and some tiles that are not distributed.
+    With stream-K, the problem has at least as many tiles as ``small``, some of which are not distributed.
     """
     if not schedule.values.get("stream_k"):  # schedules of older versions do not have this parameter
         return small

@@ -36,7 +36,7 @@ BODY_LIMIT = (
     1024  # limit of arithmetic instructions in the unrolled loop body, so that the body fits in the instruction cache
 )
 NARROW = 16  # if out has fewer rows or columns, tensor-core fragments (at least 16 x 8) consist mostly of padding
-FULL_WAVES = 2  # number of blocks per SM from which on more blocks add no parallelism
+FULL_WAVES = 2  # with this number of blocks, an SM has enough parallel work
 WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
 FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
 # Additional registers per fragment register of a step, if one buffer of f32 fragments is rounded to tf32 (cvt.rna)
@@ -44,8 +44,8 @@ FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
 # of these spill 8 to 296 bytes. Of the other 12, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded, and does
 # not spill near the limit.
 ROUNDING_REGISTERS = 2
-# Registers in addition to the lower bound: for copies through registers, for copies of less than a register at a time,
-# and for two fragment buffers. Without them, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
+# Registers in addition to the lower bound: for copies through registers, for copies narrower than a register, and for
+# two fragment buffers. Without these registers, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
 # 2026-11-24).
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
 # Least number of results per thread: with 32 x 32 results per warp, reading fragments takes no longer than mma.sync.
@@ -311,7 +311,7 @@ def rounding_rule(device: Device) -> Rule:
 
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that there are enough registers, including those that ptxas needs beyond the counted ones."""
+    """Return the rule that a thread has enough registers for the counted ones and for the additional ones of ptxas."""
     aligned = min(aligned_bytes(problem, side) for side in SIDES)
     # If copies are narrower than a register, each copied part occupies a register until it is stored, and needs an
     # address.

@@ -17,10 +17,8 @@ from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
-ACCUMULATING = (
-    2  # ratio of registers to accumulators: fragments and addresses need about as many registers as accumulators
-)
-KEPT_BYTES = 48  # bytes of shared memory for the state of a block: current part of a tile, next part, and position
+ACCUMULATING = 2  # registers per accumulator: fragments and addresses need about as many registers as accumulators do
+KEPT_BYTES = 48  # shared-memory bytes of a block's state: current part of a tile, next part, and position
 
 
 def stream_k(problem: Matmul) -> Parameter:

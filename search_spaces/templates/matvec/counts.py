@@ -13,7 +13,7 @@ from search_spaces.templates.common.stream_k import TRIPS_OF_SPLIT
 from search_spaces.templates.matvec.problem import as_matvec
 from search_spaces.templates.matvec.space import FMA, aligned_elements, mma_row
 
-REGISTER_SCALE = 1.7  # ratio of compiled to estimated registers: 20 sampled kernels for sm_90a, NVRTC 13.5, 2026-11-22
+REGISTER_SCALE = 1.7  # ratio of compiled to estimated registers, in 20 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22)
 
 
 def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCounts:
@@ -27,12 +27,14 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
-    columns = row.n if mma else 1  # rows of x that are the columns of one mma.sync fragment
+    # number of rows of x that lanes read at the same time: the columns of an mma.sync fragment
+    columns = row.n if mma else 1
     x_vectors = rows_x * batches_k
 
-    # Warp instructions per step are an FMA per product and a conversion per element, or an mma.sync per 16 x 8 x 16
-    # products, and also loads and address computations. An unaligned vector of x in global memory takes two loads and
-    # is assembled in registers; the second load of a lane reads the same address as the first load of the next lane.
+    # Warp instructions per step: with FMA, one per product and one per converted element; with mma.sync, one per 16 x 8
+    # x 16 products. Loads and address computations are added in both cases. An unaligned vector of x in global memory
+    # takes two loads and is assembled in registers; the second load of a lane reads the same address as the first load
+    # of the next lane.
     realign = _realign_instructions(access, aligned_elements(matvec), element)
     x_width = min(thread, 16 // element) if x_shared else access
     x_loads = x_vectors * -(-thread // x_width)

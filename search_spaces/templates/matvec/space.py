@@ -28,11 +28,11 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-# Architectures on which the first proposed schedules spilled if they had more registers than SPILL_SHARE allows (NVRTC
-# 13.5, 2026-11-24).
+# Architectures on which the first proposed schedules spilled if they had more registers than FULL_REGISTERS allows
+# (NVRTC 13.5, 2026-11-24).
 SPILLING = (75, 120, 121)
 FULL_REGISTERS = 0.8  # largest fraction of a thread's registers with which ptxas does not spill on these architectures
-REGISTER_OVERHEAD = 18  # registers for addresses and counters: about the smallest number in compiled kernels
+REGISTER_OVERHEAD = 18  # registers for addresses and counters; compiled kernels have about this number or more
 BODY_LIMIT = 2048  # limit of FMAs in the unrolled loop body, so that the body fits in the instruction cache
 
 FMA = "fma"
@@ -109,7 +109,7 @@ def row_classes(problem: Matvec) -> int:
 
 
 def most_shift(problem: Matvec) -> int:
-    """Return the largest number of elements between the start of the first aligned load and the start of the row."""
+    """Return the largest number of elements by which the first aligned load of a row may begin before the row."""
     return widest_access(problem) - aligned_elements(problem)
 
 
@@ -191,7 +191,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
     def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment along k share the fragment's sums: each lane has the sums of some columns.
+        # The lanes of a fragment that lie along k share the fragment's sums: each of them has the sums of some columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
         return rows_x(tile_m, intrinsic) * each
 

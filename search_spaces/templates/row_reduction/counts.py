@@ -12,7 +12,7 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 
 L2_SHARE = 0.5  # fraction of L2 that is available to rows that are read again; other data uses the remaining L2
 REGISTER_SCALE = (
-    1.6  # ratio of compiled to estimated registers: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
+    1.6  # ratio of compiled to estimated registers, in 14 sampled softmax kernels (sm_90a, NVRTC 13.5, 2026-11-22)
 )
 INSTRUCTIONS_PER_FLOP = 1.5  # ratio that accounts for conversions and rounding
 
@@ -25,9 +25,9 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # If several blocks share a row, the last of them finishes the row, or all of them do in a second launch or as a
-    # cluster. The counts below are for an average block; when the last block finishes the last row, no other work
-    # overlaps.
+    # If several blocks share a row, it is finished by the last of these blocks, by all blocks in a second launch, or by
+    # the cluster. The counts below are for an average block. While the last block finishes the last row, no other block
+    # works.
     writes = problem.normalizes
     second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"
     alone = split > 1 and writes and config["finish"] == "last_block"

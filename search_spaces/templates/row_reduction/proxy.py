@@ -24,7 +24,7 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     length = problem.length % period + CUT_STEPS * period
     before = int(positions_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
     while length < problem.length and (split - 1) * int(chunk_length(length + before, contiguous, split)) >= length:
-        length += period  # each block's part consists of whole vectors, and no part may be empty
+        length += period  # lengthen the row until the last block's part is not empty; parts consist of whole vectors
     length = min(length, problem.length)
     extent = min(problem.parallel_extent, tile + problem.parallel_extent % tile)
     if not isinstance(problem, Reduce):

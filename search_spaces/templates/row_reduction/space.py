@@ -24,15 +24,16 @@ from search_spaces.templates.common.cache_hints import load_hint, no_hint_rule, 
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
-REGISTER_OVERHEAD = 20  # registers for addresses and counters: the smallest number in compiled kernels
+REGISTER_OVERHEAD = 20  # registers for addresses and counters; compiled kernels have at least this number
 BODY_LIMIT = 256  # limit of elements per thread and step, so that the loop body fits in the instruction cache
 REGISTER_BODY_LIMIT = 512  # limit of elements per thread if rows stay in registers, as the loop is then fully unrolled
-STEP_LIMIT = 1024  # largest number of steps of the loop over a row, unless no more threads can share the row
-FULL_WAVES = 2  # number of blocks per SM from which on splitting rows adds no parallelism
+STEP_LIMIT = 1024  # largest number of steps of the loop over a row, except if no more threads can share the row
+FULL_WAVES = 2  # with this number of blocks per SM or more, splitting rows adds no parallelism
 SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # largest number of blocks per cluster that every GPU with clusters supports
 CLUSTER_THREADS = (
-    # Limit of threads per cluster: these read a row of 64 KiB in one step, 16 bytes each; also the emulator's limit.
+    # Limit of threads per cluster, and limit of the emulator. This number of threads reads a row of 64 KiB in one step,
+    # 16 bytes each.
     4096
 )
 CLUSTER_PART_BYTES = 8192  # smallest number of bytes of a row that a block of a cluster should read
@@ -90,7 +91,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the number of positions before a row's elements: for peeled rows, the most since an aligned address."""
+    """Return the most positions from an aligned address to the start of a peeled row; 0 for other rows."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 

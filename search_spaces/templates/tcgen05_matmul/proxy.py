@@ -10,7 +10,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
-# Number of tiles per persistent block, so that it uses both buffers of sums, and then the first buffer again.
+# Number of tiles per persistent block, so that the block uses both buffers of sums, and then the first buffer again.
 TILES_PER_BLOCK = 3
 
 

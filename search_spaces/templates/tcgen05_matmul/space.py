@@ -38,17 +38,18 @@ from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, 
 # Number of epilogue warps of a block, each of which can access a quarter of the lanes of tensor memory.
 FINISHING_WARPS = 4
 THREADS = (2 + FINISHING_WARPS) * WARP  # epilogue warps, one warp that copies, and one that multiplies
-BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
+BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage and each buffer of sums has
 ADDRESS_BYTES = (
     16  # bytes of shared memory: tensor-memory address of the sums, and flag that marks the last block of a split
 )
 ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory for the responses of launch control
 LAUNCH_CONTROL = "launch_control"
 REGISTERS = 96  # registers per thread: each thread of an epilogue warp holds 32 sums at a time
-BALANCED_N = 128  # smallest number of columns for which reading shared memory takes no longer than multiplying
+BALANCED_N = 128  # smallest tile_n for which reading shared memory takes no longer than multiplying
 ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
-FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
-FULL_WAVES = 1  # number of blocks per SM from which on splitting k adds no parallelism, as only one block is resident
+# smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
+FEW_STAGES = 3
+FULL_WAVES = 1  # with this number of blocks per SM or more, splitting k adds no parallelism, as one block is resident
 
 
 @lru_cache(maxsize=64)

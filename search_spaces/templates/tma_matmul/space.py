@@ -43,14 +43,15 @@ from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, sca
 from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, stream_k_pruning, stream_k_rules
 from search_spaces.templates.tma_matmul.problem import rows_of
 
-BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
-# Registers for a thread's position in parts of tiles. Without them, a kernel with 94 counted registers and a limit of
-# 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
+BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage has
+# Registers with which a thread iterates over parts of tiles (stream-K). Without these registers, a kernel with 94
+# counted registers and a limit of 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
 FLAG_BYTES = 16  # bytes of a flag in shared memory: 1 if the block has the first ticket
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
-FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
+# smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
+FEW_STAGES = 3
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.transpose.lowering import shared_layout
 
-REGISTER_SCALE = 2.1  # ratio of compiled to estimated registers: 14 sampled kernels for sm_90a, NVRTC 13.5, 2026-11-22
+REGISTER_SCALE = 2.1  # ratio of compiled to estimated registers, in 14 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22)
 
 
 def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:

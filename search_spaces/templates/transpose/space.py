@@ -30,9 +30,9 @@ from search_spaces.templates.common.line_access import alignment_rule, sectors_r
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 
-REGISTER_OVERHEAD = 24  # registers for addresses and counters: the smallest number in compiled kernels
+REGISTER_OVERHEAD = 24  # registers for addresses and counters; compiled kernels have at least this number
 DRAINED = 32  # registers for elements that are loaded from shared memory and not yet stored to out
-MOST_STAGED = 96  # limit of registers for a thread's elements; with twice as many, elements and addresses spill
+MOST_STAGED = 96  # limit of a thread's registers for elements; with twice this number, elements and addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
 NONE = "none"  # value of layout_x for tiles that are transposed only in registers
 

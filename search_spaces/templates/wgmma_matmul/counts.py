@@ -26,8 +26,8 @@ from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
 HILBERT_CYCLES = 100.0  # cycles of one round of the search for a tile on a Hilbert curve: 25 dependent instructions
-# Fraction of k-tiles that both consumers finish at the same time. An assumption, based on 808 TFLOP/s of a kernel
-# without k-tiles in flight (fast.cu).
+# Fraction of k-tiles that both consumers finish at the same time. This is an assumption, based on the 808 TFLOP/s of a
+# kernel without k-tiles in flight (fast.cu).
 BOTH_END = 0.125
 ROWS_OF_STORE = 8  # number of rows of out that one store instruction of a warp writes to
 RUN_OF_STORE = 8  # number of consecutive elements of a row of out that four lanes store together
@@ -56,8 +56,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
     copied = {side: counted for side in SIDES if (counted := copying(problem, config, side, device)) is not None}
     wavefronts += sum(counted.wavefronts for counted in copied.values())
-    # A warp issues 3 instructions per multiplication, for two descriptors and the multiplication; waits and the update
-    # of the ring take 16.
+    # A warp issues 3 instructions per multiplication: one for each of two descriptors, and the wgmma. Waiting for a
+    # stage and advancing the ring take 16 instructions.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
     if problem.scale == "block":  # the sums of each k-tile are scaled and accumulated
         issued += tile_m * tile_n / device.warp_size
@@ -83,8 +83,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # the next tile. Only the stores of the last tile do not overlap; the other stores add to the traffic of loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
-    # Each store instruction of a warp touches a line of each of its rows, which takes longer than issuing the
-    # instruction.
+    # Each store instruction of a warp touches one L1 line per row of out that it writes, which takes longer than
+    # issuing it.
     lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
     draining = max(finishing, device.schedulers_per_sm * lines)
     overlapped = (tiles - 1) * stored if store_buffers or ping_pong else 0.0

@@ -28,7 +28,7 @@ from search_spaces.templates.common.padded_operands import is_padded
 COPYING_REGISTERS, SHIFTING_REGISTERS = (
     48,
     64,
-)  # numbers of registers: for a thread that only copies, and for a thread that also shifts lines
+)  # registers per thread: of a thread that only copies, and of a thread that also shifts lines
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps of a warpgroup
 LEAST_COPY_BYTES = 4  # smallest size of a cp.async copy, in bytes
@@ -169,7 +169,7 @@ class Copying:
 
     issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
-    sector_share: float  # bytes of all sectors that are read / bytes that are copied
+    sector_share: float  # ratio of the bytes of all sectors that are read to the bytes that are copied
     cycles: float  # cycles in which copying warps wait for words to shift
 
 
@@ -187,7 +187,7 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
     pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # number of warp instructions that copy
-    # Even then, some lines are aligned to words: for 16-bit elements, every second line.
+    # Some lines are aligned to words and not shifted even then: for 16-bit elements, every second line.
     shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))

@@ -1,4 +1,4 @@
-"""Rules for registers of wgmma matmuls: how many registers consumers need, how many they can get, when ptxas spills."""
+"""Rules for registers of wgmma matmuls: how many consumers need, how many they can get, and when ptxas spills."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.rules import Rule
 
 REGISTER_STEP = 8  # setmaxnreg accepts only multiples of this number (PTX ISA, "setmaxnreg")
-REGISTER_OVERHEAD = 26  # a consumer's registers in addition to accumulators, at least (ptxas message C7602)
+# a consumer thread has at least this number of registers in addition to accumulators (ptxas message C7602)
+REGISTER_OVERHEAD = 26
 END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
-# Additional registers for boxes of out, once for one box and twice for several boxes. With 32 registers in addition to
-# 208 accumulators, some kernels spilled 4 to 56 bytes. With 40 registers in addition to 192 accumulators, kernels with
-# two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 kernels sampled near these limits, two still spill 4 bytes.
-# With the main loop of 2026-11-24, only one of ten kernels beyond the limit spills: 256x192 with a long activation (272
-# bytes).
+# Additional registers of consumers for boxes of out: this number for one box, and twice this number for several boxes.
+# With 32 registers in addition to 208 accumulators, some kernels spilled 4 to 56 bytes. With 40 registers in addition
+# to 192 accumulators, kernels with two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 kernels sampled near these
+# limits, two still spill 4 bytes. With the main loop of 2026-11-24, only one of ten kernels beyond the limit spills:
+# 256x192 with a long activation (272 bytes).
 STORE_REGISTERS = 8
 # Additional registers for boxes of out with stream-K, for one consumer without register reallocation: 128x176 spilled
 # 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 spare registers (f32 out, bias+gelu, NVRTC 13.5,

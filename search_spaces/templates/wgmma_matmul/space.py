@@ -64,15 +64,16 @@ from search_spaces.templates.wgmma_matmul.registers import (
     spill_rules,
 )
 
-BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
+BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage has
 FLAG_BYTES = 16  # bytes of shared memory for the flag that marks the last block of a split
 COLUMNS_APART, CLOSE_COLUMNS = (
     16,
     32,
 )  # if tile_n is above CLOSE_COLUMNS, it is a multiple of COLUMNS_APART instead of 8
-BALANCED_N = 64  # smallest number of columns for which a wgmma takes no longer to read shared memory than to multiply
-FEW_STAGES = 3  # smallest number of stages that hides latency: one is multiplied while copies to two are in flight
-FULL_WAVES = 2  # number of blocks per SM from which on splitting k adds no parallelism
+BALANCED_N = 64  # smallest tile_n for which a wgmma reads shared memory at least as fast as it multiplies
+# smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
+FEW_STAGES = 3
+FULL_WAVES = 2  # with this number of blocks per SM or more, splitting k adds no parallelism
 MOST_CLUSTER = 4  # largest number of blocks per cluster; larger clusters leave SMs of a GPC idle
 
 
@@ -165,7 +166,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
 
 
 def _columns(problem: Matmul) -> tuple[int, ...]:
-    """Return all values of tile_n. With block scales, a tile has whole blocks of columns, or is part of one block."""
+    """Return all values of tile_n. With block scales, a tile has whole blocks of columns, or lies within one block."""
     if problem.scale == "block":
         return 8, 16, 32, 64, 128  # 256 columns would need more registers than a thread has
     return N_OF[problem.multiplied_as]

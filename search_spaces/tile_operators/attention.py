@@ -37,7 +37,7 @@ class Attention(TileProblem):
     the last w keys up to and including the query's own position. The last query has the same position as the last key.
     sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second
     output lse of f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys
-    gives zeros, and an lse of -infinity unless it has a sink.
+    gives zeros, and an lse of -infinity without sinks.
 
     Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so these must be
     finite.

@@ -179,9 +179,9 @@ class CrossEntropy(_OfLogits):
 class CrossEntropyBackward(_OfLogits):
     """Gradient of logits: ``(exp(logits - lse) - (column == label)) * dloss``.
 
-    Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is its output, and dloss (rows,) the gradient of the
-    losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the columns are 0. The
-    tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is an output of that problem, and dloss (rows,) the
+    gradient of the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the columns
+    are 0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "cross_entropy_backward"

@@ -45,7 +45,7 @@ class DecodeAttention(TileProblem):
 
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
     size that is not a multiple of 16 from 16 to 256, heads that are not a multiple of kv_heads, a cache of 2^40
-    elements or more, and one of which (pages + 1) x page x kv_heads is 2^31 or more.
+    elements or more, and (pages + 1) x page x kv_heads of 2^31 or more.
     """
 
     operator: ClassVar[str] = "decode_attention"

@@ -43,8 +43,8 @@ class GroupedMatmul(TileProblem):
     n: the columns of gate, then the columns of up. Otherwise the width is n. Sums are f32.
 
     For e4m3, x and w have f32 scales and out is bf16. x_scale has one scale per row and 128 columns of x. w_scale
-    (groups, width / 128, k / 128) has one per 128 x 128 elements, with sizes rounded up. w must be stored as "col".
-    Each partial sum over 128 columns is scaled in f32.
+    (groups, width / 128, k / 128) has one scale per 128 x 128 elements; quotients are rounded up. w must be stored as
+    "col". Each partial sum over 128 columns is scaled in f32.
 
     ``weights`` other than "none" is a format of quantised weights, as of ``QuantizedMatmul``: w (groups, width, k / 8)
     of i32 words, or (groups, width, k), stored as "col". The arrays w_scale (groups, k / scale_group, width), zeros of

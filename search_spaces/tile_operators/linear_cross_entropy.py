@@ -205,10 +205,10 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
     """Gradient of the logits ``x @ w.T``: ``(exp(logits - lse) - (column == label)) * dloss``.
 
-    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is its output, and dloss (rows,) the gradient of
-    the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the columns are 0. The
-    gradients of x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the interpreter's bound. Raises
-    ValueError for sizes below 1 and unknown types.
+    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is an output of that problem, and dloss (rows,)
+    the gradient of the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the
+    columns are 0. The gradients of x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the
+    interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "linear_cross_entropy_dlogits"

@@ -58,7 +58,7 @@ def pack_fragments(weights: Array) -> Array:
             matrices.
 
     Returns:
-        One row per 16 rows of weights, with their bytes; rows beyond n are zero.
+        One row per 16 rows of weights, with the bytes of these rows; rows beyond n are zero.
 
     Raises:
         ValueError: Another shape or type.

@@ -32,10 +32,10 @@ class QkNormRopeAppend(TileProblem):
     changed in place; out (tokens, heads, head_size), the queries.
 
     Each token has a slot: an index (i32) into the positions of all pages, in slots (tokens,). With ``sequences`` the
-    slot follows from its position, sequence (tokens,), and block_table (sequences, entries) of i32 with the pages of
-    each sequence. Tokens with a slot or page outside the cache are not stored. No two tokens may have the same slot.
-    All other elements of the cache keep their bits. With ``cache="e4m3"``, stored values are divided by k_scale and
-    v_scale (kv_heads,) of f32.
+    slot follows from the token's position, sequence (tokens,), and block_table (sequences, entries) of i32 with the
+    pages of each sequence. Tokens with a slot or page outside the cache are not stored. No two tokens may have the same
+    slot. All other elements of the cache keep their bits. With ``cache="e4m3"``, stored values are divided by k_scale
+    and v_scale (kv_heads,) of f32.
 
     The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, head sizes that are not powers of two
     from 16 to 256, and pages that are not powers of two from 16 to 1024.

@@ -29,7 +29,7 @@ class QuantizedMatmul(TileProblem):
     "int8" or "e4m3": (n, k). "nvf4": e2m1 codes, packed like int4. A weight is ``(number - zero) * scale``. scale
     (groups, n) of x's type has one scale per ``group`` columns of w, or with ``group=0`` one per row. The zero is an
     element of zeros (groups, n) of u8 with ``zero_points`` (0 to 15, int4 only), else 8 for int4 and 0 for other types.
-    Scales of nvf4 are e4m3, one per 16 columns, and all its weights are multiplied by global_scale (1,) of f32.
+    Scales of nvf4 are e4m3, one per 16 columns, and all weights of nvf4 are multiplied by global_scale (1,) of f32.
 
     With ``layout="fragments"`` w is packed by ``pack``, so that each thread loads its own operands with 16-byte loads.
 

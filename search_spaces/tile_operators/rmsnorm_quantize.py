@@ -23,7 +23,7 @@ MOST_COLUMNS = 16384  # limit of columns, as a block holds a whole row in regist
 
 @dataclass(frozen=True)
 class RmsNormQuantize(TileProblem):
-    """``total = x + residual``, its RMS norm times weight, and that norm as e4m3 with one scale per row.
+    """``total = x + residual``, its RMS norm times weight, and the norm as e4m3 with one scale per row.
 
     Arrays: x and residual (rows, columns), weight (columns,), of ``dtype``; total (rows, columns) of ``dtype``, out
     (rows, columns) of e4m3, scale (rows,) of f32. The norm uses the total before it is rounded. scale is the largest

@@ -46,7 +46,7 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
-        of_few_parts: The same number if at most two blocks share a loop; 0 if it equals ``count``.
+        of_few_parts: The number for at most two blocks that share a loop; 0 if it equals ``count``.
         streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
             waves of tiles.
     """
@@ -58,7 +58,7 @@ class ReducedLoops:
 
 
 def cut(size: int, tile: int) -> int:
-    """Return the extent of one whole tile and the last tile of ``size``, or ``size`` if it is smaller."""
+    """Return the extent of one whole tile plus the last tile of ``size``, or ``size`` if ``size`` is smaller."""
     return min(size, tile + (size % tile or tile))
 
 

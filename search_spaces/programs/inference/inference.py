@@ -192,8 +192,8 @@ class Inference:
         classes: Class of each product in program order; products of one class are divided among subgroups alike.
         natural: The distribution in which each value is computed.
         wanted: The distributions in which each value is used.
-        product_of: Index of each product's group, by the id of its result.
-        sources: Distribution of each reduction's operand, by the id of the result.
+        product_of: Index of each product's group, by the id of the product's result.
+        sources: Distribution of each reduction's operand, by the id of the reduction's result.
         sums: Reductions whose partial results may be combined after the loop, by the state that accumulates them.
     """
 

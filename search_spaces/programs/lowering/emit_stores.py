@@ -79,7 +79,7 @@ class Stores(MemoryAccess):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
-        """Return True if a fetched old value may depend on the order of this atomic and an earlier atomic."""
+        """Return True if the old value that this atomic fetches may depend on the order of earlier atomics."""
         name, accesses = operation.window.array.name, list[int]()
         for number, store in enumerate(self.inference.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
@@ -92,7 +92,7 @@ class Stores(MemoryAccess):
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Emit a variable with the row of register 0 minus ``rows_below``. Return its name; "" without a limit."""
+        """Emit a variable with the row of register 0 minus ``rows_below``. Return the variable's name; "" if None."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)

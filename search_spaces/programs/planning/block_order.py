@@ -48,7 +48,7 @@ class Uneven:
 def uneven(inference: Inference) -> Uneven | None:
     """Return the loop and grid axis with the most uneven work; None if all blocks have equal work.
 
-    Among the loops whose number of iterations depends on an axis, the function chooses the one with the most
+    Among the loops whose number of iterations depends on an axis, the function chooses the loop and axis with the most
     iterations. Coordinates along other axes are 0.
     """
     trace = inference.trace

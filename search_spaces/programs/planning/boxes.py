@@ -16,7 +16,7 @@ from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.instructions import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # how boxes are filled; "warp": a producer warp issues TMA copies
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # who fills boxes: all threads, TMA, or TMA for a producer warp
 TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of array rows in bytes, for TMA and for cp.async
 
 

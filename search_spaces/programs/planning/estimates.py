@@ -30,8 +30,8 @@ from search_spaces.programs.planning.wmma import WARP_BYTES, is_staged, loop_to_
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # assumed registers of a thread for addresses and counters
-STORED_A = "stored_a"  # key of the shared memory that holds a left operand of tcgen05 if it is computed in registers
-# Values of the parameter sum_N: threads' partial sums are combined in the loop, or after it.
+STORED_A = "stored_a"  # key in ``Needs.joined``: bytes of left operands of tcgen05 that are computed in registers
+# Values of the parameter sum_N: partial sums of threads are combined after the loop, or in each iteration.
 AFTER, INSIDE = "after_loop", "in_loop"
 
 

@@ -20,7 +20,7 @@ WMMA_SUMS: Exchange = None
 
 
 def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
-    """Return the outermost loop around the combination of a partial sum, by the value of its parameter."""
+    """Return the outermost loop in which a partial sum is combined, for each value of the parameter of the sum."""
     around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(inference, around),
@@ -40,7 +40,7 @@ def flag_bytes(inference: Inference) -> int:
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
-    """Return the bytes of the largest of several exchanges, which use the same memory one after another.
+    """Return the bytes of the largest exchange, as several exchanges use the same memory one after another.
 
     Args:
         exchange: Layout of exchanged tiles.

@@ -146,7 +146,7 @@ class Split:
 
     @property
     def keeps_last(self) -> bool:
-        """True if only two blocks share a tile: the last one keeps its part in registers, and reads the other part.
+        """True if only two blocks share a tile: the last to finish keeps its part in registers and reads the other.
 
         If there are more than two blocks, all blocks store their parts, so that the order of additions does not depend
         on which block is last.

@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class ValueRow:
-    """A value in one distribution. ``spread`` is its symbolic form; ``registers`` is the number per thread."""
+    """A value in one distribution. ``spread`` is the symbolic distribution; ``registers`` are counted per thread."""
 
     location: str
     operation: str

@@ -212,7 +212,7 @@ def _tile_bytes(choices: Choices, index: int, name: str) -> Attribute:
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return attributes that add columns one by one, which is cheaper to enumerate than all combinations at once."""
+    """Return attributes that each add one column to a sum: sums of two columns are cheaper to enumerate than of all."""
     sums = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": sums[-1].name, "part": part}

@@ -22,8 +22,8 @@ from search_spaces.templates.common.boxes import along_k
 SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
 FRAGMENT_REGISTERS = 4  # number of registers per thread that hold A for one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
-# Warp instructions (SASS) that load A for one wgmma: with one load of four registers, including address and fence; and
-# with loads of single registers, whose addresses are the same in all steps.
+# Instructions of a warp (SASS) that load A for one wgmma: with one load of four registers, including address and fence;
+# and with loads of single registers, whose addresses are the same in all steps.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
 # Number of lanes that access the same bank in loads of single registers: with a 128-byte swizzle, a warp reads 32 bytes
 # of each of four lines.

@@ -20,7 +20,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 STEEP, STEEPEST = (
     16.0,
     2.0**15,
-)  # slope per column, and limit, of test logits: e^89 overflows f32, 65504 is the largest f16
+)  # test logits change by STEEP per column, up to STEEPEST: e^89 overflows f32, 65504 is the largest f16
 
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
@@ -160,7 +160,7 @@ class CrossEntropy(_OfLogits):
         rows, steep = np.arange(self.rows)[:, None], min(STEEP, STEEPEST / self.columns)
         peaks = np.random.default_rng(1).integers(0, self.columns, (self.rows, 1))
         kinds = ("-infinity first", "falling", "rising", "peaks")
-        for first in (0, 2):  # so that even two rows have all cases
+        for first in (0, 2):  # two starting cases, so that even two rows cover all cases
             kind = (rows + first) % len(kinds)
             values = np.choose(kind, (last, -200.0 - steep * at, steep * at, -steep * np.abs(at - peaks)))
             label = edge_labels(self.rows, self.columns, first)

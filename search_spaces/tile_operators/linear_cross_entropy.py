@@ -30,7 +30,7 @@ from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
 
 TYPES = ("f16", "bf16")
-PART = 128  # columns of logits per tile, for which three numbers per row are stored
+PART = 128  # columns of a tile of logits; for each tile, three numbers per row are stored
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ class TileOperator(Problem):
     def _bounded(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
         """Return the result of ``expected``, and True if the interpreter agrees with the reference.
 
-        The result is cached, as inputs are selected by it and many launches and schedules use the same inputs.
+        The result is cached, as the selection of inputs uses it, and many launches and schedules use the same inputs.
         """
         values, bounds, alike = _KNOWN.get((self, contents(inputs)), lambda: self._made_bounded(inputs), _bytes)
         return dict(values), dict(bounds), alike

@@ -21,7 +21,7 @@ GROUPS = (0, 16, 32, 64, 128)
 TYPES = ("f16", "bf16")
 LAYOUTS = ("rows", "fragments")
 FP4_GROUP = 16
-DEPTH = 16  # depth of mma.sync; also the number of a span's four-bit numbers at one bit position of half words
+DEPTH = 16  # depth of mma.sync; also the number of half words in a span (eight words) of four-bit numbers
 TIMES = 16  # f16: factor of four-bit numbers that are converted without a shift; scales are divided by this factor
 MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
@@ -283,7 +283,7 @@ class StoredMatrix:
         """Add the product of a tile of weights and another operand to ``sums``, which have a row per row of the tile.
 
         Args:
-            sums: State of the sums. They are scaled here if there are groups, otherwise by ``result``.
+            sums: State of the sums. If there are groups, this function scales the sums, otherwise ``result``.
             row: First row of the tile in the matrix.
             at: First column of the tile.
             shape: Rows and columns of the tile.

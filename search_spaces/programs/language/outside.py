@@ -49,7 +49,12 @@ def misses(window: ir.Window, positions: Outside) -> bool:
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the members of ``edges`` beyond which a mask is false that is false beyond the edges ``masked``."""
+    """Return the edges in ``edges`` beyond which a mask is false.
+
+    Args:
+        masked: Edges beyond which the mask is known to be false.
+        edges: Edges to select from.
+    """
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge

@@ -25,7 +25,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class Boxes(TensorMemory):
-    """Emitter of the code that is specific to operands in boxes."""
+    """Emitter of the code for products whose operands are boxes (swizzled tiles in shared memory)."""
 
     @property
     def phases(self) -> tuple[int, int] | None:

@@ -53,8 +53,8 @@ def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping
 def masking(inference: Inference) -> Mapping[int, float]:
     """Return the fraction of blocks and iterations in which a ``where`` needs its mask, by the id of its result.
 
-    A condition that is used only by such masks has the largest fraction of these masks. The mapping has no other
-    values.
+    A condition that is used only by such masks has the largest of the fractions of these masks. The mapping has no
+    other values.
     """
     shares, users = dict[int, float](), dict[int, list[int]]()
     operations = [o for o, _ in inference.trace.walk() if isinstance(o, ir.Computing)]

@@ -125,15 +125,15 @@ class Program:
     arguments: tuple[tuple[str, Argument], ...]
     content: str
     summary: str
-    defaults: tuple[tuple[str, int], ...] = ()  # default sizes, from a listing
-    notes: tuple[str, ...] = ()  # how ambiguous statements of a listing were interpreted
+    defaults: tuple[tuple[str, int], ...] = ()  # default values of sizes, which a listing gives as numbers
+    notes: tuple[str, ...] = ()  # for a listing: how its ambiguous statements were interpreted
     reference: Reference | None = None  # a user's reference implementation, used instead of the interpreter
-    dynamic: tuple[str, ...] = ()  # sizes that each launch passes
+    dynamic: tuple[str, ...] = ()  # names of the sizes that each launch passes
     scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
     parameters: tuple[
         str, ...
     ] = ()  # names of all parameters in the order of the function's signature; empty if all are arrays
-    source: str = ""  # file and line, for messages
+    source: str = ""  # file and line of the program, for messages
 
     __repr__ = short_repr
 

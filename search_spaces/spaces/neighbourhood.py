@@ -14,7 +14,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # limit of single moves that are combined in pairs; built-in spaces have fewer moves
+_MOST_MOVES = 1024  # maximum number of single moves of which pairs are formed; built-in spaces have fewer moves
 ROUNDS = 4
 TRIES = 16
 

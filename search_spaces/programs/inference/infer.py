@@ -165,7 +165,7 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
                 inference.user_maps[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(inference, result.shape, 1)
-        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # the user's map has priority
+        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # a map that the user wrote has priority
             inference.user_maps[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.LoadTile(_, window) if not all(inference.light[v.id] for v in ir.inputs(operation)):

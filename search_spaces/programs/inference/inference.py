@@ -203,12 +203,12 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states whose distribution no longer changes
+    fixed: frozenset[int] = frozenset()  # states whose distribution later passes do not change
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
-    stored: dict[int, Spread] = field(default_factory=dict)  # distribution of the stored value, by index in ``stores``
+    stored: dict[int, Spread] = field(default_factory=dict)  # distribution of each stored value, by index in ``stores``
     stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
     stored_in: list[tuple[int, ...]] = field(default_factory=list)  # loops around each operation of ``stores``
     user_maps: dict[int, ir.UserMap] = field(default_factory=dict)
@@ -218,8 +218,9 @@ class Inference:
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
     uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of each tile that is converted to an index
-    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # loops that contain the load of each scalar
-    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # loops that contain each value's operation
+    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # loops around the load of each scalar
+    # loops around the operation that computes each value
+    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def heavy(self) -> list[int]:

@@ -46,7 +46,8 @@ class Added:
             return bounds
         bounds = bounds if type_ == F32 else bounds + self.counts * SMALLEST[type_.name]
         with np.errstate(over="ignore"):
-            reached = type_.load(type_.store(self.sizes + bounds))  # the largest possible partial sum, for overflow
+            # the largest possible partial sum; infinite if it overflows
+            reached = type_.load(type_.store(self.sizes + bounds))
         return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), bounds, np.inf)
 
 
@@ -78,7 +79,7 @@ def combined(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Combine elements with values. Return the new elements, their bounds, and the totals ``sizes`` and ``counts``."""
     part, bound, sizes, counts = parts
-    if not ATOMICS[kind].reduction:  # kind "assign": the value replaces the element
+    if not ATOMICS[kind].reduction:  # for the kind "assign", the value replaces the element
         return added_values, error, sizes, counts
     reduction = REDUCTIONS[ATOMICS[kind].reduction]
     both = np.stack([part, added_values])

@@ -101,7 +101,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     """
     if type_.name not in LIMITS:
         values, bounds = rounded(type_, value)
-        # Otherwise, some kernels return NaN.
+        # Unless the value or its bound is finite, some kernels return NaN.
         return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))
     least, most = LIMITS[type_.name]
     values, bounds = value
@@ -156,7 +156,7 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
     certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
-    near &= ~(chosen & (errors == 0.0))  # equal elements without errors: every kernel picks the smallest index
+    near &= ~(chosen & (errors == 0.0))  # of equal elements without errors, every kernel picks the first
     bound = np.where(near, np.abs(positions - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
@@ -228,14 +228,15 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     result = a @ b + c
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
-    blocks = 0 if operation.scales is None else operation.scales[0].shape[1]  # each block may have its own partial sum
+    # a kernel may sum the products of each block separately
+    blocks = 0 if operation.scales is None else operation.scales[0].shape[1]
     bound += sum_growth(a.shape[1] + 2 * blocks) * U * size
     bound += np.where(bound > 0, a.shape[1] * _UNDERFLOW, 0.0)
     summed = _summed(c_bound)
     if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:
         return certain(type_, result, bound)
     (infinite_a, unsigned_a), (infinite_b, unsigned_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
-    # Infinity times a value of unknown sign: the result's sign is unknown.
+    # If infinity is multiplied by a value of unknown sign, the sign of the product is unknown.
     indeterminate = infinite_a @ unsigned_b + unsigned_a @ infinite_b
     unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
     unknown = unknown | np.isinf(c_bound)
@@ -308,7 +309,8 @@ def _in_any_order(
     finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN, which later masks exclude
         least = np.abs(values) - bounds
-    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # the sum is infinite in every order
+    # mask: the sum is infinite in every order
+    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))
     unsure = (up | down) & ~surely & ~np.isnan(values)
     return certain(type_, values, np.where(unsure & finite, np.inf, bounds), np.asarray(sure) & ~unsure)
 
@@ -347,7 +349,7 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
         least = np.maximum(np.abs(values) - bounds, 0.0)  # smallest magnitude that a kernel's value may have
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
-    # No rounding: for example, every e4m3 number is a bf16 number.
+    # An exact value that the type can represent is not rounded: for example, every e4m3 number is a bf16 number.
     exact = (bounds == 0.0) & (nearest == np.abs(values))
     with_rounding = np.where(exact, 0.0, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
     bounds = np.where(beyond, 0.0, np.where(np.isfinite(values), with_rounding, bounds))

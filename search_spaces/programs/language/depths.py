@@ -19,8 +19,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import BOOL
 from search_spaces.programs.language.index import ZERO
 
-STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
-STEP_TF32 = 8  # elements along k per tf32 instruction
+STEP_BYTES = 32  # bytes of k that one instruction multiplies, for 16-bit and 8-bit types
+STEP_TF32 = 8  # elements of k that one tf32 instruction multiplies
 
 Side = tuple[int, int]  # (id of a value or window, dimension)
 

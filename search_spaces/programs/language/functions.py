@@ -83,7 +83,7 @@ def _quotient(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
 
 def _root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
-    return np.where(x[0] < e[0], np.inf, bound)  # if the error could make the argument negative, the result may be NaN
+    return np.where(x[0] < e[0], np.inf, bound)  # the result may be NaN if the error can make the argument negative
 
 
 def _reverse_root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
@@ -200,11 +200,11 @@ FUNCTIONS = {
     "multiply": ElementFunction(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
     # Accurate to 2 ulp, as in Triton: correctly rounded quotients need a branch and a call per register.
     "divide": ElementFunction(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
-    # NaN stays NaN, as in numpy and in the RFC's maximumf and minimumf.
+    # If an argument is NaN, the result is NaN, as in numpy and in the RFC's maximumf and minimumf.
     "maximum": ElementFunction(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
     "minimum": ElementFunction(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
     "exp": ElementFunction(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6, "floats", 1),
-    # Subnormal results are flushed to 0.
+    # ex2.approx.ftz flushes subnormal results to 0.
     "exp2": ElementFunction(
         1,
         np.exp2,
@@ -226,7 +226,7 @@ FUNCTIONS = {
     "power": ElementFunction(2, np.power, "tile::power({0}, {1})", _power, 40, "floats", 2),
     "floor": _rounding(np.floor, "floorf({0})"),
     "ceil": _rounding(np.ceil, "ceilf({0})"),
-    "round": _rounding(np.rint, "rintf({0})"),  # ties to even
+    "round": _rounding(np.rint, "rintf({0})"),  # rounds ties to even, as rintf does
     "truncate": _rounding(np.trunc, "truncf({0})"),
     "absolute": ElementFunction(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
     "less": _comparison(np.less, "<"),
@@ -241,7 +241,7 @@ FUNCTIONS = {
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    # C++ % equals Python's for dividends >= 0 only.
+    # The operator % of C++ agrees with Python only for dividends >= 0.
     "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),
     # Unpack 4-bit weights: (four bits of a word - zero point) * 1 or 16, exact in f16 and bf16. For four pairs, bf16
     # takes 11 instructions.
@@ -310,7 +310,7 @@ REDUCTIONS = {
         lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
     ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
-    # The elements are interpreted as unsigned 32-bit numbers.
+    # The next two reductions interpret elements as unsigned 32-bit numbers.
     "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
     "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),

@@ -86,7 +86,7 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                # No dimension of the value runs along the size.
+                # If the window has extent 1 along the size, no dimension of the value runs along it.
                 return None if along is None or window.shape[along] == 1 else along
             case ir.Coordinates(_, _, base):
                 self._check_index(base)

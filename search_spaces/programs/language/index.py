@@ -15,7 +15,7 @@ Kind = Literal[
     "constant", "block", "loop", "scalar", "size", "argument",
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
-MOST_SIZE = 2**31 - 1  # the largest dynamic size
+MOST_SIZE = 2**31 - 1  # largest value of a dynamic size
 FIRST_OUTSIDE = 2**30  # number that stands for a line beyond the end of any array with a dynamic number of lines
 Interval = tuple[int, int]
 
@@ -59,7 +59,8 @@ class Index:
         if _is_tile(other):
             return NotImplemented
         right = as_index(other)
-        if right.kind == "minimum" and self in right.args:  # x - min(x, y) >= 0
+        # x - min(x, y) is max(x - y, 0), whose lower bound of 0 is known
+        if right.kind == "minimum" and self in right.args:
             rest = right.args[1] if right.args[0] == self else right.args[0]
             return maximum(self - rest, 0)
         return self + right * -1

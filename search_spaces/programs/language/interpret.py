@@ -333,7 +333,7 @@ class _Block:
         if dtype != array.dtype or not array.dtype.is_float or array.role != "output":
             return values, bounds
         held = np.isfinite(values) & np.isfinite(errors)
-        if array.dtype.name in LIMITS:  # types that saturate
+        if array.dtype.name in LIMITS:  # these types saturate, so their largest numbers may stand for larger values
             held &= (numbers > LIMITS[array.dtype.name][0]) & (numbers < LIMITS[array.dtype.name][1])
         return np.where(held, numbers, values), np.where(held, errors, bounds)
 

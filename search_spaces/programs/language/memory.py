@@ -29,7 +29,8 @@ from search_spaces.programs.language.values import (
 )
 
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
-INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # pairs of 4-bit numbers, only for block-scaled products
+# e2m1x2: pairs of 4-bit numbers, which only block-scaled products use
+INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}
 LOCALITIES = (0, 1, 2, 3)
 MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed by tiles, as positions are i32
 

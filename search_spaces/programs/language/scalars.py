@@ -126,7 +126,7 @@ class Scalars(NamedFunctions):
                 "find_tile",
                 f"{offsets.name} has {offsets.full[0]} offset: use at least 2, one more than the number of groups",
             )
-        most = high // size + groups  # each group has at most one partial tile
+        most = high // size + groups  # upper limit of the number of tiles: each group has at most one partial tile
         usual = minimum(position * size * groups // max(high, 1), groups)
         group = Index("scalar", self.new_id(), (constant(0), constant(groups), usual))
         first = Index("scalar", self.new_id(), (constant(0), constant(most), minimum(position, most), constant(high)))

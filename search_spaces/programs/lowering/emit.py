@@ -44,9 +44,9 @@ class Emitter(PipelinedLoops):
     def _operation(self, operation: ir.Operation) -> None:
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
-                pass  # the schedule does not split the loop: nothing to combine
+                pass  # one block executes the loop, so there is nothing to combine
             case ir.Set(state) if self.split is None and state in fetched_states(self.inference):
-                pass  # the schedule does not split the loop: no other block has a state
+                pass  # one block executes the loop, so no other block has states
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():

@@ -124,7 +124,7 @@ class _Counter(BlockWork):
         self.unstaged_bytes = 0.0  # bytes that loops load to registers without staging
         # Counted conversions: (source, target, number of repetitions).
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []
-        self._exchanged: dict[str, float] = {}  # wavefronts by layout, cached
+        self._exchanged: dict[str, float] = {}  # cache: wavefronts of exchanges, by layout of the exchanged tiles
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         iterations = self.iterations
@@ -137,7 +137,7 @@ class _Counter(BlockWork):
                     inside = times * average_iterations(self.inference, operation.number)
                     if self.split is not None and operation.number == combining_loop(self.inference):
                         inside = times * (blocks_per_tile(self.inference, self.split) - 1)
-                    if operation.number in self.peeled:  # masks of the peeled iteration are not counted
+                    if operation.number in self.peeled:  # do not count masks of the peeled last iteration
                         self.iterations = without_last_iteration(iterations, operation.number)
                     outer, self.inside = self.inside, True
                     if self.of_values:
@@ -346,7 +346,7 @@ class _Counter(BlockWork):
         if window.array.order is not None:
             width = packed_width(window.array, of, self.distributions.warps)
         requests = of.registers // width * self.distributions.warps
-        side_by_side = width if window.array.order is None else 128 // element  # a tile of a packed array is contiguous
+        side_by_side = width if window.array.order is None else 128 // element  # tiles of packed arrays are contiguous
         for digit, weight in of.weighted(line):
             if digit.unit == "lane" and weight == side_by_side:
                 side_by_side *= digit.size

@@ -37,13 +37,13 @@ class Names:
     def __init__(self, survey: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         self.survey, self.p, self.arrays, self.sizes = survey, p, dict(arrays), dict(sizes)
         self.value_of: dict[str, Held] = {}
-        self.maps: dict[int, WgMap] = {}  # maps of values, by the value's id
+        self.maps: dict[int, WgMap] = {}  # wg_maps of values, by the id of the value
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the latest vector that was loaded from each window
-        self.last: dict[Shape, Tile] = {}  # for each shape, the value of that shape that was computed last
+        self.last: dict[Shape, Tile] = {}  # the latest computed value of each shape
         # Offset and extent of a ring in shared memory, by the variable with the offset.
         self.rings: dict[str, tuple[Index, Index]] = {}
-        self.slots: dict[str, str] = {}  # variable with the ring offset of a tile, by tile
+        self.slots: dict[str, str] = {}  # by tile, the variable with the offset of the tile in a ring
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the statement's position."""

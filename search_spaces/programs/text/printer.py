@@ -261,7 +261,8 @@ class _Printer:
 
     def shared(self, loop: ir.Loop, following: Iterator[ir.Operation]) -> Iterator[Statement]:
         """Yield a split loop, and the statement that combines its states, for the next loop in ``following``."""
-        combine = next(o for o in following if isinstance(o, ir.Loop))  # skips the states for other blocks
+        # ``next`` skips operations that create states for parts of other blocks
+        combine = next(o for o in following if isinstance(o, ir.Loop))
         fetch, *body = combine.body
         assert isinstance(fetch, ir.FetchPart)
         count = len(fetch.states)

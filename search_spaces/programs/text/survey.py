@@ -46,7 +46,7 @@ class TileInfo:
     name: str
     base: str
     statement: Statement
-    rank: int = 2  # rank of the array
+    rank: int = 2  # number of dimensions of the array
 
 
 @dataclass
@@ -63,17 +63,18 @@ class Survey:
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)  # names of arrays, by the result of memref.cast or alloc
     tiles: dict[str, TileInfo] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)  # other names of tiles
+    aliases: dict[str, str] = field(default_factory=dict)  # other names of tiles, each with the name that it stands for
     grid: list[Statement] = field(default_factory=list)
     body: tuple[Statement, ...] = ()
     used: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)  # tiles that are stored to
+    stored: set[str] = field(default_factory=set)  # names of the tiles to which the text stores
     notes: list[str] = field(default_factory=list)
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    products: dict[str, str] = field(default_factory=dict)  # product that is stored to each unused tile
-    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # output array of each unused result
+    products: dict[str, str] = field(default_factory=dict)  # for each unused tile, the product that is stored to it
+    # for each unused result, the output array to which it is stored
+    outputs: dict[str, ArrayInfo] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)  # names of arguments of type index
 
     @property

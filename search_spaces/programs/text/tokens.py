@@ -333,7 +333,7 @@ class Tokens(TextReader):
     def _tile_attribute(self, attribute: object, order: Order) -> tuple[WgMap | None, Order]:
         if not isinstance(attribute, WgMap):
             return None, order
-        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # the attribute has only an order, and no map
+        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # the attribute gives an order but no map
             return None, attribute.order
         return WgMap(attribute.sg_layout, attribute.sg_data), attribute.order if attribute.order != ROW_MAJOR else order
 

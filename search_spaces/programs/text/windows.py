@@ -293,10 +293,10 @@ class Windows(Names):
     def _assign(self, s: Statement) -> None:
         name, value = s.results[0], s.operands[0]
         if s.op in ("add", "mod"):
-            return  # ``_open_rings`` has handled the ring's variable
+            return  # the statement updates the offset of a ring, which ``_open_rings`` has already read
         if isinstance(value, int):
             self.value_of[name] = indices.constant(value)
         elif self.survey.tile(str(value)) is not None or str(value) in self.slots:
-            return  # the statement gives a tile another name
+            return  # the statement only gives a tile another name
         else:
             self.value_of[name] = self._value(s, value)

@@ -337,7 +337,8 @@ def _spill_rule(problem: Matmul, device: Device) -> Rule:
 
 
 def _code_size_rule() -> Rule:
-    results = each(lambda name: intrinsics.intrinsic(name).results)  # accumulators that one instruction updates
+    # number of accumulators that one instruction updates
+    results = each(lambda name: intrinsics.intrinsic(name).results)
     return Rule(
         "code_size",
         lambda accumulators, intrinsic, unroll: accumulators * unroll <= BODY_LIMIT * results(intrinsic),

@@ -14,7 +14,7 @@ L2_SHARE = 0.5  # fraction of L2 that is available to rows that are read again; 
 REGISTER_SCALE = (
     1.6  # ratio of compiled to estimated registers, in 14 sampled softmax kernels (sm_90a, NVRTC 13.5, 2026-11-22)
 )
-INSTRUCTIONS_PER_FLOP = 1.5  # ratio that accounts for conversions and rounding
+INSTRUCTIONS_PER_FLOP = 1.5  # instructions per counted operation, including conversions and rounding
 
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:

@@ -33,7 +33,7 @@ from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 REGISTER_OVERHEAD = 24  # registers for addresses and counters; compiled kernels have at least this number
 DRAINED = 32  # registers for elements that are loaded from shared memory and not yet stored to out
 MOST_STAGED = 96  # limit of a thread's registers for elements; with twice this number, elements and addresses spill
-SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
+SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # smallest and largest size of a tile in bytes
 NONE = "none"  # value of layout_x for tiles that are transposed only in registers
 
 

@@ -107,7 +107,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles
-        + lines * (tiles - ends),  # overlapping stores take L1 bandwidth from the other consumer
+        + lines * (tiles - ends),  # stores take L1 bandwidth from the other consumer
         load_bytes=(sectors * steps + partial_bytes) * tiles + overlapped + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - overlapped + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
@@ -120,7 +120,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # if all boxes of a tile fit in shared memory, one wait is enough
+        boxes=1 if staged_whole else stored_boxes,  # one wait if all boxes of a tile fit
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,

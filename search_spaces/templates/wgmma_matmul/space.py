@@ -362,7 +362,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         if isinstance(box, str):
             return box
         if side == "a" and not descriptors_take(problem):
-            return None  # threads copy this operand
+            return None  # wgmma reads a from registers, so its descriptors need not support the layout
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 

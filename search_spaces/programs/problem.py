@@ -352,7 +352,7 @@ def computes(program: Program) -> str:
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """Return the problem type of a program: a frozen dataclass with a field for each size and each scalar."""
-    # Default 0: rows follow one another without gaps.
+    # The default stride 0 means that rows follow one another without gaps.
     known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes

@@ -87,7 +87,7 @@ class EmitterBase:
         self.launched = launched_blocks(values)  # number of persistent blocks; 0 if there is a block per tile
         self.inits: list[str] = []  # statements that initialise mbarriers
         self.producer: list[str] = []  # statements of the producer warp
-        self.barriers = 0  # bytes of mbarriers allocated so far
+        self.barriers = 0  # number of bytes that the mbarriers allocated so far occupy
         self.split: Split | None = split_of(inference, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
         self.early_loads: EarlyLoads | None = None
@@ -140,7 +140,7 @@ class EmitterBase:
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
         if line != "{":
-            self.finish()  # emit pending products before the loop or condition, not inside it
+            self.finish()  # emit pending products before the loop or condition that follows, not inside it
         self.code.open(line, source)
         self._scopes.append([])
 
@@ -230,7 +230,8 @@ class EmitterBase:
         for extent, position in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({position.code}) * {stride}")
             low, high = position.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
-            size = array.dynamic if len(terms) == len(array.full) else None  # only the first dimension can be dynamic
+            # only the first dimension can be dynamic, which this loop visits last
+            size = array.dynamic if len(terms) == len(array.full) else None
             if size is not None:
                 tests.append(f"unsigned({position.code}) < unsigned({size.code})")
             elif low < 0 or high >= extent:

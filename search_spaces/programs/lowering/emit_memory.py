@@ -233,7 +233,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if positions is None else positions.scattered,
         )
-        self.code.flush()  # end the loop here, so that all loads are issued before any loaded value is used
+        self.code.flush()  # end the loop over registers, so that all loads are issued before any loaded value is used
         ref = Ref("array", name, result.dtype)
         packs = packed and (positions is not None or written or type_.bits == 8)
         return self._pack(ref, of.registers, source) if packs else ref

@@ -75,9 +75,9 @@ class Products(Boxes):
             return None
         producer = self.inference.definitions[c.id]
         if c.id in read_in_place(self.inference) and c.id not in summed(self.inference):
-            return None  # the array belongs to a state that may be read later
+            return None  # the product must not overwrite the array of a state that may be read later
         if not isinstance(producer, ir.Read) and not (isinstance(producer, ir.Map) and producer.function != "cast"):
-            return None  # the array may belong to another value, too
+            return None  # the product must not overwrite an array that another value may share
         ref = self.ref(c, spread)
         return ref.name if ref.kind == "array" and ref.table is None and not ref.rough else None
 
@@ -141,7 +141,7 @@ class Products(Boxes):
             if self.wmma:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.inference, o)]
             if scaled:
-                # Number of rows of a, and of columns of b, whose scales a lane holds.
+                # A lane holds the scales of this number of rows of a, and of this number of columns of b.
                 counts = 2 * fragments_m, fragments_n
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"

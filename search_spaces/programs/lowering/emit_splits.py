@@ -70,14 +70,14 @@ class SharedLoops(ProductsAhead):
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
-        self._free_tensor(source)  # all other blocks exit below
+        self._free_tensor(source)  # free it here, as all blocks except the last to finish return below
         apart = sum(counts) * threads
         position = self.memory.exchange(None, LAST_BLOCK)
         only = [str(threads)] if has_copying_warp(self.values) else []
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
         )
-        if split.only_long:  # a tile with one block has nothing to combine
+        if split.only_long:  # if a tile has only one block, there is nothing to combine
             self._enter(f"if ({PARTS_OF_TILE} > 1) {{", source)
         before = 0
         for state, count in zip(split.states, counts, strict=True):

@@ -50,7 +50,8 @@ class TensorMemory(Stores):
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
         self._starts: dict[int, int] = {}  # first column of each product, by the id of its result
-        self._parities: list[str] = []  # parity variables of mbarriers, for products whose sums are read immediately
+        # names of the parity variables of mbarriers, for products whose sums are read immediately
+        self._parities: list[str] = []
         self._sums: list[tuple[ir.Mma, int]] = []  # products of the current loop, and the states that they are added to
         self._freed = False
         if inference.products and in_tensor_memory(str(values["intrinsic"])):

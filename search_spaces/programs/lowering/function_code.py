@@ -9,7 +9,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.uniform import is_never_negative
 
-FLOOR_MODULO = "({0} - tile::floor_divide({0}, {1}) * {1})"  # remainder >= 0 for any dividend, as in Python
+FLOOR_MODULO = "({0} - tile::floor_divide({0}, {1}) * {1})"  # the remainder is >= 0 for any dividend, as in Python
 
 
 def function_code(operation: ir.Map, inference: Inference, iterations: Mapping[int, int]) -> str:

@@ -9,7 +9,7 @@ from search_spaces.programs.lowering.elements import Text
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref
 
-FROM_BYTE = "float({0})"  # conversion of a stored byte to f32
+FROM_BYTE = "float({0})"  # C++ expression that converts the stored byte {0} to f32
 STEP = 16  # columns of the result per span and pair number (see ``Slices.nibbles``)
 
 
@@ -29,7 +29,8 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.distributions.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # True if the pair numbers are constants
+    # True if the pair number of a register is equal in all threads
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
     last_of = (lambda r: other.text(code, r)) if times else _scales(emitter, other, to, operation.source)

@@ -97,7 +97,7 @@ class RowCode:
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
-        if window.index is not None:  # row numbers that are themselves gathered from a vector
+        if window.index is not None:  # the row numbers were gathered from a vector
             position = self.of(window.index, row)
             array = window.array
             return f"tile::load_row({array.name}_array, {position}, {array.matrix[1]}, {int(padding)})"

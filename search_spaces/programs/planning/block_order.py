@@ -18,7 +18,7 @@ FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
 MOST_SIMULATED = 4096  # limit of simulated blocks, as one block hardly affects the load of a larger grid
-EMPTY = 0.5  # assumed cost of a block that returns immediately, as a number of iterations
+EMPTY = 0.5  # assumption: a block that returns immediately takes as long as this fraction of an iteration
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def order_code(order: str, index: str, count: int) -> str:
     match order:
         case "backward":
             return f"{last} - ({index})"
-        case "folded":  # even coordinates in ascending order, then odd coordinates in descending order
+        case "folded":  # launch even coordinates in ascending order, then odd coordinates in descending order
             return f"(({index}) < {half} ? 2 * ({index}) : 2 * ({last} - ({index})) + 1)"
-        case "zigzag":  # the upper half in descending order, then the lower half in ascending order
+        case "zigzag":  # launch the upper half in descending order, then the lower half in ascending order
             return f"(({index}) < {half} ? {last} - ({index}) : ({index}) - {half})"
     return index
 

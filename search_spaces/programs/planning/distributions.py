@@ -16,7 +16,7 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-USER_MAP_VECTOR = 4  # elements per lane that are consecutive; a wg_map does not specify lanes
+USER_MAP_VECTOR = 4  # consecutive elements per lane with a wg_map of the user, which does not specify lanes
 
 
 @dataclass(frozen=True)

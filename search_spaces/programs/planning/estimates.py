@@ -68,7 +68,7 @@ def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
         for d, size in ((0, row.m), (1, row.n)):
             if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
                 return False
-            round_ = p.data[d] * p.groups[d]  # extent that the sub-tiles of all subgroups have together
+            round_ = p.data[d] * p.groups[d]  # extent of the sub-tiles of all subgroups together
             if p.shape[d] % round_ and round_ % p.shape[d]:
                 return False
     return not (inference.products and any(k % fragments(str(values["intrinsic"])).k for k in inference.depths))
@@ -289,7 +289,7 @@ def _fragments(inference: Inference, distributions: Distributions) -> int:
     most = 0
     for number, product in enumerate(distributions.products):
         if is_boxed(product.intrinsic):
-            continue  # the instruction reads a and b from shared memory
+            continue  # these instructions read a and b from shared memory, not from registers
         row = fragments(product.intrinsic)
         lefts, rights = inference.operand_counts[number]
         most = max(

@@ -23,13 +23,14 @@ from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
-WGMMA = "wgmma_m64k16"  # prefix of instruction names; n is the tile's number of columns
+WGMMA = "wgmma_m64k16"  # prefix of names of wgmma instructions, whose n is the number of columns of the tile
 TCGEN05 = "tcgen05_m"
-TCGEN05_ROWS = (128, 64)  # rows per instruction
+TCGEN05_ROWS = (128, 64)  # numbers of rows of tcgen05 instructions
 TENSOR_COLUMNS = 512  # columns of tensor memory per SM; a block allocates a power of two
 LEAST_TENSOR_COLUMNS = 32
 WGMMA_TYPES = ("f16", "bf16")
-FRAGMENT_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "i8": 32}  # 32 bytes along k
+# depth of an instruction (32 bytes of k), by type
+FRAGMENT_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "i8": 32}
 WARPS = WARPGROUP // 32
 WARPGROUP_ROWS = 64  # rows per instruction of wgmma
 SUBGROUPS = (1, 2, 4, 8)  # candidate numbers of subgroups along a dimension of a product

@@ -26,8 +26,9 @@ OuterLoop = int | None  # the outermost loop around an exchange, or None outside
 Exchange = tuple[int, int] | int | str | None  # key of an exchange: tile shape, id of a result, or name
 ALIGNMENT = 128
 STAGES = (1, 2, 3, 4, 5)  # candidate numbers of stages of a ring
-MANY_STAGES = 8  # another candidate number of stages, if the ring has tiles in a narrow type
-EARLY_COPIES = "early_copies"  # 1: a block's next copies start before the current results are stored
+MANY_STAGES = 8  # additional candidate for the number of stages, for rings with tiles in a narrow type
+# name of an attribute: 1 if copies for a block's next tile start before the current results are stored
+EARLY_COPIES = "early_copies"
 EXCHANGES = (
     "pad(4,1)",
     "pad(1,1)",

@@ -31,7 +31,8 @@ def phases(inference: Inference, number: int) -> tuple[int, int] | None:
     Returns:
         The two ids, or None if the products of an iteration do not form two such groups.
     """
-    groups: dict[int, int] = {}  # for each value, the largest group number among the products that it depends on
+    # for each value, the largest group number of the products from which the value is computed
+    groups: dict[int, int] = {}
     products: list[tuple[int, int]] = []
     for operation in inference.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):

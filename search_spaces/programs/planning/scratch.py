@@ -15,7 +15,7 @@ from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, OuterLoo
 from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
-LAST_BLOCK: Exchange = "last_block"  # key of a flag that is 1 in the last of the blocks that share a tile
+LAST_BLOCK: Exchange = "last_block"  # key of the flag that is 1 in the block that is the last to finish a shared tile
 WMMA_SUMS: Exchange = None
 
 

@@ -83,7 +83,7 @@ def _boosted(**change: Any) -> Callable[[], dict[str, Any]]:
         (_operator(noise=-1.0), "damaged.*noise"),
         (_operator(noise=True), "damaged.*noise"),
         (_operator(templates=["matmul"]), "damaged.*templates"),
-        (_operator(observations=[]), "damaged.*missing"),
+        (_operator(observations=[]), "damaged"),
         (_operator(observations=[{}]), "damaged.*observations"),
         (_operator(held_out=[{}]), "damaged.*held-out"),
         (_operator(boosted=3), "damaged.*trees.*missing"),

@@ -179,7 +179,7 @@ def test_references_that_are_constants_are_compared_with(write: Write) -> None:
     assert (reference["out"] == 2).all() and (tolerance["state"] == 0.5).all()
     for replacement, message in (
         (both.replace("Constant", "Random"), "only the fill Constant"),
-        (both.replace("state", "out"), "not state"),
+        (both.replace("state", "out"), "for state"),
     ):
         with pytest.raises(KernelFileError, match=message):
             read_t1(write(('"Language"', replacement)))

@@ -182,14 +182,16 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         lines += [_line(row) for row in rows]
         lines.append(_line(medians[device], bold=True))
     off = {device: m.derived - m.by_hand for device, m in medians.items()}
-    ratios = ", ".join(f"{m.derived:.3f} (by hand {m.by_hand:.3f}) on {device}" for device, m in medians.items())
+    ratios = ", ".join(
+        f"{m.derived:.3f} (hand-written counts: {m.by_hand:.3f}) on {device}" for device, m in medians.items()
+    )
     reach = "reach" if min(off.values()) > -GOAL else "miss"
     further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
     count = sum(map(len, by_device.values()))
     lines += [
         "",
-        f"The goal was a rank correlation at most {GOAL} below that of the hand-written counts. The medians of these "
-        f"{count} problems {reach} it: {ratios}.",
+        f"The goal was a rank correlation at most {GOAL} below the correlation with the hand-written counts.",
+        f"The medians of these {count} problems {reach} this goal: {ratios}.",
         f"Problems that miss the goal: {', '.join(further) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"

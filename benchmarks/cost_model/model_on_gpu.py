@@ -50,7 +50,7 @@ class Measured:
 
     @property
     def figures(self) -> tuple[float, float, float, float]:
-        """Rank correlation, median of measured / predicted, loss of the first choice, loss of the best of FIRST."""
+        """Rank correlation, median of measured / predicted, and losses of the first choice and of the best of FIRST."""
         return (
             rank_correlation(self.predicted, self.seconds),
             float(np.median(self.seconds / self.predicted)),

@@ -188,10 +188,10 @@ def table(judged: Sequence[Judged]) -> str:
         "# Sampled schedules",
         f"`python -m benchmarks.emulator.sampled_verifications`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 "
         f"machine",
-        "without a GPU. Each schedule is drawn from the space of a problem and verified as `autosched verify` does,",
-        "quickly or in full. CPU seconds of the verification, user and system, in one process.",
+        "without a GPU. Each schedule is sampled from the space of a problem, and verified as by `autosched verify`.",
+        "Times are CPU seconds (user and system) of one verification in one process.",
         "",
-        "| schedules | verification | passed | of | median s | max s |",
+        "| schedules | verification | passed | sampled | median s | max s |",
         "|---|---|---|---|---|---|",
     ]
     depths: Sequence[Depth] = ("quick", "full")

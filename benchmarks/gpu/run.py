@@ -505,7 +505,7 @@ class Benchmark:
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
     def _leave_out(self, reason: str) -> None:
-        """Print a reason for skipping, once."""
+        """Record and print why something was skipped; do nothing if this reason was already recorded."""
         if reason not in self.results["left_out"]:
             self.results["left_out"].append(reason)
             self._say(f"left out: {reason}")

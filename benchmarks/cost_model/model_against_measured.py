@@ -37,7 +37,8 @@ BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 signi
 # GPUs on which writing a result that does not fit in L2 overlaps with nothing. Observed only on H100; the cause is
 # unknown.
 WRITES_WAIT = ("h100",)
-SHARPNESS = 4.0  # exponent that combines the time at the power limit with the time without it; assumed, not fitted
+# p of the p-norm that combines the time at the power limit with the time without this limit; assumed, not fitted
+SHARPNESS = 4.0
 # upper limits of the second table's columns, in seconds of the fastest configuration
 BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 

@@ -28,7 +28,8 @@ from autosched.integrations.config_files.files import read_folder
 from autosched.integrations.config_files.layer import Layer
 from autosched.integrations.config_files.tuning.layer_counts import SPACE, estimated_seconds, tuner_space
 
-# Public models by (experts, intermediate size): (hidden size, top-k). Size 0 matches any other intermediate size.
+# Hidden size and top-k of public models, by number of experts and intermediate size. An intermediate size of 0 matches
+# all sizes that are not listed.
 MODELS = {
     (8, 14336): (4096, 2), (8, 16384): (6144, 2), (128, 768): (2048, 8), (128, 1536): (4096, 8), (8, 0): (4096, 2),
     (16, 0): (5120, 1), (32, 0): (2880, 4), (60, 0): (2048, 4), (64, 0): (2048, 6), (72, 0): (2048, 8),
@@ -41,7 +42,7 @@ USUAL = {"num_warps": 4, "num_stages": 3}
 
 
 def model_of(experts: int, intermediate: int) -> tuple[int, int]:
-    """Return hidden size and top-k of the model with these experts."""
+    """Return hidden size and top-k of the model with this number of experts and this intermediate size per GPU."""
     for ranks in (1, 2, 4, 8, 16):
         if (experts, intermediate * ranks) in MODELS:
             return MODELS[experts, intermediate * ranks]

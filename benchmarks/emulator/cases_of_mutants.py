@@ -54,7 +54,7 @@ def cases_of(
 
 
 def _by_new_traits(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
-    """Yield all ``cases``. Cases with the most traits that no case in ``tried`` has come first."""
+    """Yield all ``cases``. The next case has the most new traits per second; traits of ``tried`` cases are not new."""
     left = sorted(cases, key=lambda case: (case.cost, case.name))
     while left:
         seen: frozenset[object] = frozenset().union(*map(traits, tried))

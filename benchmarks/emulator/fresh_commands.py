@@ -145,7 +145,7 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 def drawn_by_earliest(
     trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
 ) -> dict[str, Path]:
-    """Return for each tree a file with the schedule that the earliest tree, which is last in the list, samples.
+    """Sample a schedule in the earliest tree (the last in the list), and return a file with it for each tree.
 
     Parameters are matched by position. A tree whose template has other parameters uses its own schedule.
     """
@@ -212,7 +212,7 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
 
 
 def full(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
-    """Return the table of full verifications, each with an empty cache of compiled kernels: the minimum of repeats."""
+    """Return the table of full verifications: the minimum of repeats, each with an empty cache of compiled kernels."""
     caches = {name: with_runner(folder / f"full-{name}", tree) for name, tree in trees.items()}
     rows: dict[str, list[float]] = {}
     for name, problem in problems(size).items():

@@ -35,8 +35,8 @@ _ALONE: Changes = {
 _BOTH: Changes = {**_ALONE, "tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 40}
 _IN_TURN: Changes = {**_ALONE, "consumer_warpgroups": 2, "tiles_per_block": 3, "ping_pong": 1}
 _CURVE: Changes = {**_ALONE, "tile_n": 8, "raster": "hilbert"}
-# The cases combine sizes that no tile divides, storage orders, batches and epilogues. Each code path of the kernel runs
-# with several more k-tiles than stages.
+# The cases combine storage orders, batches, epilogues, and sizes that no tile divides. Each code path of the kernel
+# runs with several more k-tiles than stages.
 _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "boxes_f32": (
         Matmul(131, 136, 200, a="f16", b="f16", out="f32"),

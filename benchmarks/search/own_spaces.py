@@ -71,7 +71,7 @@ def families() -> dict[str, Problem]:
 
 
 def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
-    """Search one family; None if a template has no cost counts."""
+    """Search one family. Return None if the time model cannot estimate a template, which has no cost counts."""
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     if not len(templates):
         return None

@@ -134,7 +134,7 @@ def launched(cp: Any, stored: KeptLaunch, code: Callable[[str], bytes]) -> dict[
 
 
 def at_offsets(stored: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
-    """Return the launch with separate arrays for arguments that point into another array, and all arrays' addresses.
+    """Give arguments that point into another array an array of their own. Return the launch and all arrays' addresses.
 
     A separate array begins at the address in the argument.
     """

@@ -34,7 +34,7 @@ def _drawn(dtype: str, *shape: int) -> Any:
 
 
 def _several(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return enough copies of arrays that the copies do not fit in the L2 cache."""
+    """Return several copies of arrays, together too large for the L2 cache."""
     first = make()
     return [first, *(make() for _ in range(_copies(*first) - 1))]
 

@@ -1,4 +1,4 @@
-"""The predicted probability that a schedule works."""
+"""The model predicts the probability that a schedule works."""
 
 import numpy as np
 

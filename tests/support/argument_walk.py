@@ -51,7 +51,7 @@ class Walk:
 
     @property
     def files(self) -> set[str]:
-        """Return the counted files."""
+        """Return the distinct files of the stops, with all kernel templates as one file."""
         return {stop.counted_file for stop in self.stops}
 
     @property

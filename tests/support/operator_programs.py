@@ -168,7 +168,7 @@ def gram(p: Builder, x: Array, out: Array) -> None:
 
 @program(segment=Input("m", "i32"), x=Input("m n", "f32"), sums=InOut("e n", "f32"), count=InOut("e", "i32"))
 def segment_sums(p: Builder, segment: Array, x: Array, sums: Array, count: Array) -> None:
-    """Add rows to the sums of their segments, and count them."""
+    """Add each row to the sum of the row's segment, and count the rows of each segment."""
     m, n = x.shape
     i, j = p.blocks((m, n), (16, 32))
     row_segment = p.load(p.window(segment, (i, 0), (16, 1), column=True), padding=-1)

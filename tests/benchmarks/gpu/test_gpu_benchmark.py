@@ -295,7 +295,7 @@ def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path
     [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
 )
 def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
-    """If the first preparation fails, the search runs and reports the failure, unless the GPU is unavailable."""
+    """If the first preparation fails, the search runs and reports the failure, except if the GPU is unavailable."""
 
     def failing(candidate):
         raise raised

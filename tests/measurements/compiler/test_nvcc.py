@@ -1,4 +1,4 @@
-"""Compiling with nvcc instead of NVRTC: template instances, several functions, host code, and missing nvcc."""
+"""nvcc can replace NVRTC. It compiles template instances, several functions and host code. Its absence is reported."""
 
 from __future__ import annotations
 

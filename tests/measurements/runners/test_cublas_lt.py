@@ -314,7 +314,7 @@ def test_a_missing_cublas_lt_is_reported_with_its_installation(monkeypatch):
 
 
 def test_the_real_library_takes_every_attribute(monkeypatch):
-    """Without a GPU, descriptors and layouts can be created and filled, but not a handle and algorithms."""
+    """Without a GPU, only descriptors and layouts can be created and filled. A handle and algorithms need a GPU."""
     cublas_lt._library.cache_clear()
     try:
         cublas_lt._library()
@@ -330,6 +330,6 @@ def test_the_real_library_takes_every_attribute(monkeypatch):
         gemm = Gemm(64, 128, 256, 2, element, out, b_transposed=True, scale=scale, in_f16=in_f16)
         multiply = cublas_lt.lt_multiplier(CUPY, Stream(), gemm)
         pointers = (4096, 8192, 12288) + ((256, 512) if scale != "none" else ())
-        with pytest.raises(CublasError, match="returned status"):  # fails only because the handle is null
+        with pytest.raises(CublasError, match="returned status"):  # the call fails only because the handle is null
             multiply(*pointers)
     cublas_lt._library.cache_clear()

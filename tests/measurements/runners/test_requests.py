@@ -1,4 +1,4 @@
-"""Requests to a GPU worker arrive unchanged. Invalid requests are rejected."""
+"""A GPU worker receives requests as they were sent, and rejects invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases after killed processes, full disks and edits by other programs, and mistyped names."""
+"""Killed processes, full disks, edits by other programs, and wrong names leave databases readable or give clear errors."""
 
 import dataclasses
 import json

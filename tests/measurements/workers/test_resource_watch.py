@@ -1,4 +1,4 @@
-"""Limits of workers on CPU time and memory, and the clock that measures both."""
+"""A worker is ended at its limit of CPU time or memory, and replaced. Waiting does not count as CPU time."""
 
 from __future__ import annotations
 

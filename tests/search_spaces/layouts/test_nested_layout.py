@@ -90,7 +90,7 @@ class TestDocument:
         tile = np.arange(64 * 64).reshape(64, 64)
         # both rows and columns are split into subgroup x batch x outer x thread x element
         nested = tile.reshape(2, 2, 1, 16, 1, 1, 4, 1, 4, 4)
-        expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # batch, outer, element
+        expected = nested[part, :, :, virtual[0], :, 0, :, :, virtual[1], :]  # axes: batch, outer, element
         held = EXAMPLE.distribute(tile, subgroups=4, subgroup_size=64)[subgroup, thread]
         assert held.shape == (2, 4, 1, 1, 1, 4)
         assert (held == expected.transpose(0, 3, 1, 4, 2, 5)).all()

@@ -42,7 +42,7 @@ def enumerated(element_bytes=2, shapes=SHAPES):
 
 
 def offset(layout, row, col):
-    """Return an element's offset by the definition."""
+    """Return an element's offset, computed step by step from the definition of SharedLayout."""
     x = col * layout.shape[0] + row if layout.transposed else row * layout.shape[1] + col
     line = layout.shape[0] if layout.transposed else layout.shape[1]
     for step in layout.steps:

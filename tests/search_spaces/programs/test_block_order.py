@@ -31,7 +31,7 @@ A100 = device("a100")
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"))
 def sums_up_to_the_diagonal(p: Any, x: Any, out: Any) -> None:
-    """Add up each row up to the end of the tile on the diagonal."""
+    """Add up the elements of each row up to the end of the tile that contains the diagonal."""
     (i,) = p.blocks((x.shape[0],), (8,))
     total = p.state(p.zeros((8, 1)))
     for j in p.steps(p.minimum(i + 8, x.shape[1]), 8):

@@ -84,7 +84,7 @@ def test_results_on_either_side_of_the_largest_number(to: str, last: float, form
         with np.errstate(over="ignore"):
             return check(p, {"x": x}, {"out": type_.store(out if form == "as loaded" else out.T)}).ok
 
-    below = last - 2 * step  # the second largest number
+    below = last - 2 * step  # the second largest number of the type
     assert accepts(0, x[0, 0])
     assert [accepts(3, value) for value in (last, np.inf, below - 2 * step, -last, -np.inf, np.nan)] == [
         True, True, False, False, False, False,

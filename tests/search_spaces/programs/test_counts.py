@@ -1,4 +1,4 @@
-"""The time model's counts of a tile program, compared with the emulator's."""
+"""The time model's counts of a tile program's work agree with the emulator's counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results are independent along some dimensions. A part of a problem along these agrees with the whole problem."""
+"""Results are independent along some dimensions. Parts of a problem along these dimensions agree with it."""
 
 from __future__ import annotations
 

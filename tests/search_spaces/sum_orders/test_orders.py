@@ -162,7 +162,7 @@ def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
     assert {order["sum 2"] for order in orders.values()} == {"exact, one term"}
     late = {schedule["width"] for schedule, order in orders.items() if "after the loop" in order["sum 1"]}
     assert late == {512}  # only for this width does the loop have several iterations
-    assert any("threads 64x" in order["sum 1"] for order in orders.values())  # 64 lanes: two warps
+    assert any("threads 64x" in order["sum 1"] for order in orders.values())  # 64 lanes of two warps
 
 
 @pytest.mark.parametrize("loaded", [False, True])

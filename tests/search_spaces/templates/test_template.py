@@ -150,7 +150,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 def test_versions_of_tile_programs_cover_their_compiler(
     package: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An edit of any of these packages outdates stored trials."""
+    """If the code of any of these packages changes, stored trials of tile programs become stale."""
     kernel_template = template(name)
     before, read = replace(kernel_template).version, template_module._package
 

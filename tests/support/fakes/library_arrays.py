@@ -43,7 +43,7 @@ def assert_right(problem, inputs, array, tolerances=1.0):
         problem: Problem that was computed.
         inputs: Its inputs by name.
         array: Computed output.
-        tolerances: Factor of the problem's tolerance.
+        tolerances: Allowed error, as a multiple of the problem's tolerance.
     """
     (out,) = (o for o in problem.operands() if o.role == "output")
     error = np.abs(out.dtype.load(np.asarray(array)) - problem.reference(inputs)["out"])

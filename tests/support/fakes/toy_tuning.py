@@ -1,4 +1,4 @@
-"""A small space, fake runners that measure it, and ``Tuner`` over them."""
+"""A small space, fake runners that measure its schedules, and a ``Tuner`` that uses both."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

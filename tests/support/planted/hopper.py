@@ -40,7 +40,7 @@ def matmul(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel
 
 
 def clustered(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel:
-    """Return the matmul of ``matmul`` with clusters of two blocks, which store C by TMA."""
+    """Return the kernel of ``matmul``, but with clusters of two blocks, which store C by TMA."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
     return GeneratedKernel(
         entry="hopper_matmul",

@@ -30,7 +30,7 @@ SMALL: dict[str, int | str] = {
     "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 0, "raster": "row", "batch_mapping": "outer",
     "l2_promotion": 128,
 }  # fmt: skip
-# Changes to the small schedule and to the problem.
+# For each case: (changes to the small schedule, changes to the problem).
 CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "plain": ({}, {}),
     "two buffers": ({"fragment_buffers": 2, "stages": 3, "epilogue": "shared"}, {"epilogue": "bias"}),

@@ -46,7 +46,7 @@ PTX: dict[str, str] = {
     '%1, {0, 0}, %1, {0, 0};" : "+f"(f) : "r"(r));',
 }
 
-# Features that describe the speed of an instruction, not its existence.
+# Features without code: they describe how fast an instruction is, not whether it exists.
 SPEED = frozenset({"native_int4_mma", "native_fp8_mma", "multicast"})
 
 _BODY = "float f = (float)n; unsigned r = n, s[8] = {n}; unsigned short h = 0; unsigned long long l = n;"

@@ -1,4 +1,4 @@
-"""Programs that launch kernels with attributes: cooperative launches, and programmatic dependence in a stream."""
+"""Programs may launch kernels with attributes, for cooperative launches and for programmatic dependence in a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rare variants of integer and half-precision instructions."""
+"""Rare variants of integer and half-precision instructions have correct results."""
 
 from __future__ import annotations
 

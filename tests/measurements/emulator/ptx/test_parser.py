@@ -1,4 +1,4 @@
-"""The PTX parser, and its fast path for instructions as compilers usually emit them."""
+"""The PTX parser is correct, as is its fast path for operands in the form that compilers usually emit."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MXF8 = {"a": "mxf8", "scale_order": "tiled", "k": 416, "n": 256, "batch": 2}
 STREAMED = {"m": 128 * 9, "n": 64, "k": 192}
 LAUNCHED = {"m": 768, "k": 128}
 
-# Changes to the small schedule and to the problem.
+# For each case: (changes to the small schedule, changes to the problem).
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "edges": ({}, {"m": 200, "n": 120, "k": 104}),

@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
     fill<<<1, count, 0, a>>>(p, 1);
     if (sound) CHECK(cudaStreamSynchronize(a));
     CHECK(cudaFree(p));  // pool_free
-  } else if (is("default")) {  // two streams with --default-stream per-thread, otherwise one
+  } else if (is("default")) {  // these are two streams if compiled with --default-stream per-thread, else one
     fill<<<1, count>>>(x, 1);
     twice<<<1, count, 0, sound ? cudaStreamPerThread : stream()>>>(x, y);  // default
   } else if (is("rows")) {  // each stream writes some columns of a matrix
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
     CHECK(cudaGraphAddHostNode(&second, graph, &first, sound ? 1 : 0, &adding));
     launch(graph, stream());
-  } else if (is("executable")) {  // launches of one executable are ordered on any stream, launches of two are not
+  } else if (is("executable")) {  // launches of one executable graph are ordered, launches of two are not
     cudaStream_t a = stream(), b = stream();
     cudaGraph_t graph;
     cudaGraphExec_t one, two;
@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphInstantiate(&two, graph, 0));
     CHECK(cudaGraphLaunch(one, a));
     CHECK(cudaGraphLaunch(sound ? one : two, b));  // executable
-  } else if (is("fork")) {  // a captured fork and its join
+  } else if (is("fork")) {  // a stream is forked and joined during capture
     cudaStream_t a = stream(), b = stream();
     cudaEvent_t forked, joined;
     cudaGraph_t graph;

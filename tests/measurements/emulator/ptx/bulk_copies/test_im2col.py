@@ -31,7 +31,7 @@ def pixels_of(
     strides: tuple[int, ...],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Return the positions (image, ..., width) of a column's pixels: row by row in the box, from ``start`` on."""
+    """Return the positions (image, ..., width) of a column's pixels, which follow ``start`` row by row in the box."""
     axes = [
         range(low, size + high, step)
         for low, high, size, step in zip(lower, upper, x.shape[1:-1], strides, strict=True)

@@ -1,4 +1,4 @@
-"""Bulk reductions and red.async, for every operation and type, in global and distributed shared memory."""
+"""Bulk reductions and red.async are correct for every operation and type, in global and distributed shared memory."""
 
 from __future__ import annotations
 

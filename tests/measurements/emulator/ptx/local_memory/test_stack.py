@@ -1,4 +1,4 @@
-"""Local memory of dynamic size: alloca, stacksave and stackrestore (PTX ISA 9.7.12)."""
+"""Functions allocate local memory of dynamic size by alloca, stacksave and stackrestore (PTX ISA 9.7.12)."""
 
 from __future__ import annotations
 

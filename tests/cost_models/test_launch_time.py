@@ -1,4 +1,4 @@
-"""The time of a launch is computed from its counts: monotonicity, and lower bounds."""
+"""The time of a launch is computed from the launch's counts. It never falls if a count grows, and has lower bounds."""
 
 from __future__ import annotations
 

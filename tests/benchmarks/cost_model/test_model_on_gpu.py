@@ -1,4 +1,4 @@
-"""The evaluation of the time model on autosched's recordings, tested with a synthetic recording."""
+"""The time model can be evaluated on autosched's recordings; this is tested with a synthetic recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that runs recorded launches, here on a simulated GPU: arguments, results and reports of failures."""
+"""The process that repeats recorded launches on a GPU, here simulated, checks results and reports failures."""
 
 from __future__ import annotations
 

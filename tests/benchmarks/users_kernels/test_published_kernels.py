@@ -1,4 +1,4 @@
-"""Published kernels: all kernel files are read and all references run. Every test run verifies some."""
+"""All files of published kernels are read, and their references run. Every test run verifies some of the kernels."""
 
 from __future__ import annotations
 

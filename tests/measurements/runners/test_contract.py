@@ -1,4 +1,4 @@
-"""The contract of runners: one class of tests passes for every backend."""
+"""Every backend fulfils the contract of runners, which one class of tests checks."""
 
 import dataclasses
 import json

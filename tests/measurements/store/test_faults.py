@@ -1,4 +1,4 @@
-"""Killed processes, full disks, edits by other programs, and wrong names leave databases readable or give clear errors."""
+"""Killed processes, full disks, edits by other programs and wrong names give clear errors or leave a database usable."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Untrusted databases and recordings: their contents are never executed, and no raw text reaches a terminal."""
+"""Contents of untrusted databases and recordings are never executed, and their text is escaped on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of times: properties rather than fixed answers."""
+"""Statistics of times have the right properties. Fixed results are not compared."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""NestedLayout: the document's examples verbatim, and properties of distributions."""
+"""NestedLayout agrees with the source document's examples, and its distributions have the right properties."""
 
 import math
 

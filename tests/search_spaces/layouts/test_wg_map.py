@@ -1,4 +1,4 @@
-"""WgMap: the RFC's table and formula verbatim, and properties of round-robin distribution."""
+"""WgMap agrees with the RFC's table and formula. Its round-robin distribution has the right properties."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Properties of distributions, each checked for all threads."""
+"""The properties of distributions are right, checked for all threads."""
 
 from __future__ import annotations
 

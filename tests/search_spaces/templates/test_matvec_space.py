@@ -1,4 +1,4 @@
-"""The matvec space: lowering configs of schedules, each rule, reduced problems, and matmuls with few rows."""
+"""The matvec space has the right lowering configs, rules and reduced problems, also for matmuls with few rows."""
 
 from __future__ import annotations
 

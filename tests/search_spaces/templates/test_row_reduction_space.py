@@ -1,4 +1,4 @@
-"""The space of row reductions: its rules one by one, its LoweringConfig, its configs and reduced problems."""
+"""The space of row reductions has the right rules, configs, LoweringConfig and reduced problems."""
 
 from __future__ import annotations
 

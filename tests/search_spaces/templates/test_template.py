@@ -1,4 +1,4 @@
-"""Kernel templates: validation, sets of templates, and versions derived from content."""
+"""Kernel templates are validated, can be combined in sets, and have versions that are derived from their content."""
 
 from __future__ import annotations
 

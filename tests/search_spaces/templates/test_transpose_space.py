@@ -1,4 +1,4 @@
-"""The spaces of transpose and copy: rules one by one, maps that partition the tile, and reduced problems."""
+"""The spaces of transpose and copy have the right rules and reduced problems, and maps that partition the tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of wgmma matmuls: invariants of legal schedules, and reasons why others are rejected."""
+"""Legal schedules of wgmma matmuls have the right properties. Other schedules are rejected with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton kernels as users write them: attention, gradients under a lock, groups, sorts. ``FAULT`` plants a fault."""
+"""Triton kernels as users write them: attention, gradients under a lock, groups, sorts. ``FAULT`` selects a fault."""
 
 # mypy: ignore-errors
 import triton

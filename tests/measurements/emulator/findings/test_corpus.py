@@ -1,4 +1,4 @@
-"""Realistic kernels: the correct variants are never rejected, and each fault is found at its line.
+"""In realistic kernels, each fault is found at its line, and correct variants are never rejected.
 
 Each kernel has the input ``a``, the output ``o`` and the counters ``c``; the kernel reads and writes the counters. With
 BROKEN 1, the kernel has the listed finding at the line that ends in ``// found here``. With BROKEN 0, the kernel has no

@@ -1,4 +1,4 @@
-"""More PTX instructions in corner cases: f64, bf16, dot products, cp.async, atomics of every type, scope and space."""
+"""More PTX instructions are right in corner cases, among them all types, scopes and spaces of atomics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions of sm_100: floats of four to eight bits, f32 arithmetic with 16-bit operands, and bulk zeroing."""
+"""Instructions of sm_100 are right: floats of four to eight bits, f32 arithmetic with 16-bit operands, bulk zeroing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spaces that are too large to enumerate are counted: totals beyond 64 bits, and a matmul-like space."""
+"""Spaces that are too large to enumerate are counted exactly, even beyond 64 bits. One space is like a matmul's."""
 
 from __future__ import annotations
 

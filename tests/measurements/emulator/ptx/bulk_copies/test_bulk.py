@@ -1,4 +1,4 @@
-"""Bulk copies, tensor boxes, distributed shared memory and mbarriers: each kernel tests one mechanism and one fault."""
+"""Each kernel tests one mechanism and fault of bulk copies, tensor boxes, distributed shared memory or mbarriers."""
 
 from __future__ import annotations
 

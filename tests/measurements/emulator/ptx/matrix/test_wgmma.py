@@ -1,4 +1,4 @@
-"""wgmma agrees with numpy for every type, layout and source of A: dense, sparse, and of single bits."""
+"""wgmma agrees with numpy for every type, layout and source of A. A may be sparse; types include single bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed processes, full disks, edits by other programs and wrong names give clear errors or leave a database usable."""
+"""Killed processes, full disks, edits by other programs and wrong names give clear errors or do no harm."""
 
 import dataclasses
 import json

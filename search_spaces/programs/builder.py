@@ -130,9 +130,8 @@ class Program:
     reference: Reference | None = None  # a user's reference implementation, used instead of the interpreter
     dynamic: tuple[str, ...] = ()  # names of the sizes that each launch passes
     scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
-    parameters: tuple[
-        str, ...
-    ] = ()  # names of all parameters in the order of the function's signature; empty if all are arrays
+    # names of all parameters in the order of the function's signature; empty if all are arrays
+    parameters: tuple[str, ...] = ()
     source: str = ""  # file and line of the program, for messages
 
     __repr__ = short_repr

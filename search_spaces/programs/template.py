@@ -18,9 +18,10 @@ from search_spaces.programs.schedules.space import space
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.template import KernelTemplate
 
+# packages whose code affects schedules or kernels, and is therefore part of the template version
 PACKAGES = tuple(
     f"search_spaces.programs.{room}" for room in ("language", "inference", "planning", "schedules", "lowering")
-)  # packages whose code affects schedules or kernels; part of the template version
+)
 SOURCE = DeviceSource("autosched/tile/ring.cuh", "autosched::tile::pipeline")
 
 

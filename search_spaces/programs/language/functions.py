@@ -341,10 +341,11 @@ PICKS = {
     "argmax": Pick({"f32": -np.inf, "i32": _INT_LEAST}, 1),
     "argmin": Pick({"f32": np.inf, "i32": _INT_MOST}, -1),
 }
+# the reductions that return the picked element, for f32 and i32
 PICKED = {
     "argmax": ("maximumf", "maxsi"),
     "argmin": ("minimumf", "minsi"),
-}  # the reductions that return the picked element, for f32 and i32
+}
 SCANS = {
     "add": np.add.accumulate,
     "mul": np.multiply.accumulate,

@@ -123,9 +123,8 @@ class Products(Boxes):
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         scales = [self._scales(w.operation) for w in waiting]
         self.code.flush()
-        staged = all(
-            self.refs[key].kind == "staged" for key in operands
-        )  # operands in registers need full unrolling, as registers cannot be indexed at run time
+        # operands in registers need full unrolling, as registers cannot be indexed at run time
+        staged = all(self.refs[key].kind == "staged" for key in operands)
         self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
         self._scopes.append([])
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)

@@ -157,9 +157,8 @@ def imbalance(
     )
     load = np.zeros(sm_count)
     first = lengths[: sm_count * resident]
-    np.add.at(
-        load, np.arange(first.size) % sm_count, first
-    )  # blocks first fill all SMs; then each block is assigned to the SM that has the least load
+    # blocks first fill all SMs; then each block is assigned to the SM that has the least load
+    np.add.at(load, np.arange(first.size) % sm_count, first)
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     working = int(shared.sum())

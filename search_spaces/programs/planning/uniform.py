@@ -12,10 +12,11 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index, constant
 
+# maximum numbers of blocks and of iterations that are sampled, to estimate how often masks are needed
 MOST_BLOCKS, MOST_ITERATIONS = (
     8,
     32,
-)  # numbers of blocks and iterations that are sampled, to estimate how often masks are needed
+)
 
 
 @dataclass(frozen=True)

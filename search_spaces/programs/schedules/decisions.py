@@ -243,9 +243,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         doc = "registers of the operand fragments of one step along k"
         listed.append(Attribute(STEP_REGISTERS, step_registers, doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
-    if operands and all(
-        s.loop is not None for s in operands
-    ):  # omitted if tiles stay in shared memory, as the columns would depend on ``home_NAME``
+    # omit these attributes if some tile can stay in shared memory, as they would then depend on ``home_NAME``
+    if operands and all(s.loop is not None for s in operands):
         parts = added("copying", list(copying.values()), "registers for copies of tiles")
         listed += parts
         copying = {"copying": parts[-1].name}

@@ -41,12 +41,14 @@ PICK_INSTRUCTIONS = 4  # instructions that compare two elements with their indic
 SEARCH = 30  # warp instructions of find_tile for each 32 groups: load offsets, count tiles, add
 SCALAR = 8  # warp instructions to load and clamp a scalar, including the address
 LINE_BYTES = 128  # bytes that shared memory transfers per cycle
+# prefixes of the parameters that decide how an operand is copied and read
 COPY_PREFIXES = (
     "layout",
     "copy",
     "vector",
     "copy_columns",
-)  # prefixes of the parameters that decide how an operand is copied and read
+)
+# prefixes of all other parameters that affect the work
 OTHER_PREFIXES = (
     "store_",
     "home_",
@@ -54,7 +56,7 @@ OTHER_PREFIXES = (
     TILES,
     "tail",
     "intrinsic",
-)  # prefixes of all other parameters that affect the work
+)
 # Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Elements are converted in pairs.
 ROUNDED = 0.5  # from f32 to f16 or bf16
 WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # from 8-bit to 16-bit types, with f32 as the intermediate type

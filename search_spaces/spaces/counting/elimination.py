@@ -120,10 +120,11 @@ class _Tables:
             return CountTree((), self._parameters)
         while self._plan.waiting:
             step = self._plan.next()
+            # columns to keep; attributes that later steps do not need are dropped
             needed = {
                 *self._parameters,
                 *(self._names[i] for i in bits(step.keeps)),
-            }  # columns to keep; attributes that later steps do not need are dropped
+            }
             pieces: list[Relation] = []
             rows = 0
             for piece in self._pieces(UNIT, step.actions):

@@ -64,14 +64,12 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
     elif whole_tile(problem, row):
-        passes = (
-            2 if problem.reduced_axis is None else 4
-        )  # bytes that the epilogue writes to and reads from shared memory: a reduction writes and reads twice
+        # The epilogue writes and reads each f32 sum in shared memory: once, or twice with a reduction.
+        passes = 2 if problem.reduced_axis is None else 4
         epilogue_wavefronts = (passes * 4 * results + out_bytes) / device.shared_bytes_per_cycle
     else:
-        epilogue_wavefronts = (
-            3 * out_bytes / device.shared_bytes_per_cycle
-        )  # every result is written to shared memory, read, and stored to global memory
+        # every result is written to shared memory, read, and stored to global memory
+        epilogue_wavefronts = 3 * out_bytes / device.shared_bytes_per_cycle
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0

@@ -32,9 +32,8 @@ from search_spaces.templates.matmul.decisions import (
 )
 from search_spaces.templates.matmul.stream_k import stream_k_pruning
 
-BODY_LIMIT = (
-    1024  # limit of arithmetic instructions in the unrolled loop body, so that the body fits in the instruction cache
-)
+# limit of arithmetic instructions in the unrolled loop body, so that the body fits in the instruction cache
+BODY_LIMIT = 1024
 NARROW = 16  # if out has fewer rows or columns, tensor-core fragments (at least 16 x 8) consist mostly of padding
 FULL_WAVES = 2  # with this number of blocks, an SM has enough parallel work
 WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
@@ -353,9 +352,8 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    good: list[
-        frozenset[tuple[int, int]] | None
-    ] = []  # allowed pairs (vector, columns) of each group of layouts with equal rules; None if all pairs are allowed
+    # for each group of layouts with equal rules, the allowed pairs (vector, columns); None if all pairs are allowed
+    good: list[frozenset[tuple[int, int]] | None] = []
 
     def which(layout: str, rows: int, cols: int) -> int:
         """Return the index of a layout's entry in ``good``. Hundreds of layouts share a few dozen entries."""

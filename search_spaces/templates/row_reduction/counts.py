@@ -11,9 +11,8 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 
 L2_SHARE = 0.5  # fraction of L2 that is available to rows that are read again; other data uses the remaining L2
-REGISTER_SCALE = (
-    1.6  # ratio of compiled to estimated registers, in 14 sampled softmax kernels (sm_90a, NVRTC 13.5, 2026-11-22)
-)
+# ratio of compiled to estimated registers, in 14 sampled softmax kernels (sm_90a, NVRTC 13.5, 2026-11-22)
+REGISTER_SCALE = 1.6
 INSTRUCTIONS_PER_FLOP = 1.5  # instructions per counted operation, including conversions and rounding
 
 
@@ -105,9 +104,8 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
-    if (
-        config["finish"] == "second_launch" and config.integer("split_k") > 1
-    ):  # the first launch reads all of x before the second launch reads x again
+    # the first launch reads all of x before the second launch reads x again
+    if config["finish"] == "second_launch" and config.integer("split_k") > 1:
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

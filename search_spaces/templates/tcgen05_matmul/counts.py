@@ -51,9 +51,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # Each thread loads, converts and stores a row, so a store of 16 bytes per lane writes only a part of each sector.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
-    partial_bytes = (
-        4.0 * results if split_k > 1 else 0.0
-    )  # partial sums, which blocks write and the last block of a tile reads
+    # bytes of partial sums, which blocks write and the last block of a tile reads
+    partial_bytes = 4.0 * results if split_k > 1 else 0.0
     stored = stored / split_k + partial_bytes
     exchanged = exchanged_bytes(ROWS, tile_n) if stream_k else 0.0
     overlapped = (tiles - 1) * stored if sum_buffers > 1 else 0.0

@@ -27,9 +27,8 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
     several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
-    if several > 1 and not schedule.integer(
-        "stream_k"
-    ):  # enough tiles to also test a launch with fewer blocks than planned
+    # enough tiles to also test a launch with fewer blocks than planned
+    if several > 1 and not schedule.integer("stream_k"):
         several = max(several, schedule.integer("sum_buffers") + 1)
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(

@@ -39,9 +39,8 @@ from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, 
 FINISHING_WARPS = 4
 THREADS = (2 + FINISHING_WARPS) * WARP  # epilogue warps, one warp that copies, and one that multiplies
 BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage and each buffer of sums has
-ADDRESS_BYTES = (
-    16  # bytes of shared memory: tensor-memory address of the sums, and flag that marks the last block of a split
-)
+# bytes of shared memory for the tensor-memory address of the sums, and for the flag of the last block of a split
+ADDRESS_BYTES = 16
 ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory for the responses of launch control
 LAUNCH_CONTROL = "launch_control"
 REGISTERS = 96  # registers per thread: each thread of an epilogue warp holds 32 sums at a time

@@ -25,10 +25,11 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, line_extent
 from search_spaces.templates.common.padded_operands import is_padded
 
+# registers per thread: of a thread that only copies, and of a thread that also shifts lines
 COPYING_REGISTERS, SHIFTING_REGISTERS = (
     48,
     64,
-)  # registers per thread: of a thread that only copies, and of a thread that also shifts lines
+)
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps of a warpgroup
 LEAST_COPY_BYTES = 4  # smallest size of a cp.async copy, in bytes

@@ -66,10 +66,11 @@ from search_spaces.templates.wgmma_matmul.registers import (
 
 BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage has
 FLAG_BYTES = 16  # bytes of shared memory for the flag that marks the last block of a split
+# if tile_n is above CLOSE_COLUMNS, it is a multiple of COLUMNS_APART instead of 8
 COLUMNS_APART, CLOSE_COLUMNS = (
     16,
     32,
-)  # if tile_n is above CLOSE_COLUMNS, it is a multiple of COLUMNS_APART instead of 8
+)
 BALANCED_N = 64  # smallest tile_n for which a wgmma reads shared memory at least as fast as it multiplies
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
 FEW_STAGES = 3

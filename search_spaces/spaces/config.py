@@ -52,7 +52,7 @@ class Config(Mapping[str, Value]):
         """Return the values of several integer parameters or attributes, in the order of ``names``."""
         values = self._values
         integers: list[Any] = [values[name] for name in names]
-        if {*map(type, integers)} - {int}:  # one test of all types, which is fast, as this method is called often
+        if {*map(type, integers)} - {int}:  # test all types at once, which is faster: this method is called often
             return tuple(self.integer(name) for name in names)
         return tuple(integers)
 

@@ -53,7 +53,7 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
         most = min(len(moved), _MOST_MOVES)
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
-        pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves
+        pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves whose parameters occur in one rule
         pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by moving parameters, then by pair
         neighbours_ = np.concatenate([neighbours_, _moved(start, moved[pairs], to[pairs], legal)])
     return neighbours_

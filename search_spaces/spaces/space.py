@@ -273,7 +273,7 @@ class Space:
                 break
             closest, fewest = codes[best.argmin()], best.min()
         broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
-        # name pruning rules only if no validity constraint is violated
+        # if validity constraints are violated, do not name pruning rules
         needed = {rule.name for rule in self.constraints}
         reasons = [violation for violation in broken if violation.rule in needed] or broken
         reasons_text = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
@@ -307,7 +307,7 @@ class Space:
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Return a mask of rows that satisfy every rule. ``columns`` has valid values of all parameters."""
-        rows = np.arange(len(columns))  # indices of the rows that no rule has rejected so far
+        rows = np.arange(len(columns))  # indices of the rows that the rules evaluated so far allow
         whole = self._checked_columns(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)

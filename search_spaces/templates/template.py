@@ -27,7 +27,7 @@ from search_spaces.templates.drawing import Drawing
 if TYPE_CHECKING:  # only for type hints, because most programs do not need orders of sums
     from search_spaces.spaces.sum_order import OrderPart
 
-_SHARED = "search_spaces.templates.common"  # the package with the rules that templates share
+_SHARED = "search_spaces.templates.common"  # package with the rules that templates share
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
 
 
@@ -95,7 +95,7 @@ class KernelTemplate:
         reason = self.why_not(problem, device)
         if reason is not None:
             raise ValueError(reason)
-        CompilerControls.of(schedule)  # raises ValueError for a violated constraint
+        CompilerControls.of(schedule)  # raises ValueError for compiler controls that are out of range
         schedule = plain(schedule)
         return self.space(problem, device).valid.valid_config(schedule)
 

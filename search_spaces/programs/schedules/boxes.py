@@ -202,7 +202,7 @@ def _tensor_memory_rule(choices: Choices) -> Rule:
             return None
         inference = choices.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
-            return None  # excluded by the rule "boxed_products"
+            return None  # the rule "boxed_products" excludes this case
         multiple = columns_step(intrinsic)
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:

@@ -122,7 +122,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for this at the
         # end.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
-    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # blocks wait before they load operands of the next tile
+    # True if blocks wait at the end of a tile before they load operands of the next tile
+    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # The end of a tile and the exchange of sums do not overlap with other work of the block.
@@ -137,7 +138,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:
-        parts = 4.0 * results * blocks  # traffic of partial results, which are read from L2 if they fit
+        # bytes of partial results: written to DRAM, and read from DRAM unless they fit in L2
+        parts = 4.0 * results * blocks
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
@@ -275,5 +277,6 @@ def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_by
         return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
-    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of loads that no other block of the wave reuses
+    # fraction of loaded bytes that no other block of the wave has loaded
+    shared = (rows + columns) / (2.0 * rows * columns)
     return max(float(least), blocks * load_bytes * shared + least - read)

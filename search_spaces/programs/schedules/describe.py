@@ -52,7 +52,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
         result = operation.result
         for spread in inference.computed_in(result):
             if wmma and is_staged(inference, result, spread):
-                continue  # no distribution over registers: wmma reads this operand from shared memory
+                continue  # omit this value: wmma reads it from shared memory, so it has no distribution over registers
             of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
             rows.append(

@@ -56,7 +56,7 @@ _last: _NeedsOfRows | None = None  # one cache for all programs, as a cache per 
 def _needs_of_rows(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
     """Return the needs of all rows. The result is cached for the next call."""
     global _last
-    last = _last  # a local copy, as another thread may replace ``_last``
+    last = _last  # copy the reference, as another thread may replace ``_last``
     if last is None or last.choices is not choices or not _equal(last.columns, columns):
         last = _last = _compute(choices, columns)
     return last

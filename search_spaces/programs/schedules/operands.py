@@ -63,7 +63,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
         row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
         if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # excluded by a validity rule
+            return True  # a validity rule already excludes this case
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 

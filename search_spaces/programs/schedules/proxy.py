@@ -181,7 +181,8 @@ def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int
             most = max((iterations[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
-        fixed.update(window.array.sizes[:-2])  # such as numbers of heads and batches, whose ratios must not change
+        # skip sizes such as numbers of heads and batches, whose ratios must not change
+        fixed.update(window.array.sizes[:-2])
     return {
         name: unit
         for name, unit in units.items()

@@ -114,7 +114,7 @@ def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
 
 def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ...]:
     if first.user_map is not None and other.user_map is not None:
-        return ()  # ``planning.verify`` checks the user's maps
+        return ()  # no rule: ``planning.verify`` has already checked the user's maps
     if first.user_map is not None or other.user_map is not None:
         product, user_map = (first, other.user_map) if first.user_map is None else (other, first.user_map)
         assert user_map is not None

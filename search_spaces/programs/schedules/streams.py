@@ -20,7 +20,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.matmul.stream_k import ACCUMULATING, launched_blocks, workers
 
-MOST_BLOCKS = 4  # the largest value of min_blocks
+MOST_BLOCKS = 4  # largest value of the parameter min_blocks
 
 
 def is_splittable(choices: Choices) -> bool:

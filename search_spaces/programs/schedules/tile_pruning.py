@@ -30,7 +30,7 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
 FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
-ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies
+ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies with one instruction
 LEAST_RESULTS = 32  # smallest number of results per thread with which fragment reads are fast enough for mma.sync
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
@@ -43,7 +43,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     choices = choices_of(problem)
     first = choices.first
     rules: list[Rule] = []
-    for name, values in choices.domains.items():  # rule: half of the tile must not already cover the extent
+    # add a rule for each chosen size: half of the tile must not already cover the extent
+    for name, values in choices.domains.items():
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in choices.inferences.items()}
             index = list(choices.domains).index(name)
@@ -262,7 +263,7 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
 
     def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
         if line % (lanes * width):
-            return True  # excluded by a validity constraint
+            return True  # a validity constraint already excludes this case
         most = max(
             used(line, lines, threads // WARP, c, w) for c in counts for w in (1, 2, 4, 8) if line % (c * w) == 0
         )

@@ -63,9 +63,9 @@ WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # from 8-bit to 16-bit t
 # Instructions per e4m3 scale, by the type of the unpacked numbers, including 0.75 instructions to gather four
 # scales in a word.
 SCALE = {"f16": 1.25, "bf16": 3.25}
-WMMA_WAVEFRONTS = 8  # shared-memory cycles to store or load a 16 x 16 fragment in f32
+WMMA_WAVEFRONTS = 8  # shared-memory cycles to store a 16 x 16 fragment in f32, or to load it
 WMMA_READ = 12  # instructions to store a 16 x 16 fragment, wait, and load it
-STORE_WORD = 2  # assumed instructions to store a word of a computed operand, including the address
+STORE_WORD = 2  # assumption: instructions to store a word of a computed operand, including the address
 MOST_SAMPLED = 64  # maximum number of blocks that are sampled to average their numbers of iterations
 
 
@@ -123,7 +123,7 @@ class _Counter(BlockWork):
         self.masking = masking(inference)
         self.scales = _scales_of_fp4(inference)
         self.inside = False  # True while operations in a loop are counted
-        self.unstaged_bytes = 0.0  # bytes that loops load to registers without staging
+        self.unstaged_bytes = 0.0  # bytes that loads in loops transfer directly to registers, not through shared memory
         # Counted conversions: (source, target, number of repetitions).
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []
         self._exchanged: dict[str, float] = {}  # cache: wavefronts of exchanges, by layout of the exchanged tiles
@@ -134,7 +134,7 @@ class _Counter(BlockWork):
             match operation:
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
-                        # of the blocks that share a loop, only the last executes the code after it
+                        # only the last of the blocks that share a loop executes the code after the loop
                         times /= blocks_per_tile(self.inference, self.split)
                     inside = times * average_iterations(self.inference, operation.number)
                     if self.split is not None and operation.number == combining_loop(self.inference):

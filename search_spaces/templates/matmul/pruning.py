@@ -216,7 +216,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if row.unit != "mma" or isinstance(parsed, str):
             return True
         if isinstance(row.requirement(operand, parsed, element_bytes), Refusal):
-            return True  # a validity constraint rejects such a layout
+            return True  # a validity constraint already rejects an illegal layout
         read = fragment_traffic(row, operand, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 

@@ -44,7 +44,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # One thread issues multiplications, and another issues copies; each also waits for barriers and advances to the
     # next stage.
     issued = 4 * multiplications + 4 * boxes + 40
-    if in_blocks:  # the sums of each k-tile are loaded, scaled and accumulated
+    if in_blocks:  # with block scales, warps load, scale and accumulate the sums of each k-tile
         issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes

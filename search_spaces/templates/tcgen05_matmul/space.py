@@ -75,7 +75,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     """Return the parameters with all their values, before rules exclude combinations."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
-    if problem.blocks:  # scales are loaded for SCALE_LINES columns at a time, so tile_n must be a multiple
+    # scales are loaded for SCALE_LINES columns at a time, so tile_n must be a multiple of SCALE_LINES
+    if problem.blocks:
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
     # Registers accumulate the sums of k-tiles, so tensor memory holds the sums of one k-tile only.
     in_blocks = problem.scale == "block"

@@ -47,7 +47,7 @@ BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage 
 # Registers with which a thread iterates over parts of tiles (stream-K). Without these registers, a kernel with 94
 # counted registers and a limit of 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes of a flag in shared memory: 1 if the block has the first ticket
+FLAG_BYTES = 16  # bytes of the shared-memory flag that is 1 in the first of two blocks that reach a shared tile
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight

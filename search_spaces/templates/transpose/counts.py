@@ -32,7 +32,7 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
         into, out_of = elements / load_piece / warp, elements / store_piece / warp
         instructions += out_of + (into if config["copy_x"] == "ld.global" else 0.0)
         if store_piece < vector_out and element < 4:
-            instructions += elements / warp  # instructions that assemble registers from narrower elements
+            instructions += elements / warp  # add the instructions that assemble registers from narrower elements
         # Without conflicts, an access of up to 4 bytes per lane takes one cycle of shared memory; wider accesses take
         # more.
         conflicts_in = conflict_percent(layout, element, "cols", vector_x, copy_columns_x, block_rows) / 100

@@ -325,7 +325,7 @@ def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
     def loads(layout_x: str, tile_m: int, tile_n: int, vector_x: int, copy_columns_x: int, block_rows: int) -> bool:
         parsed = parse_layout(layout_x, tile_m, tile_n)
         if isinstance(parsed, str) or tile_n % (copy_columns_x * vector_x):
-            return True  # a validity constraint rejects such a layout
+            return True  # a validity constraint already rejects an illegal layout
         if block_rows > 1 and parsed.contiguity("rows") < block_rows:
             return True
         percent = conflict_percent(parsed, element_bytes, "cols", vector_x, copy_columns_x, block_rows)

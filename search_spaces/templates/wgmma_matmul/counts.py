@@ -59,7 +59,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # A warp issues 3 instructions per multiplication: one for each of two descriptors, and the wgmma. Waiting for a
     # stage and advancing the ring take 16 instructions.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
-    if problem.scale == "block":  # the sums of each k-tile are scaled and accumulated
+    if problem.scale == "block":  # with block scales, warps scale and accumulate the sums of each k-tile
         issued += tile_m * tile_n / device.warp_size
     issued += sum(counted.issued for counted in copied.values())
     read_bytes_of_a = multiplications * element * row.k * ROWS
@@ -120,7 +120,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # one wait if all boxes of a tile fit
+        boxes=1 if staged_whole else stored_boxes,  # one wait is enough if all boxes of a tile fit
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,

@@ -49,7 +49,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
     """Return the parameters ``copy_a`` and ``copy_b``: how each operand is copied."""
 
     def copy(side: OperandSide) -> Parameter:
-        if is_padded(problem, side):  # operands whose lines are padded can always use TMA
+        if is_padded(problem, side):  # TMA can always copy an operand whose lines are padded
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
@@ -171,7 +171,7 @@ class Copying:
     issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
     sector_share: float  # ratio of the bytes of all sectors that are read to the bytes that are copied
-    cycles: float  # cycles in which copying warps wait for words to shift
+    cycles: float  # cycles in which copying warps shift words, and wait for the copies of these words
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:

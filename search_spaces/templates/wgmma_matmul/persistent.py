@@ -111,7 +111,7 @@ def _rule_of_launch(
         doc: Purpose of the rule.
     """
 
-    def tiles_of(tile_m: Any, tile_n: Any) -> Any:  # integers, or arrays of integers
+    def tiles_of(tile_m: Any, tile_n: Any) -> Any:  # values of one launch (integers), or of many launches (arrays)
         return problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
 
     def reason(

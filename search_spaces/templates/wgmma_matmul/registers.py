@@ -23,7 +23,8 @@ STORE_REGISTERS = 8
 # 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 spare registers (f32 out, bias+gelu, NVRTC 13.5,
 # 2026-11-28).
 STREAM_K_REGISTERS = 40
-MOST_REGISTERS = 240  # largest number of registers per consumer thread, with two consumers and a copying warpgroup
+# largest number of registers of a consumer thread, if a block has two consumers and a copying warpgroup
+MOST_REGISTERS = 240
 
 
 def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:

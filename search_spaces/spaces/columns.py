@@ -150,7 +150,7 @@ class Columns:
         return self._of_arrays(codes, self._values, integers, count)
 
     def select(self, names: Sequence[str]) -> Columns:
-        """Return only the named columns. Raises KeyError for an unknown one."""
+        """Return only the named columns. Raises KeyError for an unknown name."""
         codes: dict[str, npt.NDArray[Any]] = {}
         integers: dict[str, IntArray] = {}
         for name in names:

@@ -117,7 +117,7 @@ class Parameter:
         return np.where(how < 0.5, step, moved)
 
     def mutate(self, value: Value, rng: np.random.Generator) -> Value:
-        """Return a random other value, with the probabilities of ``mutate_codes``."""
+        """Return a random value other than ``value``, with the probabilities of ``mutate_codes``."""
         return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
 
     @property

@@ -95,7 +95,7 @@ class RecordedSpace(Space):
         return np.array([row.tobytes() in self._keys for row in self._values(columns)], dtype=np.bool_)
 
     def neighbours(self, schedule: Schedule | Mapping[str, Value], limit: int | None = None) -> list[Schedule]:
-        """Return the other recorded schedules, in the order of the number of parameters that differ."""
+        """Return all other recorded schedules, those with the fewest different parameters first."""
         order = self._by_distance(self._codes_of(schedule))
         return self._at(order if limit is None else order[:limit])
 

@@ -202,7 +202,7 @@ def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
 
 
 def block_scaled(row: BlockFormat, values: Bounded, scales: Bounded, axis: int) -> Bounded:
-    """Return each number times the scale of its block along ``axis``; both arguments are in their stored format."""
+    """Multiply each number by the scale of its block along ``axis``; numbers and scales are given in stored format."""
     (numbers, errors), (codes, unsure) = values, scales
     if row.element.values > 1:
         numbers = _along_last(numbers, axis, lambda x: row.element.load(x.astype(np.uint8)))

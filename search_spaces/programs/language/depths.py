@@ -122,7 +122,7 @@ class _Depths:
         return ir.Value(next(self.ids), shape, value.dtype)
 
     def _add(self, value: ir.Value, d: int, size: int, cut: bool) -> None:
-        """Add a wider copy of a value and of the values it is computed from.
+        """Add a wider copy of a value, and of the values from which it is computed.
 
         ``cut``: True if the additional elements of loads must be zeros.
         """

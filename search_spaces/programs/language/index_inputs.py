@@ -60,7 +60,7 @@ def index_inputs(trace: ir.Trace) -> Mapping[str, IndexInput]:
 
 
 def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
-    """Return the types of the scales of products, by the names of the arrays that hold them."""
+    """Return the types of the scales of products, by the names of the arrays that hold the scales."""
     operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     dtypes: dict[str, DType] = {}
     for operation in operations.values():

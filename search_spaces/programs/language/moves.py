@@ -34,7 +34,7 @@ Move = Renamed | Shuffled
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     """Return the register moves between two distributions; None if they need shared memory.
 
-    The target may have additional rows or columns; their registers then have arbitrary values.
+    The target may have additional rows or columns. Registers of additional elements have arbitrary values.
     """
     have, want = source.elements(warps), target.elements(warps)
     if source.shape != target.shape:

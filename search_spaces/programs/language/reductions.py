@@ -77,7 +77,7 @@ class Reductions(NamedFunctions):
         Among equal elements the smallest index is returned. NaN is larger than all numbers, as in numpy.
 
         Args:
-            value: A tile or state of f32 or i32. Its padding must be -inf, or the smallest i32.
+            value: A tile or state of f32 or i32. The padding of ``value`` must be -inf, or the smallest i32.
             dim: 0 or 1.
             first: Index of the first row or column of the tile.
             size: Number of consecutive elements of which one is picked; None: all elements.
@@ -93,7 +93,7 @@ class Reductions(NamedFunctions):
         NaN is smaller than all numbers, as in numpy.
 
         Args:
-            value: A tile or state of f32 or i32. Its padding must be inf, or the largest i32.
+            value: A tile or state of f32 or i32. The padding of ``value`` must be inf, or the largest i32.
             dim: 0 or 1.
             first: Index of the first row or column of the tile.
             size: Number of consecutive elements of which one is picked; None: all elements.

@@ -9,7 +9,8 @@ LEAST_IDLE = 0.01
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
 # Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
-# read sums, as the last block of a tile reads the sums of all splits (``autosched/common/last_block.cuh``).
+# read sums. Only the last block of a tile reads sums, but it reads the sums of all splits
+# (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
 ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte of exchanged sums: a quarter of a store, a load and an addition
 

@@ -39,15 +39,16 @@ FULL_WAVES = 2  # with this number of blocks, an SM has enough parallel work
 WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
 FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
 # Additional registers per fragment register of a step, if one buffer of f32 fragments is rounded to tf32 (cvt.rna)
-# while the other is loaded. Of 37 sampled schedules near the limit, 25 have fewer registers than this rule requires; 20
-# of these spill 8 to 296 bytes. Of the other 12, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded, and does
-# not spill near the limit.
+# while the other is loaded. Of 37 sampled schedules near the limit, 25 violate this rule, and 20 of these 25 spill 8 to
+# 296 bytes. Of the 12 schedules that satisfy the rule, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded,
+# and does not spill near the limit.
 ROUNDING_REGISTERS = 2
 # Registers in addition to the lower bound: for copies through registers, for copies narrower than a register, and for
 # two fragment buffers. Without these registers, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
 # 2026-11-24).
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
-# Least number of results per thread: with 32 x 32 results per warp, reading fragments takes no longer than mma.sync.
+# Least number of results per thread: a warp then has 32 x 32 results, for which reading fragments takes no longer than
+# mma.sync.
 LEAST_RESULTS = 32
 
 

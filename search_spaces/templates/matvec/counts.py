@@ -53,8 +53,8 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         A load has ``width`` elements, and each lane executes ``parts`` adjacent loads. The loads of a warp are from
         ``rows`` rows; L1 may serve ``rows_at_once`` of these rows together.
         """
-        # If a lane's loads are adjacent in memory, the addresses of one load have gaps between lanes. So each load
-        # touches the lines of all loads.
+        # If the loads of a lane are adjacent in memory, the lanes of one load access addresses with gaps between them.
+        # So each load touches the cache lines of all these loads.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))

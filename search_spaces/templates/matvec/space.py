@@ -168,7 +168,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
         # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded so
-        # that each row begins at the bank after those that lanes read of the preceding row.
+        # that the part that lanes read of each row begins at the next bank after the part of the preceding row.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
@@ -359,7 +359,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     width = mma_row(problem).n
 
     def padded(intrinsic: str, tile_m: int) -> str | None:
-        # Number of columns of fragments for the rows of a tile, and for all rows of x.
+        # Total columns of all fragments: with tiles of tile_m rows, and with a single tile for all rows of x.
         columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None

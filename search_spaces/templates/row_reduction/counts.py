@@ -66,8 +66,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         cluster=split if in_cluster else 1,
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
-        # A block reads the states of the other blocks of its cluster from their SMs' shared memory, with about the
-        # latency of L2.
+        # Each block of a cluster reads the states of the other blocks from the shared memory of other SMs, with about
+        # the latency of L2.
         round_trips=float(len(state_words)) if in_cluster else 0.0,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
         alone_trips=tile * problem.length / (threads * vector) if alone else 0.0,

@@ -62,8 +62,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     out_bytes = results * problem.out_dtype.bytes
     stored_bytes, epilogue_wavefronts = float(out_bytes), 3 * out_bytes / device.shared_bytes_per_cycle
     if config["epilogue"] == "registers":
-        # A store from registers writes one row of a fragment at a time, which is part of a sector and a separate line
-        # of L1.
+        # A store from registers writes one row of a fragment at a time. Each row fills only part of a sector, and is a
+        # separate line of L1.
         piece = row.n * problem.out_dtype.bytes
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)

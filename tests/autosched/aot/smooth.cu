@@ -1,4 +1,4 @@
-// out[i] = sum over k of weights[k] * x[i + k]: weights lie in constant memory.
+// out[i] = sum over k of weights[k] * x[i + k], with weights in constant memory.
 __constant__ float weights[5];
 
 extern "C" __global__ void smooth(float* out, const float* x, int n) {

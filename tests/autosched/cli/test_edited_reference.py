@@ -56,7 +56,7 @@ def test_trials_of_an_earlier_reference_are_excluded_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = edited.read_bytes()
-    KernelSpec.from_file("k.toml").register()  # as the command's option --kernel does
+    KernelSpec.from_file("k.toml").register()  # like the option --kernel
     assert main([*command, "--db", "b.db"]) == status
     out, err = capsys.readouterr()
     assert "damaged" not in out + err

@@ -106,7 +106,7 @@ def test_a_pipe_without_a_writer_is_rejected(
 
 def test_a_pipe_with_a_writer_is_read() -> None:
     reading, writing = os.pipe()
-    content = b"x" * 100_000  # more than the buffer of a pipe
+    content = b"x" * 100_000  # more bytes than a pipe buffers
     writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))
     writer.start()
     actual = read_bounded(f"/dev/fd/{reading}", 1 << 20)

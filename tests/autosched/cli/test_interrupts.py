@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that arrive just before the main thread waits."""
+"""Ctrl-C and SIGTERM are handled at once, even if the signal arrives just before the main thread waits."""
 
 import subprocess
 import sys

@@ -14,7 +14,7 @@ import pytest
 from cases import representative
 from needs import needs_compiler, needs_nvrtc
 
-SMALL = ("copy", "--rows", "64", "--columns", "64")  # a small space, counted at once
+SMALL = ("copy", "--rows", "64", "--columns", "64")  # a small space, which is counted quickly
 TUNE = ("tune", *SMALL, "--db", "b.db", "--trials", "2", "--backend", "estimate", "--device", "h200", "--workers", "1")
 VERIFY = ("verify", *SMALL, "--sample", "1", "--device", "h200")
 

@@ -21,7 +21,7 @@ from autosched.version import VERSION
 from measurements.store.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
-COPY = ("copy", "--rows", "64", "--columns", "64")  # a small space, counted at once
+COPY = ("copy", "--rows", "64", "--columns", "64")  # a small space, which is counted quickly
 SPACE = ("space", *COPY)
 HOW = ("--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
 RUN = (sys.executable, "-m", "autosched")

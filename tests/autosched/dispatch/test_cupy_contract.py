@@ -85,7 +85,7 @@ def dotted(node):
 
 
 def uses(source, names):
-    """Yield (path in cupy, the call or None, the code) of every use of cupy in ``source``."""
+    """Yield every use of cupy in ``source`` as (path in cupy, syntax node of the call or None, text of the code)."""
     for node in ast.walk(ast.parse(source)):
         call = node if isinstance(node, ast.Call) else None
         path = dotted(node) if isinstance(node, (ast.Attribute, ast.Call)) else None

@@ -490,7 +490,7 @@ class TestOnGpu:
         for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
             cupy.cuda.get_current_stream().synchronize()
             with stream:
-                for _ in range(3):  # workspaces are restored
+                for _ in range(3):  # repeated, as each launch must restore its workspaces
                     out = kernel(a, b=b)
                     actual = cupy.asnumpy(out).astype(np.float64)
                     assert actual.shape == expected.shape

@@ -260,7 +260,7 @@ def a_quarter(commands: list[str]) -> list[object]:
 def test_unusable_databases_are_rejected_unchanged(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
 ) -> None:
-    """By default each command is run with a tenth of the states, and each state with a tenth of the commands."""
+    """By default only a tenth of all pairs of a command and a state is run."""
     case, position = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, description) in enumerate(STATES.items()):
         if (case.makes and not description.makers) or ((number + position) % 10 and not nightly):
@@ -328,7 +328,8 @@ def read_only(here: Path) -> Iterator[Path]:
         path.chmod(mode)
 
 
-NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")  # need a GPU or times
+# Commands that need a GPU or measured times.
+NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")
 
 
 def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly: bool) -> None:

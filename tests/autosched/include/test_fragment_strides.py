@@ -1,4 +1,4 @@
-"""Emulated kernels: wmma reads layouts whose leading dimension is constant only within a fragment."""
+"""Emulated wmma reads layouts whose leading dimension is constant within a fragment, but not within a tile."""
 
 from __future__ import annotations
 

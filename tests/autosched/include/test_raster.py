@@ -79,7 +79,7 @@ def test_a_planted_fault_visits_a_tile_twice_or_never(old: str, new: str) -> Non
 
 
 def order(raster: str, m: int, n: int) -> IntArray:
-    """Return the row-major numbers of the tiles, in the order of ``autosched/common/raster.cuh``."""
+    """Return the tiles' row-major numbers in the order in which ``autosched/common/raster.cuh`` visits the tiles."""
     if raster == "hilbert":
         return walks()[m, n]
     tiles = np.arange(m * n).reshape(m, n)
@@ -105,7 +105,8 @@ def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
 
 
 RASTER = "autosched/common/raster.cuh"
-LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # some have a smaller last group
+# For some of these grids, the last group of rows in a grouped order is smaller than the other groups.
+LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))
 LAUNCHED = f"""
 #include <{RASTER}>
 template <int M, int N>
@@ -124,7 +125,7 @@ extern "C" __global__ void walk(const int* orders, int* out) {{
 
 
 def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], IntArray]:
-    """Return the tile numbers of each order and grid from a kernel that receives the order as an argument."""
+    """Return, by order and grid, the tile numbers from a kernel that receives the order as a launch argument."""
     orders = np.array([raster_argument(name).value for name in RASTER_GROUPS], np.int32)
     sizes = [m * n for m, n in LAUNCHED_GRIDS]
     texts = dict(Headers.from_folder(include_dir()).files)

@@ -217,7 +217,7 @@ def test_normalizations_spread_nan_only_over_its_row(kind: type[RowProblem], col
 
 @pytest.mark.parametrize("columns", [640, 641])
 def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> None:
-    """The mean is 3000 standard deviations: in f32, the mean of squares minus the squared mean would be noise."""
+    """If the mean is 3000 standard deviations, the mean of squares minus the squared mean would be noise in f32."""
     problem = LayerNorm(3, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(5)
     inputs["x"] = inputs["x"] + np.float32(3000.0)

@@ -1,4 +1,4 @@
-"""Positions of more than 2^31 elements, along a line of memory and across lines."""
+"""Positions beyond 2^31 elements, along a line of memory and across lines."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
 
 
 def iteration_of(kernel: GeneratedKernel) -> tuple[int, int, int]:
-    """Return the tensor-core and total instructions of an iteration, and the registers of a thread."""
+    """Return the tensor-core instructions and all instructions of an iteration, and the registers of a thread."""
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     assert result.resources.spill_store_bytes == 0

@@ -57,7 +57,7 @@ LARGE = {
     out=Output("m n", "f32"), half=Output("m n", "bf16"),
 )  # fmt: skip
 def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array, half: Array) -> None:
-    """Multiply operands that are stored transposed, read a tile and a column after the loop, and write two outputs."""
+    """Multiply operands that are stored transposed. After the loop, read a tile and a column and write two outputs."""
     m, n, k = at.shape[1], bt.shape[0], at.shape[0]
     bm, bn = p.choose(bm=(32, 64), bn=(32, 64))  # type: ignore[misc]
     i, j = p.blocks((m, n), (bm, bn))
@@ -95,7 +95,7 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
 
 
 def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
-    """Use the operand a also in arithmetic, and gather lines of b into registers."""
+    """Use operand a both in products and in a sum of its rows, and gather lines of operand b into registers."""
     (m, k), n = a.shape, b.shape[0]
     i, j = p.blocks((m, n), (32, 32))
     x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
@@ -281,7 +281,7 @@ TEXTS = EXAMPLES.parent / "seeds"
     ],
 )  # fmt: skip
 def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None:
-    """Listings in the documents' syntax: emulated kernels agree with the interpreter."""
+    """Emulated kernels of programs written as listings, in the documents' syntax, agree with the interpreter."""
     p = problem(load_program(str(TEXTS / f"{name}.mlir")), **sizes)
     inputs = p.random_inputs(seed)
     expected, bounds = p.expected(inputs)
@@ -390,7 +390,7 @@ def counted(kernel: GeneratedKernel) -> tuple[int, int, dict[str, int]]:
 
 
 def test_the_main_loop_is_as_short_as_the_templates() -> None:
-    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with loops of the matmul template."""
+    """Compare tile programs' main loops with the matmul template's, for 128x128x32 tiles, 8 warps and 3 stages."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -443,7 +443,7 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
 
 @pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
 def test_attention_has_few_instructions(d: int, most: int) -> None:
-    """Limit instructions per iteration for 128x64 tiles, 8 warps and 2 stages on sm_80, without spills."""
+    """Limit an iteration's instructions, without spills, for 128x64 tiles, 8 warps and 2 stages on sm_80."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -478,7 +478,8 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop  # our loop has 77
+    # An iteration of our loop has 77 instructions, as the previous test counts.
+    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
@@ -509,7 +510,7 @@ def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
 
 @pytest.mark.parametrize("columns", representative([4000, 4096], "4000"))
 def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templates(columns: int) -> None:
-    """Compare the number of all instructions, with 8 warps per row and 4 adjacent elements per lane."""
+    """Compare the kernels' total number of instructions, with 8 warps per row and 4 adjacent elements per lane."""
     kernel_template = template(example("softmax_rows", "row_softmax"))
     rows = Softmax(rows=4096, columns=columns, dtype="f32")
     values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}

@@ -1,4 +1,4 @@
-"""From Python, tile programs are emulated on arrays, and looked up in a database by size."""
+"""The Python interface emulates tile programs on arrays, and looks up their schedules in a database by size."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-# by unit that reads swizzled boxes in shared memory: a device that has the unit
+# for each unit that multiplies swizzled boxes in shared memory, a device that has the unit
 BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}
 FEW = dataclasses.replace(A100, sm_count=2)
 
@@ -161,8 +161,8 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         assert result.ok, (result.reason, case)
 
 
-# The default run has 180 programs, and 20 in ``test_joins``. The nightly run has over 10,000, also in random thread
-# order.
+# By default, 180 random programs run in this file and 20 in ``test_joins``. Nightly, over 10,000 programs run, also in
+# random thread order.
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -1,4 +1,4 @@
-"""Fixtures for `autosched check`: databases whose trials hold real results of the installed compiler."""
+"""Fixtures for `autosched check`: databases whose trials contain real results of the installed compiler."""
 
 from __future__ import annotations
 

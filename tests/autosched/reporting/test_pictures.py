@@ -92,7 +92,7 @@ class TestBankMap:
         assert len(shown) == len(per_bank)
 
     def test_degree_is_relative_to_the_phases(self, tmp_path):
-        """32 lanes of 16 bytes take four phases even without conflicts, so conflicts are counted relative to four."""
+        """32 lanes with 16 bytes each need four phases, so the degree of conflicts is relative to four."""
         layouts = {text: SharedLayout.parse(text, (32, 32)) for text in ("identity", "pad(8,1)")}
         labels = {
             text: texts(draw_bank_map(layout, tmp_path / "banks.svg", 2, access=(32, 8)))

@@ -1,4 +1,4 @@
-"""In batches of bayes, every second proposal uses an already compiled module. A seed reproduces the batches."""
+"""In batches of bayes, every second proposal uses a module that is already compiled. A seed reproduces batches."""
 
 import math
 from itertools import product

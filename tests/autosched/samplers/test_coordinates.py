@@ -16,7 +16,7 @@ def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarr
     rows = coordinates.of(schedules)
     by_value = {
         str(schedule[parameters[0].name]): row for schedule, row in zip(schedules, rows, strict=True)
-    }  # key: the first parameter's value; value: the row of coordinates
+    }  # maps the first parameter's value to the schedule's row of coordinates
     return coordinates.names, by_value
 
 

@@ -38,7 +38,7 @@ LARGE = Matmul(4096, 4096, 4096)
 REAL = importlib.util.find_spec(NAME) is not None
 
 # Source of a fake package with the library's functions that the child process calls. The fake writes the arguments to
-# the file that ASKED names.
+# the file STUB_ASKED.
 STUB = """
 import enum, json, os, types
 class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4

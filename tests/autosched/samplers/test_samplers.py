@@ -60,7 +60,7 @@ LAKE = Space(  # as many schedules as HILL, all of them slow
 
 @pytest.mark.parametrize("name", ["tpe", "evolution"])
 def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
-    """A random sample has equally many schedules of each template. A learning sampler prefers the better template."""
+    """A random sample contains each template equally often, but a learning sampler prefers the better template."""
 
     def search_union(name: str, seed: int) -> tuple[float, int]:
         tested_sampler, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0

@@ -115,7 +115,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     half = Observations(observed.problem, observed.device, observed.schedules[:4], observed.seconds[:4])
     mixed = [
         *make_trials(observed),
-        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest results are failures
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # failures that are newer than the times
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
         *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),

@@ -1,4 +1,4 @@
-"""``autosched worth`` estimates from a log how much tuning would save."""
+"""``autosched worth`` estimates from a call log how much time tuning would save."""
 
 import csv
 import json

@@ -15,7 +15,7 @@ from autosched.cli.options.problem import whole_number
 
 
 def parsed_options(cls: type[TyperCommand], arguments: list[str]) -> object:
-    """Return the options that a command gets, or the error."""
+    """Return the options that a command line passes to its command, or the error message."""
     parsed: dict[str, Any] = {}
 
     def command(

@@ -86,7 +86,7 @@ def test_special_block_names_make_the_block(write: Write) -> None:
 
 
 WRONG: list[tuple[str, str, str]] = [
-    # each row: old text, its replacement, the line number of the resulting error
+    # each row: a text of the file, its replacement, and the beginning of the resulting error message
     ("[sizes]", "[sizes", "scale.toml:6: invalid TOML: Expected ']' at the end of a table declaration"),
     ("[kernel]", 'title = "x"\n[kernel]', "scale.toml:1: title: unknown key 'title', use one of kernel, sizes, "),
     ("options =", "option =", "scale.toml:4: kernel.option: unknown key 'option', did you mean options?"),

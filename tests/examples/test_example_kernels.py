@@ -140,7 +140,7 @@ def test_each_example_is_tuned_from_the_command_line(
 def test_verify_judges_the_problems_that_the_file_lists(
     name: str, capsys: pytest.CaptureFixture[str], nightly: bool
 ) -> None:
-    """Verify at full size, or at the file's reduced size if the full size is too large to emulate."""
+    """Each problem is verified at full size, or at the file's reduced size if the full size is too large to emulate."""
     sample = 2 if nightly else 1
     assert main(["verify", "--kernel", str(EXAMPLES / name / f"{name}.toml"), "--sample", str(sample)]) == 0
     assert capsys.readouterr().out.count(f"all {sample} pass") == len(example(name).problems)

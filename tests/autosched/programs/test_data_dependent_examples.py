@@ -1,4 +1,4 @@
-"""Example programs whose positions depend on data agree, when emulated, with explicit numpy code."""
+"""Emulated example programs that access data-dependent positions agree with numpy code."""
 
 from __future__ import annotations
 

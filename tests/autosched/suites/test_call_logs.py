@@ -185,7 +185,7 @@ def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def traced(name: str, function: str, axes: dict[str, int | None], arrays: dict[str, tuple[list[str], str]]) -> str:
-    """Return a definition in the format of FlashInfer's trace dump; the last array is the output."""
+    """Return an operator's definition in the format of FlashInfer's trace dump. The last array is the output."""
     *inputs, (out, output) = [(n, {"shape": shape, "dtype": dtype}) for n, (shape, dtype) in arrays.items()]
     sizes = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
     more = {"tags": [f"fi_api:flashinfer.somewhere.{function}", "status:verified"], "reference": "..."}

@@ -44,7 +44,7 @@ def test_only_requested_gradients_are_computed() -> None:
 
 
 def exact(q: Any, k: Any, v: Any, ends: list[int], sinks: Any, slopes: Any, soft_cap: float) -> Any:
-    """Causal attention of packed sequences in f32."""
+    """Compute causal attention of packed sequences in f32, as a reference."""
     results = []
     for first, last in itertools.pairwise(ends):
         rows = [x[first:last].transpose(0, 1) for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]

@@ -27,7 +27,7 @@ def test_the_schema_marks_changed_inputs() -> None:
 
 
 def appended(*arguments: Any, **keywords: Any) -> tuple[Any, Any, Any]:
-    """Call the operator twice, the second time with slots of -1, which store nothing. Return results and caches."""
+    """Call the operator twice, and return both results and the caches. The second call's slots of -1 store nothing."""
     qkv, positions, table, k, v = arguments
     q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **keywords)
     again = {**keywords, "slots": torch.full_like(keywords["slots"], -1)}

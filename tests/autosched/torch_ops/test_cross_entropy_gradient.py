@@ -1,4 +1,4 @@
-"""Gradients of ``cross_entropy`` and ``linear_cross_entropy``, against torch's in float64."""
+"""Gradients of ``cross_entropy`` and ``linear_cross_entropy`` are compared with torch's gradients in float64."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_gradient_of_logits(dtype: str) -> None:
 
 @pytest.mark.parametrize("rows", [3, 512])
 def test_the_gradients_of_a_linear_layer(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare gradients that are computed in chunks of rows, and for all rows at once."""
+    """Gradients that are computed in chunks of rows, and for all rows at once, agree with torch's gradients."""
     monkeypatch.setattr(cross_entropy_gradient, "BYTES", 1)
     monkeypatch.setattr(cross_entropy_gradient, "LEAST_ROWS", rows)
     x, w, weights = numbers(len(LABEL), 16), numbers(40, 16, seed=1), numbers(len(LABEL), seed=2).detach().double()

@@ -1,4 +1,4 @@
-"""Programmatic dependent launches in Triton: accesses before ``gdc_wait`` that conflict with a preceding kernel."""
+"""Programmatic dependent launches in Triton: accesses before ``gdc_wait`` may conflict with a preceding kernel."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -54,7 +54,7 @@ def clear(y, WAITS: tl.constexpr):
 
 @triton.jit
 def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
-    """Wait for the preceding kernels, before or after allowing the next kernel to start."""
+    """Wait for the preceding kernels. ``TRIGGERS_FIRST``: before the wait, allow the next kernel to start."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if TRIGGERS_FIRST:
         gdc_launch_dependents()

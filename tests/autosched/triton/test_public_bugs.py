@@ -68,7 +68,7 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
 
 
 def test_sglang_28019_a_default_configuration_that_no_consumer_blackwell_has_room_for() -> None:
-    """The configuration needs 147,456 bytes of shared memory. An RTX 5090 has 101,376, so serving crashed."""
+    """The configuration needs 147,456 bytes of shared memory, but an RTX 5090 allows 101,376. Serving crashed."""
     a, b, c = (torch.zeros(256, 256, dtype=torch.float16) for _ in range(3))
     arguments = {
         "a": a,

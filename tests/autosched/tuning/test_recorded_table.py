@@ -49,8 +49,8 @@ def kernel(**parameters: Any) -> KernelSpec:
 def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) -> Path:
     """Write a cache of a kernel.
 
-    The fastest entry is 256 x 4, which the kernel's rule rejects. The next is 64 x 2. 32 x 1 failed, and 512 is not in
-    the parameter's domain.
+    The fastest entry is 256 x 4, which the kernel's rule rejects. The second fastest entry is 64 x 2. The entry 32 x 1
+    failed, and 512 is not in the parameter's domain.
     """
     names = ["block_size_x", "tile", *more]
     entries: dict[str, Any] = {}

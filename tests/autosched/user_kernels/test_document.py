@@ -1,4 +1,4 @@
-"""The example of docs/reference/bring-your-own-kernel.md, followed literally."""
+"""The example of docs/reference/bring-your-own-kernel.md works if followed literally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behaviour that sources and calls written for Kernel Tuner rely on."""
+"""Kernel sources and calls that were written for Kernel Tuner keep their behaviour."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(256) k(const float *__restrict__ a, unsigned l
 
 
 class Seen:
-    """Records the size that a search reports."""
+    """Progress observer that records the number of trials and the lines that a search reports when it starts."""
 
     def __init__(self) -> None:
         self.trials: list[int] = []

@@ -99,7 +99,7 @@ def test_an_output_that_no_launch_writes_is_found() -> None:
 @needs_compiler
 @needs_nvrtc
 def test_launches_share_an_array_that_all_write(tmp_path: Path) -> None:
-    """Both launches add to the array; the second launch of a call adds to the result of the first."""
+    """Both launches of the pipeline add to one array, so the second launch adds to the result of the first launch."""
     source = "__global__ void twice(int* x) { x[threadIdx.x] = 3 * x[threadIdx.x] + b; }"
     kernel = KernelSpec(
         source,

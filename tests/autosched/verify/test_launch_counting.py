@@ -116,7 +116,7 @@ def test_strided_loads_and_longer_loops_take_longer() -> None:
 
 @pytest.mark.parametrize(("in_flight", "cycles"), [(0, 480), (1, 240), (3, 120), (7, 60)])
 def test_a_copys_latency_is_hidden_by_the_groups_in_flight(in_flight: int, cycles: int) -> None:
-    """In a loop with ``in_flight`` groups of cp.async, a copy has that many iterations to arrive."""
+    """If a loop keeps ``in_flight`` groups of cp.async in flight, a copy has ``in_flight`` iterations to arrive."""
     text = f"""
 .version 7.0
 .target sm_80

@@ -1,4 +1,4 @@
-"""Evidence from recorded searches: regrets, corrections of estimates, and the best time of a shorter search."""
+"""Recorded searches give a choice's regret, a correction of estimates, and the best time of a shorter search."""
 
 import dataclasses
 import itertools

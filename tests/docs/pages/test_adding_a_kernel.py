@@ -20,7 +20,7 @@ REPOSITORY = PAGE.parents[2]
 
 
 def files(text: str) -> dict[str, str]:
-    """Return the files that a page shows. Each is a code block after a name in backticks and a colon."""
+    """Return the files that a page shows. A file is a code block after the file's name in backticks and a colon."""
     shown = re.findall(r"^`([^`\n]+)`:\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return dict(shown)
 

@@ -24,7 +24,7 @@ MASK = "mask=i <= columns"
 
 
 def is_printed(expected: str, printed: list[str]) -> bool:
-    """Return True if a line was printed. ``...`` in the line matches any text."""
+    """Return True if a line of the page was printed. ``...`` in the line matches any text."""
     pattern = ".*".join(re.escape(part) for part in expected.split("..."))
     return any(re.search(pattern, line) for line in printed)
 

@@ -1,4 +1,4 @@
-"""Names and contents of tuned-configuration files, before anything is compiled."""
+"""Names and contents of tuned-configuration files are checked before anything is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When Inductor chooses a matmul, it also times the tuned kernel."""
+"""When Inductor chooses a kernel for a matmul, it also times the tuned kernel."""
 
 from __future__ import annotations
 

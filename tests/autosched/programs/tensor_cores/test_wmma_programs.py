@@ -35,7 +35,7 @@ F16, BF16, TF32 = "wmma_m16n16k16_f16", "wmma_m16n16k16_bf16", "wmma_m16n16k8_tf
 
 @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
 def row_major_tf32(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """Multiply by a row-major w. Its fragments need a transpose, which ldmatrix lacks for 32-bit elements."""
+    """Multiply by a row-major w. The fragments of w need a transpose, which ldmatrix lacks for 32-bit elements."""
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64))  # type: ignore[misc]
     i, j = p.blocks(out.shape, (bm, bn))
     rows, columns = p.window(x, (i, 0), (bm, 32)), p.window(w, (0, j), (32, bn))
@@ -220,7 +220,7 @@ def test_counts_have_the_way_through_shared_memory() -> None:
 
 
 def test_the_main_loop_is_as_short_as_the_templates() -> None:
-    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with loops of the matmul template."""
+    """Compare tile programs' main loops with the matmul template's, for 128x128x32 tiles, 8 warps and 3 stages."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -36,7 +36,7 @@ def test_a_missing_ray_is_reported_with_its_installation(monkeypatch: pytest.Mon
 
 @pytest.mark.nightly
 def test_processes_of_a_job_array_share_one_server() -> None:
-    """As described in docs/how-to/many-gpus.md, with estimated times instead of a GPU."""
+    """Processes are started as in docs/how-to/many-gpus.md, but with estimated times instead of a GPU."""
     tune = [sys.executable, "-m", "autosched", "tune", *PROBLEM, "--trials", "4", "--device", "a100", "--json"]
     with server() as url:
         db = url.format("postgres")

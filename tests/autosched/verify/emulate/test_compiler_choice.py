@@ -115,7 +115,7 @@ def forgotten() -> None:
 
 @pytest.fixture
 def nvcc_lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows with each check whether nvcc is installed."""
+    """Return a list to which every search for an installed nvcc appends an item."""
     questions: list[str] = []
 
     def installed() -> bool:

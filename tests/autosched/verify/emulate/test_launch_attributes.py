@@ -1,4 +1,4 @@
-"""Attributes of launches: clusters, cooperation, programmatic dependence. Also generic addresses cut to 32 bits."""
+"""Launch attributes for clusters, cooperation and programmatic dependence; generic addresses truncated to 32 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels with CUB and cooperative groups are correct without findings. Their headers take seconds to compile."""
+"""Kernels with CUB and cooperative groups are correct without findings. The headers take seconds to compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emulation of a kernel that runs through addresses outside of all arrays ends soon, with a finding at the access."""
+"""Emulation of a kernel that accesses many addresses outside of all arrays ends soon, with a finding at the access."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: ``new`` replaces the only ``old`` in the source of ``kernel``. The report must contain ``found``."""
+    """A planted fault: ``new`` replaces the only ``old`` in ``kernel``'s source. The report must contain ``found``."""
 
     name: str
     kernel: str

@@ -43,7 +43,7 @@ def outcome_of(
     changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel,
     schedule: Schedule | None = None,
 ) -> str:
-    """Return "ok", the emulator's finding, or "wrong" for wrong results."""
+    """Return "ok", another status of the emulator, or "wrong" for wrong results."""
     program = load_program(str(EXAMPLES / source)) if isinstance(source, str) else source
     p = problem(program, **sizes)
     schedule = schedule or template(program).space(p, A100).sample(1, 3)[0]
@@ -111,7 +111,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: the loop's exchanges may overlap the loop's ring in shared memory."""
+    """Plant a fault: in shared memory, exchange buffers of the loop may overlap the loop's pipeline stages."""
     patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
 
 
@@ -161,7 +161,7 @@ def through_a_tile(p: Builder, x: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Reduce across subgroups in each iteration, which needs shared memory in addition to the ring."""
+    """Reduce across subgroups in each iteration, which needs shared memory in addition to the pipeline stages."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))

@@ -33,7 +33,7 @@ from measurements.runners.cuda.device import device_row
 from measurements.runners.cuda.libraries import baselines, cublas, cublas_lt
 from measurements.workers.messages import Message
 
-# Names in the code, each with the module of cupy that it refers to.
+# For each name in the code, the module of cupy that the name refers to.
 _MODULES = {"cp": "", "cupy": "", "self._cp": "", "self._cupy": "", "cuda": "cuda", "runtime": "cuda.runtime"}
 _OBJECTS = {
     "stream": "cuda.Stream",

@@ -84,7 +84,7 @@ def run_at_sizes(program: Program, where: str, sizes: list[dict[str, int]], seed
 
 
 def by_wgmma(program: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
-    """Return a sampled schedule that multiplies with wgmma. Its parameter ``filled_by`` is set to the argument."""
+    """Return a sampled schedule that multiplies with wgmma. The parameter ``filled_by`` has the given value."""
     space = template(program).space(problem(program, **sizes), device("h100"))
     for sampled in space.sample(1500, 3):
         if sampled["intrinsic"] == "wgmma_m64k16_f16":

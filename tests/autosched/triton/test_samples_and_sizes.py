@@ -133,7 +133,7 @@ def test_a_fault_at_a_size() -> None:
 
 # The following kernels resemble confirmed bugs in published kernels.
 def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
-    """The gradient of ``sum`` has strides of 0. A kernel that assumes other strides reads beyond its memory."""
+    """The gradient of ``sum`` has strides of 0. A kernel that assumes other strides reads past the gradient."""
 
     class Double(torch.autograd.Function):
         @staticmethod

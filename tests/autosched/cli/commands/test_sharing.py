@@ -340,7 +340,7 @@ def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.
 
 
 def of_a_kernel_file(path: Path) -> None:
-    """Make a database with a kernel that is unregistered until its file is read."""
+    """Make a database with trials of a kernel that is unknown until the kernel's file is read."""
     trial = stored(path)
     path.unlink()
     foreign = Schedule("thrice", (("block_size_x", 64),))

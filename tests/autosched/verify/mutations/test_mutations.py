@@ -1,4 +1,4 @@
-"""Plant faults in kernels. The emulator or the comparison with the reference must report each.
+"""Faults planted in kernels. The emulator or the comparison with the reference must report each fault.
 
 Each fault is one edit of a .cuh file, run with a golden case whose schedule executes the edited line.
 """

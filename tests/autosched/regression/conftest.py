@@ -40,7 +40,7 @@ def pool() -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
-    """Return a function that compiles a schedule into a trial. ``resources`` and ``code`` override the trial's fields."""
+    """Return a function that makes a trial of a schedule. ``resources`` and ``code`` override the trial's fields."""
 
     def make(
         schedule: Schedule,

@@ -11,7 +11,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-TILES_PER_BLOCK = 3  # number of tiles per persistent block, if there are enough: each of two consumers computes two
+# Tiles per persistent block, if there are enough: one of two alternating consumers then computes a second tile.
+TILES_PER_BLOCK = 3
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:

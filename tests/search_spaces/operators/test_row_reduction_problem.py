@@ -162,6 +162,26 @@ def test_tolerance_admits_sequential_f32_sums_and_rejects_a_missing_element(
     assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element may be small
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_tolerance_admits_equal_rounding_errors_of_equal_terms(dtype: str) -> None:
+    problem = Softmax(1, 262_502, dtype=dtype, out="f32")
+    rng = np.random.default_rng(2)
+    inputs = {"x": FLOAT_DTYPES[dtype].store(2.0 * rng.standard_normal((1, problem.columns)) - 200.0)}
+    x = FLOAT_DTYPES[dtype].load(inputs["x"])[0]
+    assert (np.unique(x).size < 32) is (dtype == "bf16"), "bf16 rounds these values to integers"
+    reference, tolerance = problem.reference(inputs)["out"][0], problem.tolerance(inputs)["out"][0]
+    terms = np.exp(x - x.max()).astype(np.float32)
+
+    def result(terms: np.ndarray) -> np.ndarray:
+        """Return the softmax of x if four threads add the terms one after another."""
+        of_threads = terms[: terms.size // 4 * 4].reshape(-1, 4).cumsum(axis=0, dtype=np.float32)[-1]
+        return np.exp(x - x.max()) / of_threads.sum(dtype=np.float64)
+
+    assert (np.abs(result(terms) - reference) <= tolerance).all()
+    without_chunk = np.abs(result(terms[: terms.size * 31 // 32]) - reference)
+    assert (without_chunk > tolerance).mean() > 0.9, "a thirty-second of the row is missing"
+
+
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
 @pytest.mark.parametrize("columns", [2, 1024])
 def test_tolerance_of_normalizations_admits_f32_and_rejects_a_missing_element(

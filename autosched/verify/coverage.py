@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class RoleCoverage(NamedTuple):
-    """The runs with one role in a full verification.
+    """The runs of a full verification at the true size, with many tiles, or at high addresses (its ``role``).
 
     ``runs`` lists the names of the runs. If the role has no runs, ``absent`` gives the reason. ``left_out`` names
     outputs that these runs did not compare.
@@ -30,7 +30,7 @@ class RoleCoverage(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Coverage of a full verification: the runs of each role."""
+    """Coverage of a full verification: its runs at the true size, with many tiles, and at high addresses."""
 
     roles: tuple[RoleCoverage, ...]
 

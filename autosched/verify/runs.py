@@ -31,9 +31,9 @@ class VerifySettings:
     Attributes:
         depth: "quick" or "full".
         seed: Seed of the inputs.
-        time_limit: Limit of one launch in CPU seconds.
+        time_limit: Limit of each emulated launch in CPU seconds.
         budget: Seconds after which no further run starts; the first run always starts. None: no limit.
-        launch: Additional run on the random inputs; None for none.
+        launch: Order, number of launches and perturbation of a second run on the random inputs. None: no such run.
         suppressions: Expected findings.
         execute: Function that runs all blocks of a launch.
         batch_invariant: If True, further runs verify that each row has the same bits in every batch.

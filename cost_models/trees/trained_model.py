@@ -108,14 +108,14 @@ class OperatorModel:
             ValueError: The data are malformed. The message is one line.
         """
         if not isinstance(data, Mapping):
-            raise ValueError("the model of an operator is not an object")
+            raise ValueError("the model of an operator must be a JSON object")
         operator, noise, templates = data.get("operator"), data.get("noise"), data.get("templates")
         if not isinstance(operator, str):
             raise ValueError("an operator has no name")
         if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 <= noise <= _MOST_NOISE:
-            raise ValueError(f"the noise of {operator}'s model is not a standard deviation")
+            raise ValueError(f"the noise of {operator}'s model must be a standard deviation from 0 to {_MOST_NOISE:g}")
         if not isinstance(templates, Mapping) or not all(isinstance(v, str) for v in templates.values()):
-            raise ValueError(f"the kernel templates of {operator} are not named")
+            raise ValueError(f"the templates of {operator}'s model must be an object of names and versions")
         lists = {name: data.get(name) for name in ("held_out", "observations")}
         if not all(isinstance(values, list) for values in lists.values()) or not lists["observations"]:
             raise ValueError("it has no observations or no held-out figures")

@@ -105,7 +105,7 @@ class RecordedSpace(Space):
         return self._moved(self._matrix(schedules), schedules, rng)
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one recorded schedule near a random mixture of each pair."""
+        """Return, for each pair of parents in ``a`` and ``b``, one recorded schedule near a random mixture of both."""
         neighbourhood.check_pairs(a, b)
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)

@@ -30,7 +30,7 @@ LaunchesOption = Annotated[
         "--launches",
         parser=whole_number,
         metavar="N",
-        help="Number of back-to-back launches on the same memory; outputs must be written again.",
+        help="Number of back-to-back launches on the same memory. Outputs are poisoned before each launch.",
     ),
 ]
 

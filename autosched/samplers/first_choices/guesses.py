@@ -17,7 +17,8 @@ from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
-LEAST = -3.0  # smallest log value: all times above 20 times the best time have the same value
+# smallest log(best time / time): all schedules that take over 20 times (exp 3) as long as the best have this value
+LEAST = -3.0
 _STEPS = 32  # number of steps of the coordinate
 
 

@@ -62,12 +62,12 @@ _SAMPLES = 64  # number of schedules to sample among the schedules that match a 
 
 
 class HeuristicsFailed(ValueError):
-    """The library is installed but returned no result. The message is one line."""
+    """nvMatmulHeuristics is installed but returned no result. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Configuration of a CUTLASS kernel, as the library proposes it.
+    """Configuration of a CUTLASS kernel that nvMatmulHeuristics proposes.
 
     Attributes:
         tile: Tile of a block along m, n and k.
@@ -78,7 +78,7 @@ class Configuration:
         cluster: Number of blocks of a cluster along m and along n.
         swizzle: Number of tiles in a band of the tile order.
         by_columns: True if consecutive blocks compute tiles of the same column.
-        seconds: Time that the library predicts.
+        seconds: Time that nvMatmulHeuristics predicts.
     """
 
     tile: tuple[int, int, int]

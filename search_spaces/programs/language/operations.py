@@ -110,7 +110,7 @@ class FindTile:
 
     @property
     def high(self) -> int:
-        """Largest offset in ``array``."""
+        """Upper limit of the offsets stored in ``array``; larger offsets are clamped to it."""
         return self.first.args[3].number
 
     @property

@@ -126,7 +126,7 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
 
 
 def _after_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """Return a padding launch followed by ``kernel``, with tensor maps of the true sizes of the operands."""
+    """Return a launch that pads operands, then ``kernel``, whose tensor maps have the sizes before padding."""
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}
 

@@ -1,4 +1,4 @@
-"""A search starts with suggested schedules, and with local descents along the estimates."""
+"""A search starts with suggested schedules, and with local descents that minimise the estimated time."""
 
 import math
 from collections.abc import Callable

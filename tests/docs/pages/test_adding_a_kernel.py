@@ -1,7 +1,7 @@
 """The steps of docs/tutorial/adding-a-kernel.md work if followed literally with an installed autosched.
 
-Every file on the page is written under the name that precedes the file. Every command is run in a new Python
-environment, in which the package of the page is installed. The repository is not changed.
+Every file on the page is written under the name that precedes the file. All commands run in one new Python
+environment, in which the page's commands install the example package ``strips``. The repository is not changed.
 """
 
 from __future__ import annotations

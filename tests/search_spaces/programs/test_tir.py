@@ -49,7 +49,7 @@ def test_a_tensor_intrinsic_reports_its_layouts() -> None:
 
 
 def test_one_description_serves_all_layouts() -> None:
-    """The accepted layouts differ: ldmatrix takes each row's address, wmma one stride (TVM, problems 1 and 2)."""
+    """``pad(8,2)`` suits ldmatrix, which takes the address of each row, but not wmma, which takes one stride."""
     names = "mma_m16n8k16_f16", "wmma_m16n16k16_f16"
     mma, wmma = (accepted_layouts(intrinsic(name), "a", (16, 16), 2) for name in names)
     assert {"pad(8,2)", "pad(8,1)"} <= set(mma) <= set(sampled_layouts(2))

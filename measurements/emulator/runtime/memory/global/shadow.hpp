@@ -36,10 +36,10 @@ using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
 constexpr Mark numbers = (1u << number_bits) - 1;
-// Flag of the mark of a word with several cells: the mark applies to the first cell, and the next cells belong to the
-// next lanes.
+// Flag of a mark that stands for all cells of a word, which were accessed by consecutive lanes: the mark has the lane
+// that accessed the first cell.
 constexpr Mark spread = 1u << number_bits;
-// Flag of the write mark of a word whose cells have separate marks (marks.cpp).
+// Flags of the write mark of a word whose cells have separate marks, in kept_apart (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(Machine& machine, const Stamp& stamp);
 // Records of accesses to all buffers. The marks in buffers refer to these records.

@@ -41,9 +41,9 @@ class TimingSession(Comparing, Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """Baseline of a candidate.
+    """Reference kernel, with which the time of an entry's current kernel is compared.
 
-    ``reason`` describes the difference if the candidate is slower.
+    ``candidate`` is the reference kernel. If the current kernel is slower, ``reason`` describes the difference.
     """
 
     candidate: Candidate
@@ -54,7 +54,15 @@ class Baselines(Protocol):
     """Interface of a function that provides the baseline of an entry."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the baseline of an entry, whose current kernel is ``candidate``; on failure, one line why."""
+        """Return the baseline of an entry.
+
+        Args:
+            entry: Best trial of a problem, with the data for its check.
+            candidate: Kernel that the current code generates for the entry.
+
+        Returns:
+            The kernel whose time is compared with the candidate's time. If there is none, a message with the reason.
+        """
 
 
 OnProgress = Callable[[str], None]  # called after each finished entry, with a message for the user, or ""
@@ -206,7 +214,7 @@ def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Bas
         return entry.finding(EntryStatus.CANNOT_COMPARE, baseline)
     other = _compiled(baseline.candidate, device, pool)
     if isinstance(other, str):
-        return entry.finding(EntryStatus.CANNOT_COMPARE, f"of its baseline, {other}")
+        return entry.finding(EntryStatus.CANNOT_COMPARE, f"the baseline cannot be timed: {other}")
     same = _same_code(program, other) and kernel.launch_json() == baseline.candidate.kernel.launch_json()
     return _Pair(entry, baseline.candidate, candidate, baseline.reason, same)
 

@@ -26,11 +26,11 @@ class ProgressLine:
         self._drawn = 0.0  # time of the last draw
 
     def started(self, start: Start) -> None:
-        """Draw the line before the first trial."""
+        """Draw the progress line with 0 completed trials."""
         self._draw(f"{_title(start)}: 0/{start.trials}")
 
     def trial(self, progress: Progress) -> None:
-        """Redraw the line, unless it was drawn very recently."""
+        """Redraw the progress line, at most once in ``REDRAWN_SECONDS`` before the last trial."""
         if progress.done < progress.trials and time.monotonic() - self._drawn < REDRAWN_SECONDS:
             return
         parts = [_summary(progress)]
@@ -38,7 +38,7 @@ class ProgressLine:
         self._draw(", ".join(parts))
 
     def end(self) -> None:
-        """Keep the last line, and move the cursor below it."""
+        """Move the cursor below the progress line, so that later output does not overwrite the line."""
         if self._width:
             self._stream.write("\n")
             self._stream.flush()

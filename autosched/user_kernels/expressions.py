@@ -295,7 +295,7 @@ class _ExpressionParser:
 
     def _membership(self, node: ast.AST, a: _Term, op: ast.cmpop, right: ast.expr, depth: int) -> _Term:
         if not isinstance(right, (ast.Tuple, ast.List)) or not right.elts:
-            raise self.error(node, "in needs a list or a tuple of values after it, such as x in (1, 2)")
+            raise self.error(node, "the operator 'in' needs a non-empty list or tuple after it, such as x in (1, 2)")
         among = [self.term(element, depth) for element in right.elts]
         self._joined(node, (a, *among))
         member = is_among(a.evaluate, [b.evaluate for b in among])
@@ -339,7 +339,7 @@ class _ExpressionParser:
             case ast.Call(func=ast.Name(id="range"), args=[_, *_] as bounds, keywords=[]) if len(bounds) <= 3:
                 limits = [self._scalar(bound, {}) for bound in bounds]
                 if not all(type(v) is int for v in limits) or (len(limits) == 3 and limits[2] == 0):
-                    raise self.error(node, "range takes integers, and a step that is not 0")
+                    raise self.error(node, "range() needs integers, and a step other than 0")
                 values = list(range(*(int(v) for v in limits))[: MOST_VALUES + 1])
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
                 values = self.listed(inner, depth + 1)

@@ -53,7 +53,7 @@ _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
 def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
-    """Return runs of a sample of the blocks, which replace runs of all blocks.
+    """Return runs that emulate a sample of the blocks, as a replacement for runs that emulate all blocks.
 
     Args:
         problem: Problem that the kernel computes.

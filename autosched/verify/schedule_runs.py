@@ -74,7 +74,7 @@ def runs_of_schedule(
 
 
 def runs_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Return only the runs of all blocks of ``kernel`` for ``problem``, without runs at other sizes."""
+    """Return the runs that emulate all blocks of ``kernel`` for ``problem``, without runs at other sizes."""
     return chain(*whole_runs(problem, kernel, settings))
 
 
@@ -122,7 +122,10 @@ def _runs(
 
 
 def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Yield runs of a user's kernel at the true size: of a sample of blocks, or of all if a sample is inconclusive."""
+    """Yield runs of a user's kernel at the true size.
+
+    The runs emulate a sample of blocks, or all blocks if the sample is inconclusive.
+    """
     from autosched.verify.blocks_on_inputs import blocks_alone
 
     if problem.min_bytes > MOST_BYTES:

@@ -33,7 +33,10 @@ DRAWN_BYTES, DRAWN_FLOPS, MOST_DRAWS = 2**17, 2**21, 4
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return the runs of all blocks in two lists. A full verification runs other sizes in between."""
+    """Return the runs that emulate all blocks, as two iterators.
+
+    The caller may execute runs at other sizes between the two iterators.
+    """
     outputs: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, outputs), _more_runs(problem, kernel, settings, outputs)
 

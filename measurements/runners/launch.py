@@ -88,7 +88,7 @@ class LoadedLaunch:
         return (own, *self._then)
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
-        """Launch without waiting. ``arrays`` has a cupy array for the name of each operand of ``launch``."""
+        """Launch without waiting. ``arrays`` maps the name of each operand of ``launch`` to a cupy array."""
         self.launch_with(self.parameters(arrays))
 
     def shrunk(self) -> str:
@@ -101,7 +101,8 @@ class LoadedLaunch:
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the first function's parameters in cupy's format, then one tuple of parameters per further function.
 
-        ``arrays`` has cupy arrays, or addresses on the GPU, by operand name.
+        Args:
+            arrays: GPU arrays of cupy, or the addresses of GPU arrays, by operand name.
         """
         own = self._parameters(self._slots, arrays)
         return (*own, *(self._parameters(step.slots, arrays) for step in self._then))
@@ -181,9 +182,10 @@ class LoadedLaunch:
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols`` to constant memory, on cupy's current stream.
 
-        An array may be an address.
-
         This call is required before the first launch, and whenever the contents change.
+
+        Args:
+            arrays: GPU arrays of cupy, or the addresses of GPU arrays, by operand name.
         """
         cuda = self._cupy.cuda
         for operand, to in self._symbols:

@@ -44,9 +44,9 @@ IN_F16_HEADER = "autosched/ptx/wgmma/in_f16.cuh"
 class SwizzledBoxes:
     """wgmma descriptors, which need the layout of one box of an operand's tile (PTX ISA, "Canonical layouts").
 
-    The lines of a box have 16 bytes, or 32, 64 or 128 bytes with the hardware swizzle of that width. The number of
-    lines is a multiple of the core matrix's. A box starts at a multiple of ``alignment`` bytes. Lines are along k, or
-    for 16-bit types along m or n.
+    A line is a row or column of a box that is contiguous in shared memory. Lines have 16 bytes, or 32, 64 or 128 bytes
+    with the hardware swizzle of that width. The number of lines is a multiple of ``CORE_LINES``. A box starts at a
+    multiple of ``alignment`` bytes. Lines are along k (K-major), or for 16-bit types along m or n (MN-major).
     """
 
     def check(
@@ -56,15 +56,16 @@ class SwizzledBoxes:
         along_k: Axis = "cols" if operand == "a" else "rows"
         subject = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
-            other = "m" if operand == "a" else "n"
+            other = "M" if operand == "a" else "N"
             return Refusal(
-                f"wgmma needs lines along k for elements of {element_bytes} bytes, but lines of {subject} "
-                f"are along {other}"
+                f"wgmma needs a K-major layout for elements of {element_bytes} bytes, but {subject} is {other}-major"
             )
         line_bytes = layout.line * element_bytes
         swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
         if swizzle is None:
-            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but lines of {subject} have {line_bytes}")
+            return Refusal(
+                f"wgmma reads lines of 16, 32, 64 or 128 bytes, but a row or column of {subject} has {line_bytes}"
+            )
         if layout.lines % CORE_LINES:
             return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {subject} has {layout.lines}")
         canonical = box_layout(layout.shape, layout.transposed, swizzle, element_bytes)

@@ -122,14 +122,15 @@ class TensorMap:
 
         Args:
             name: Name of the kernel's parameter.
-            operand: The array, with four to six axes: (images, slices, ..., width, channels of a slice).
+            operand: The array, with four to six axes: (images, slices, ..., width, channels of a slice). A slice is a
+                group of channels that are adjacent in memory.
             box: Extents of a box in the order of ``operand.shape``, without the last axis. The width of a box in bytes
                 must be a multiple of 16.
-            layout: "16B" or "32B", the bytes per slice.
+            layout: "16B" or "32B": the channels of a slice have 16 or 32 bytes.
             swizzle: Swizzle of a box in shared memory.
 
         Raises:
-            ValueError: As for ``dense``; or the last axis is not a slice of ``layout``.
+            ValueError: As for ``dense``; or the last axis does not have the 16 or 32 bytes that ``layout`` requires.
         """
         if layout not in INTERLEAVE_BYTES:
             raise ValueError(
@@ -140,7 +141,7 @@ class TensorMap:
         *axes, channels = operand.shape
         if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
             raise ValueError(
-                f"tensor map {name}: an interleaved layout of {layout} needs a last axis of as many bytes, "
+                f"tensor map {name}: interleave {layout} needs a last axis of {INTERLEAVE_BYTES[layout]} bytes, "
                 f"not {channels} elements of {operand.dtype.bytes} bytes"
             )
         element = _ELEMENT_OF.get(operand.dtype.name)

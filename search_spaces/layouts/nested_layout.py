@@ -424,7 +424,8 @@ class NestedLayout:
             period = hardware_subgroups // math.gcd(hardware_subgroups, stride)
             if tile == 1 or hardware_subgroups % (stride * tile) == 0:
                 folded.append(levels[i])
-            elif stride % hardware_subgroups == 0:  # one subgroup holds all virtual ids along this dimension
+            elif stride % hardware_subgroups == 0:
+                # Ids along this dimension are equal modulo hardware_subgroups, so one subgroup holds all of them.
                 folded.append([1, tile * batch, *within, 0, thread_stride])
             elif hardware_subgroups % stride == 0 and tile % period == 0:
                 folded.append([1, tile // period, 1, 1, 1, 0, 0])
@@ -464,7 +465,7 @@ class NestedLayout:
         return format_fields({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
     # The packed view has the axes [subgroup slot, thread slot, *batch, *outer, *element]. A slot is the row-major index
-    # of virtual ids.
+    # of the virtual ids, which are the ids per dimension.
 
     def _pack(self, array: AnyArray) -> AnyArray:
         nested = array.reshape([level for levels in zip(*self.tiles, strict=True) for level in levels])

@@ -1,7 +1,7 @@
 """Fast legality checks by table look-ups, because a search checks thousands of configurations for every proposal.
 
-A rule or attribute that has a relation becomes an array with an entry for each combination of its inputs. The few rules
-and attributes with too many combinations are evaluated on the rows that all other rules allow.
+A rule or attribute becomes an array with an entry for each combination of its inputs. A few rules and attributes have
+too many combinations for an array. They are evaluated only on the configurations that all other rules allow.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Legality:
         return _Lookup(output, tuple(self._row[name] for name in needs), strides, table)
 
     def __call__(self, codes: IntArray) -> BoolArray:
-        """Return a mask of the rows that satisfy every rule. ``matrix`` [n, parameters] contains codes."""
+        """Return a mask of the configurations that satisfy every rule. ``codes`` [n, parameters] has one per row."""
         variables = np.zeros((len(self._row), len(codes)), dtype=np.int64)
         for i, code in enumerate(self._code):
             variables[i] = code[codes[:, i]]
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """Return the rows that the rules without a relation allow as well."""
+        """Return the configurations of ``rows`` that also satisfy the rules without an array of combinations."""
         columns_by_name = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(columns_by_name, self._domains, len(rows))
         for item in self._evaluated:

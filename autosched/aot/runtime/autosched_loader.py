@@ -620,7 +620,8 @@ def _address(name: str, array: Any) -> int:
 
 
 def _stream(stream: Any) -> int:
-    for name in ("cuda_stream", "ptr", "handle"):  # names of the handle in torch, cupy, and numba or cuda.core
+    # Stream objects have the CUDA stream handle as cuda_stream (torch), ptr (cupy), or handle (numba and cuda.core).
+    for name in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, name):
             stream = getattr(stream, name)
             break

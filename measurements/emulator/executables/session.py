@@ -200,13 +200,17 @@ class ExecutableSession:
         return "pending" if self.order.touch(int(block), int(address), int(use), frames_of(frames)) else ""
 
     def pending(self, _: str, __: bytes) -> str:
-        """Return the memory that pending operations use; the library must report accesses of the host to it."""
+        """Return the memory ranges that pending operations use.
+
+        The library must report host accesses to these ranges.
+        """
         return _lines_of(self.order.pending())
 
     def launch(self, rest: str, _: bytes) -> str:
-        """Run a launch, and return its error, printed output and ranges of memory.
+        """Run a launch, and return its error, its printed output and three lists of memory ranges.
 
-        The ranges are undefined, depend on undefined values, or are used by pending operations.
+        The first list contains memory with undefined contents. The second list contains memory with contents that the
+        launch computed from undefined values. The third list contains memory that pending operations use.
         """
         result = self.report.result
         result.launches += 1

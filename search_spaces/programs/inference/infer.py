@@ -250,7 +250,11 @@ def _product(inference: Inference, operation: ir.Mma) -> int:
 
 
 def _result_map(operation: ir.Mma) -> ir.UserMap | None:
-    """Return the map of a product's result: the user's map of the result, or else the combined maps of the operands."""
+    """Return the user's distribution of a matrix product's result over threads, or None.
+
+    A distribution that the user gives for the result has priority. Otherwise, the distributions of both operands are
+    combined.
+    """
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
         return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))

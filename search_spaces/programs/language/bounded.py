@@ -72,8 +72,8 @@ def applied(row: ElementFunction, type_: DType, arguments: Sequence[Bounded]) ->
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    # This addition may be the last one of a long sum whose partial sums overflow in some orders only. Such a sum has
-    # large error bounds (``_summed``), so small bounds exclude this case.
+    # This addition may be the last one of a long sum whose partial sums overflow in some orders only. The error bounds
+    # of such a sum are large (``_summed``), so the check is skipped if the bounds are small.
     if row.on_numpy in (np.add, np.subtract) and not (errors[0] + errors[1]).max(initial=0.0) <= _SMALL_ERROR:
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)

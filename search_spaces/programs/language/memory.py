@@ -36,7 +36,7 @@ MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed 
 
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
-    """Check that a window on a packed array consists of whole tiles of its memory order. Raises ProgramError."""
+    """Raise ProgramError unless a window on a packed array consists of whole tiles of the array's memory order."""
     sizes, positions = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
     if turned or any(isinstance(position, Tile | State) for position in positions):
         fail("window", f"{array.name} is packed: its windows cannot be transposed or indexed by tiles")
@@ -86,7 +86,7 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     @abstractmethod
     def _verify_map(self, operation: str, map: ir.UserMap, shape: Shape) -> None:
-        """Check that a map fits the shape. Raises ProgramError."""
+        """Raise ProgramError if a map does not fit the shape."""
 
     def ordered(self, array: ir.Array, order: MemoryOrder) -> ir.Array:
         """Declare that an array is packed in memory in the given order.

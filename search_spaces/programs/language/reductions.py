@@ -40,7 +40,7 @@ class Reductions(NamedFunctions):
 
     @abstractmethod
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
-        """Check that a map fits the shape, and return the map. Raises ProgramError."""
+        """Return the map, or raise ProgramError if the map does not fit the shape."""
 
     def reduction(
         self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
@@ -88,9 +88,9 @@ class Reductions(NamedFunctions):
         return self._picked("argmax", value, dim, first, size)[1]
 
     def argmin(self, value: Tile | State, dim: int, *, first: Index | int = 0, size: int | None = None) -> Tile:
-        """Return the index (i32) of the smallest element along a dimension, as ``argmax`` does.
+        """Return the index (i32) of the smallest element along a dimension.
 
-        NaN is smaller than all numbers, as in numpy.
+        Among equal elements the smallest index is returned. NaN is smaller than all numbers, as in numpy.
 
         Args:
             value: A tile or state of f32 or i32. The padding of ``value`` must be inf, or the largest i32.
@@ -104,11 +104,23 @@ class Reductions(NamedFunctions):
         return self._picked("argmin", value, dim, first, size)[1]
 
     def max_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
-        """Return the largest elements along a dimension and their indices, as ``argmax`` does. Raises ProgramError."""
+        """Return the largest elements along a dimension and their indices.
+
+        The arguments are the same as for ``argmax``, without ``size``. The indices are the result of ``argmax``.
+
+        Raises:
+            ProgramError: If the type is not f32 or i32, or ``dim`` is not 0 or 1.
+        """
         return self._picked("argmax", value, dim, first, None)
 
     def min_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
-        """Return the smallest elements along a dimension and their indices, as ``argmin`` does. Raises ProgramError."""
+        """Return the smallest elements along a dimension and their indices.
+
+        The arguments are the same as for ``argmin``, without ``size``. The indices are the result of ``argmin``.
+
+        Raises:
+            ProgramError: If the type is not f32 or i32, or ``dim`` is not 0 or 1.
+        """
         return self._picked("argmin", value, dim, first, None)
 
     def top_k(self, value: Tile | State, k: int, dim: int, *, first: Index | int = 0) -> tuple[tuple[Tile, Tile], ...]:
@@ -171,7 +183,13 @@ class Reductions(NamedFunctions):
         )
 
     def cumsum(self, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
-        """Return running sums along a dimension, with the arguments of ``scan``. Raises ProgramError."""
+        """Return running sums along a dimension.
+
+        The arguments are the same as for ``scan``, without ``kind``.
+
+        Raises:
+            ProgramError: If ``scan`` does not support sums of the type, or ``dim`` is not 0 or 1.
+        """
         return self.scan("add", value, dim, exclusive=exclusive, reverse=reverse)
 
     def _indices(self, shape: Shape, dim: int, first: Index) -> Tile:

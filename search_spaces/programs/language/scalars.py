@@ -135,7 +135,7 @@ class Scalars(NamedFunctions):
 
 
 def _check_range(operation: str, low: object, high: object) -> None:
-    """Check that a range has 32-bit ends and is not empty. Raises ProgramError."""
+    """Raise ProgramError if a range is empty, or an end of the range is not a 32-bit integer."""
     for name, bound in (("low", low), ("high", high)):
         if not isinstance(bound, int) or isinstance(bound, bool) or not LEAST <= bound <= MOST:
             fail(operation, f"invalid {name}={bound!r}: use a whole number of 32 bits")

@@ -232,7 +232,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     def _scales(
         self, left: Tile, right: Tile, scale_a: Tile | State | None, scale_b: Tile | State | None
     ) -> tuple[ir.Value, ir.Value] | None:
-        """Return the scales of both operands of a product, or None if there are none. Raises ProgramError."""
+        """Return the scales of both operands of a product, or None if there are none.
+
+        Raises:
+            ProgramError: If only one operand has scales, or the types or shapes of the scales are not supported.
+        """
         if scale_a is None and scale_b is None:
             return None
         if scale_a is None or scale_b is None:

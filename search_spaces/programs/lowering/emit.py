@@ -272,7 +272,7 @@ class Emitter(PipelinedLoops):
 
 
 def _narrowing(from_: DType, to: DType) -> str:
-    """Return the code of a cast to an integer type or to 8 bits; "" for casts that need no function."""
+    """Return the C++ function call that casts its argument ``{0}`` to ``to``; "" if the cast needs no call."""
     if to.is_float:
         return f"tile::narrowed<{to.c_name}>({{0}})" if to.bits == 8 else ""
     cut = "tile::truncated({0})" if from_.is_float else "{0}"

@@ -1,4 +1,4 @@
-"""Persistent blocks of wgmma_matmul: ``templates.common.persistent`` applied to clusters."""
+"""Number of persistent blocks that wgmma_matmul launches, and rules for clusters that compute several tiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Return the attribute ``launched_blocks``: as few as ``tiles_per_block`` allows, or all that fit with stream-K."""
+    """Return the attribute ``launched_blocks``, the number of blocks of the launch.
+
+    Without stream-K, the number is as small as ``tiles_per_block`` allows. With stream-K, the launch has as many
+    blocks as the GPU can run at the same time, or fewer if there are few tiles.
+    """
 
     def blocks_of_launch(
         blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int

@@ -95,8 +95,8 @@ def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> N
         ),
         ("b", "transpose+swizzle(3,3,3)", (128, 64), 2, "lines of 16, 32, 64 or 128 bytes"),
         ("a", "pad(8,1)", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3)"),
-        ("a", "transpose+swizzle(3,2,3)", (32, 64), 4, "along k for elements of 4 bytes, but lines of layout"),
-        ("b", "swizzle(3,2,3)", (64, 32), 4, "are along n"),
+        ("a", "transpose+swizzle(3,2,3)", (32, 64), 4, "M-major"),
+        ("b", "swizzle(3,2,3)", (64, 32), 4, "N-major"),
     ],
 )
 def test_other_layouts_are_rejected_with_the_reason(

@@ -190,7 +190,7 @@ def test_waiting_for_the_bytes_of_the_whole_box_never_ends() -> None:
 @pytest.mark.parametrize(
     ("shape", "layout", "why"),
     [
-        ((2, 2, 8, 4), "16B", "needs a last axis of as many bytes, not 4 elements of 2"),
+        ((2, 2, 8, 4), "16B", "needs a last axis of 16 bytes, not 4 elements of 2"),
         ((2, 8, 8), "16B", "an interleaved layout needs 3 to 5 dimensions"),
         ((8,), "16B", "an interleaved layout needs 3 to 5 dimensions"),
         ((), "16B", "an interleaved layout needs 3 to 5 dimensions"),

@@ -122,7 +122,7 @@ class TestSeveralGpus:
     )
     def test_named_gpus_measure_or_the_first_by_default(self, gpus: Gpus | None, named: str) -> None:
         with choose(None, BackendOptions(backend="cuda", workers=1, gpus=gpus)) as choice:
-            assert named + "," in choice.line
+            assert named + " " in choice.line
             assert choice.gpus == len(gpus or [0])
 
     def test_all_selects_all_gpus_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:

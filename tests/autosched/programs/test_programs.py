@@ -468,7 +468,7 @@ def test_attention_is_not_longer_than_tritons(d: int, layout: str) -> None:
     triton_loop = loops.attention_loop(128, 64, d, 8, 2)
     _, instructions, kinds = counted(attention_kernel(d, layout))
     assert kinds["tensor"] == triton_loop.tensor == d
-    assert instructions <= 1.03 * triton_loop.turn, (instructions, triton_loop)
+    assert instructions <= 1.03 * triton_loop.loop_instructions, (instructions, triton_loop)
 
 
 def test_gemm_is_shorter_than_tritons() -> None:
@@ -479,7 +479,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
         pytest.skip(str(missing))
     triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
     # An iteration of our loop has 77 instructions, as the previous test counts.
-    assert triton_loop.tensor == 32 and triton_loop.turn >= 1.2 * 77, triton_loop
+    assert triton_loop.tensor == 32 and triton_loop.loop_instructions >= 1.2 * 77, triton_loop
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])

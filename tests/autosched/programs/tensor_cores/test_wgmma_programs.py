@@ -207,4 +207,4 @@ def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -
     assert not isinstance(result, CompileFailure), result.reason
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
     assert loop.count("tensor") == triton_loop.tensor
-    assert loop.instructions <= 1.03 * triton_loop.turn, (loop.instructions, triton_loop)
+    assert loop.instructions <= 1.03 * triton_loop.loop_instructions, (loop.instructions, triton_loop)

@@ -146,7 +146,7 @@ class Verdict:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What the verification does not cover, as short texts."""
+        """Short texts, one for each thing that the verification does not cover."""
         return (() if self.coverage is None else self.coverage.lacks) + self.missing
 
     def stored(self) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from measurements.compiler.disassembly import disassemble, main_loop, mix
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-# type: ignore[no-untyped-def]
-def gemm(a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def gemm(  # type: ignore[no-untyped-def]
+    a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     """Compute relu(a @ b + bias) for sizes that are multiples of the tiles."""
     rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     steps = tl.arange(0, BK)

@@ -171,7 +171,6 @@ def test_predictions_are_never_below_the_roofline(work: CostCounts, on: Device) 
     ],
 )
 def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Device, factor: float) -> None:
-    # type: ignore[arg-type]
     more = dataclasses.replace(work, **{field: type(getattr(work, field))(math.ceil(getattr(work, field) * factor))})
     assert predict(more, on) >= predict(work, on) * (1 - 1e-9)
 

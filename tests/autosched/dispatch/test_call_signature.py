@@ -175,7 +175,6 @@ class TestMatmul:
                 ("f32", of((4, 5), "float32"), None),
             )
         }
-        # type: ignore[attr-defined]
         assert all(plan.out_type == plan.problem.out == kind for kind, plan in plans.items())
 
     @pytest.mark.parametrize(

@@ -103,7 +103,6 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
     assert start.source == f"90 measured times of 3 other problems in {path}"
     assert start.analytic is not None
     assert agreement(start) > 0.9
-    # type: ignore[arg-type]
     np.testing.assert_array_equal(again.estimates.log_seconds(SCHEDULES), start.estimates.log_seconds(SCHEDULES))
     assert none.analytic is None  # no prior, since the stored times have another provenance
     assert none.lines == ()

@@ -76,7 +76,6 @@ def test_a_broken_row_is_a_warning(
 def row() -> TensorIntrinsic:
     """Return an intrinsic for bf16 with half of the existing instruction's k, as a row of the table."""
 
-    # type: ignore[no-untyped-def]
     def layout(outer: tuple[int, int], thread: tuple[int, int], element: tuple[int, int], strides: tuple[int, int]):
         return NestedLayout((1, 1), (1, 1), outer, thread, element, (0, 0), strides)
 

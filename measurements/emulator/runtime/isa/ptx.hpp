@@ -175,9 +175,9 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// What a load has read in the running block, by lane: the last address, the time since which it has read this address
-// (counted in effects, dropped.cpp), and the range of all its addresses. `returned`: lanes whose address has later
-// moved back into this range, so that they may have read it before.
+// The addresses that a load has read in the running block, for each lane: the last address, the time since which the
+// lane has read it (counted in effects, dropped.cpp), and the range of all addresses. `returned`: lanes whose address
+// has later moved back into this range, so that they may have read the address before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;

@@ -85,7 +85,7 @@ struct GlobalOrder : Unit {
       return false;
     }
   };
-  // What the running block has acquired and published.
+  // The synchronization of the running block: acquires and publications.
   struct Learnt {
     std::vector<Acquire> acquires;
     // releases that all threads have acquired, by releasing block

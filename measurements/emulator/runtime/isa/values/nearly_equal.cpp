@@ -111,8 +111,8 @@ bool starts_with_one_of(std::string_view name, std::initializer_list<std::string
   return false;
 }
 
-// What an instruction's result contains: numbers of certain formats, bits of its sources (`passes_on`), or neither.
-// `adds`: it is an integer addition. On GPUs before sm_80, compilers use one to round f32 to bf16, and keep the upper
+// The contents of an instruction's result: numbers of certain formats, bits of its sources (`passes_on`), or neither.
+// `adds`: the instruction is an integer addition. On GPUs before sm_80, compilers use one to round f32 to bf16, and keep the upper
 // half of the sum.
 struct Making {
   Formats formats = 0;

@@ -18,8 +18,8 @@ namespace autosched::emulator::ptx {
 
 // Reads of memory that was never written, and branches on undefined values that only choose register contents.
 struct UnknownValues {
-  // What a branch decides if both its paths only write registers. ``end``: the instruction at which the paths meet; 0:
-  // the branch decides more than register contents.
+  // The registers whose contents depend on a branch. ``end``: the instruction at which both paths meet; 0 if a path does
+  // more than write registers.
   struct Choice {
     std::size_t end = 0;
     std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers that a path writes, and their widths

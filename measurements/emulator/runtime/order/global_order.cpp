@@ -85,7 +85,7 @@ struct GlobalOrder : Unit {
       return false;
     }
   };
-  // The synchronization of the running block: acquires and publications.
+  // The acquires of the running block, the releases that all its threads have acquired, and its latest release.
   struct Learnt {
     std::vector<Acquire> acquires;
     // releases that all threads have acquired, by releasing block

@@ -231,8 +231,8 @@ class _CaseRun:
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
         _cheats(seen, session, bool(launched), output, reference_output, set(names), self.expected.operators, accepts)
-        # The output may only be an argument if the reference also returns that argument, or if it was uninitialised.
-        # Other arguments must not change.
+        # The output may be an argument only if the reference also returns that argument, or if the argument was
+        # uninitialised. Other arguments must not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
             if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.expected.returned:

@@ -134,7 +134,8 @@ def check_database(
         options: Selection of entries, and their baselines.
         static: If True, check only code, resources and results, which needs no GPU.
         on_progress: Function called after each entry.
-        run: State of the check, which receives the findings even if this function raises. Default: a new one.
+        run: State of the check, which receives the findings even if this function raises an exception. Default: a new
+            one.
 
     Returns:
         A finding for each entry, in the order of the entries.

@@ -71,9 +71,9 @@ class TunedConfigs(Protocol):
     def document(self) -> dict[str, Any]:
         """Return ``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``.
 
-        Each of the entries has rows, config, seconds and verification. It also compares the configuration with the
-        project's default: word ("default", "tuned", "noise", or None if the default has no time), default_seconds,
-        tuned_seconds, ratio, interval, and default_refused (the reason why the default cannot be used, or None).
+        Each entry has rows, config, seconds and verification, and compares the configuration with the project's
+        default: word ("default", "tuned", "noise", or None if the default has no time), default_seconds, tuned_seconds,
+        ratio, interval, and default_refused (the reason why the default cannot be used, or None).
         """
 
 
@@ -85,7 +85,7 @@ class ConfigFiles(Protocol):
         """Default batch sizes of a file."""
 
     def fits(self, folder: Path) -> bool:
-        """Return True if the configuration files in a folder have names and locations as in this project.
+        """Return True if the configuration files in a folder have names and locations that this project uses.
 
         Raises:
             ValueError: The folder contains no configuration file of any project.
@@ -144,7 +144,7 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return an expert's matrix products if such layers are tuned in a database; empty if they are tuned in files.
+        """Return an expert's matrix products for layers that are tuned into a database; empty for other layers.
 
         Args:
             model: The config.json.

@@ -26,15 +26,15 @@ from search_spaces.operators.problem import Problem
 # failures of this machine (HostFailure, MemoryError) end the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library was the fastest when the entry was tuned, so there is no kernel to check"
-RIVALS = 3  # number of schedules after the best schedule whose predicted ranks are checked
+RIVALS = 3  # number of next fastest schedules whose predicted ranks are also checked
 
 
 @dataclass(frozen=True)
 class CheckedEntry:
     """Best trial of a problem on a device, with the data that its check needs.
 
-    ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times at tuning of the
-    entry and of a control. ``limits`` and ``noise`` come from the database if it has values for this entry.
+    ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times of the entry and of
+    a control when the entry was tuned. ``limits`` and ``noise`` come from the database if it has values for this entry.
     ``position`` is the entry's index among all entries.
     """
 

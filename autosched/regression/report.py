@@ -191,8 +191,8 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
         doubt: Reason why the whole run is invalid; "" if it is valid.
 
     Returns:
-        0: there is no confirmed regression. 1: there is at least one. 2: the check has no result. This also applies if
-            an entry is stale, or if no entry was compared, because an empty check must not pass.
+        0: there is no confirmed regression. 1: there is at least one. 2: the check has no result. Status 2 also applies
+            if an entry is stale, or if no entry was compared, because an empty check must not pass.
     """
     if any(verdict.fails for verdict in verdicts):
         return ExitStatus.NO

@@ -316,5 +316,5 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
 
 
 def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
-    """Return the noise between the two runs of the baseline by name of the entry, to be stored in the database."""
+    """Map each entry's name to the noise between the two runs of its baseline, to be stored in the database."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

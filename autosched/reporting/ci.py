@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
 _SUMMARY_ROWS = 200  # maximum number of cases in a summary, because GitHub shows at most 1 MiB
-# Characters that XML 1.0 cannot represent (section 2.2, Char)
-# compiled when first used, because compiling takes 5 ms
+# Pattern of characters that XML 1.0 cannot represent (section 2.2, Char). It is compiled when first used, because
+# compiling takes 5 ms.
 _NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 

@@ -145,7 +145,7 @@ def _tells(field: dataclasses.Field[Any], problems: Sequence[Problem]) -> bool:
     values = {getattr(p, field.name) for p in problems}
     if not values.isdisjoint(_TYPES):
         return True
-    if field.default == "":  # such a value is derived from the other fields
+    if field.default == "":  # an empty field is derived from the other fields
         return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
     return values != {field.default}
 

@@ -11,7 +11,7 @@ from cost_models.trees.explanation import Importance
 
 
 def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:
-    """Draw bars for the features' effects on the time and their gains, in one panel for each (title, features).
+    """Draw one panel for each (title, features): bars of each feature's effect on the time, and of its gain.
 
     Args:
         panels: Title and features of each panel.

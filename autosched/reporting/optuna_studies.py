@@ -37,7 +37,7 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
         StoreError: The database cannot be read.
         OSError: The file cannot be written.
     """
-    import optuna  # imported here, because this takes a second
+    import optuna  # imported here, because importing optuna takes a second
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

@@ -26,6 +26,6 @@ def readings_json(problem: Problem) -> dict[str, Any]:
 
 
 def is_program_problem(problem: Problem) -> TypeGuard[ProgramProblem]:
-    """Return True if the problem is a tile program's. Does not import the module of tile programs if not needed."""
+    """Return True if the problem belongs to a tile program. Imports the module of tile programs only if needed."""
     programs = sys.modules.get("search_spaces.programs.problem")
     return programs is not None and isinstance(problem, programs.ProgramProblem)

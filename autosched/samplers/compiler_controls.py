@@ -26,7 +26,7 @@ _PATIENCE = 4
 
 
 class ControlsSampler(Sampler):
-    """Propose a sampler's schedules, but in the last tenth of the trials the fastest schedules with compiler controls.
+    """Wraps a sampler. In the last tenth of the trials, varies compiler controls of the fastest schedules.
 
     One control of the fastest schedules so far is changed at a time. If the schedule becomes faster, the control is
     combined with a second control. The results are not reported to the wrapped sampler, because schedules with controls

@@ -23,7 +23,7 @@ class ExpertProduct:
     """A matrix product that an expert computes.
 
     Attributes:
-        tokens: Batch sizes (numbers of tokens) for which an expert gets as many rows as ``problem`` has.
+        tokens: Batch sizes (numbers of tokens) at which an expert multiplies as many rows as ``problem`` has.
         part: Layer of the expert: "gate and up" or "down".
         problem: The product.
     """

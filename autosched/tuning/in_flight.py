@@ -2,8 +2,8 @@
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
 next, which matters most at the start. The limit is therefore a quarter of the number of reported trials, up to the
-number that keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has this upper
-value from the start. Trials whose module is already compiled need no compiler, so the limit grows with the share of
+number that keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has its
+maximum from the start. Trials whose module is already compiled need no compiler, so the limit grows with the share of
 such trials. If a sampler proposes in batches, the limit is larger by one batch.
 """
 
@@ -19,7 +19,7 @@ MIN_IN_FLIGHT = 4
 MAX_IN_FLIGHT = 16  # limit while the durations of compiling and measuring are unknown
 PER_GPU = 8  # minimum limit per GPU if several GPUs measure
 OBSERVED_PER_SLOT = 4  # number of reported trials per trial in flight
-_REMEMBERED = 32  # durations that are averaged: the most recent ones of each step
+_REMEMBERED = 32  # number of recent durations of each step that are averaged
 
 
 class InFlightLimit:
@@ -48,12 +48,12 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return how many trials may be proposed now, and the minimum number for which the sampler is called.
+        """Return how many trials may be proposed now, and below which number the sampler is not called.
 
         Args:
             num_reported: Trials reported so far.
             in_flight: Trials that are proposed but not yet reported.
-            batch: Number of proposals that take the sampler about as long as a single proposal.
+            batch: Number of proposals that the sampler can compute in about the time of a single proposal.
 
         Returns:
             The maximum and the minimum number of proposals.

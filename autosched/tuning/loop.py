@@ -112,7 +112,7 @@ class Tuner:
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
-        """Try further schedules, time the fastest in pairs if the backend can, and verify the best.
+        """Try further schedules, time the fastest alternately if the backend supports this, and verify the best.
 
         Args:
             plan: Limits of the run.
@@ -267,7 +267,7 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return how many schedules may be proposed now, and the minimum number for which the sampler is called."""
+        """Return how many schedules may be proposed now, and below which number the sampler is not called."""
         available, least = self._in_flight_limit.free_slots(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
         return min(available, remaining), max(min(least, remaining), 1)

@@ -30,8 +30,8 @@ def near_winners(
     """Return the fastest measured schedule of each near problem, the nearest first.
 
     Args:
-        problem: Problem to search. Its own recorded trials come first. Other problems of the operator are near if they
-            differ only in sizes.
+        problem: Problem to search. Recorded trials of this problem come first. Other problems of the operator are near
+            if they differ only in sizes.
         device: GPU to search for. Recordings of other GPUs of the same architecture are also used.
         store: The database; None to use only recordings.
         shipped: Recordings that are part of autosched.

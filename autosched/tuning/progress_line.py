@@ -30,7 +30,7 @@ class ProgressLine:
         self._draw(f"{_title(start)}: 0/{start.trials}")
 
     def trial(self, progress: Progress) -> None:
-        """Redraw the progress line, at most once in ``REDRAWN_SECONDS`` before the last trial."""
+        """Redraw the progress line, at most once per ``REDRAWN_SECONDS``. The last trial is always drawn."""
         if progress.done < progress.trials and time.monotonic() - self._drawn < REDRAWN_SECONDS:
             return
         parts = [_summary(progress)]
@@ -52,7 +52,7 @@ class ProgressLine:
 
 
 class PlainLines(threading.Thread):
-    """Observer that prints a line to ``stream`` every ``seconds``, even if no trial has ended. A context manager."""
+    """Context manager and observer: prints a line every ``seconds`` seconds, even if no trial has ended."""
 
     def __init__(self, stream: TextIO, seconds: float = PLAIN_SECONDS) -> None:
         super().__init__(daemon=True)

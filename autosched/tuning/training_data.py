@@ -35,8 +35,8 @@ UNKNOWN_OPERATOR = "of unknown operators"
 class TrainingData:
     """Measured or estimated times, as observations for training.
 
-    ``left_out`` contains the number of skipped times by reason. ``others`` is the number of times of the other kind
-    (estimated instead of measured, or vice versa).
+    ``left_out`` maps each reason to the number of observations that were skipped. ``others`` is the number of
+    observations of the other kind (estimated instead of measured, or vice versa).
     """
 
     observations: tuple[Observations, ...]

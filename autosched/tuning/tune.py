@@ -50,8 +50,8 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         problem: Problem to compute, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``, or a tile program.
         options: Options of the search. Default: ``TuneOptions()``.
         keywords: Fields of ``TuneOptions`` by name, such as ``trials=200``, which override ``options``. Other names are
-            sizes of a tile program, such as ``m=4096``; a size with the name of an option is passed by
-            ``autosched.programs.loading.problem(program, **sizes)``.
+            sizes of a tile program, such as ``m=4096``; if a size has the same name as an option, pass
+            ``autosched.programs.loading.problem(program, **sizes)`` as ``problem``.
 
     Returns:
         The best trial in the database, the trials of this run, and the reason why the run ended.
@@ -84,7 +84,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         estimates = estimates_of(task)
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
-            backend.pool.cache.check()  # before the other checks, because compiling the emulator takes a minute
+            backend.pool.cache.check()  # first, because compiling the emulator takes a minute
         verifiers = (
             winner_verification.verifiers(task, backend, rule) if options.verify else winner_verification.Verifiers()
         )

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-# minimum number of times to train a model; with fewer times, a model is not better than the analytic model
+# minimum number of stored times for training a model; with fewer, it is not better than the analytic model
 FEWEST_TIMES = 32
-MOST_TIMES = 2000  # maximum number of times to train a model, so that training takes only seconds
-FEWEST_JUDGED = 8  # minimum number of times in a run for which the accuracy of the warm start is reported
+MOST_TIMES = 2000  # maximum number of stored times for training a model, so that training takes only seconds
+FEWEST_JUDGED = 8  # minimum number of timed trials in a run for which the accuracy of the warm start is reported
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,12 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     Args:
         store: The database. Equal contents give equal results.
         run: The run. Only times of its provenance and policy are used.
-        task: Task of the search. Trials of the task's problem are excluded. At most MOST_TIMES times are read, first
-            times on the task's device, then times on other devices.
+        task: Task of the search. Trials of the task's problem are excluded. At most MOST_TIMES stored times are read.
+            Times on the task's device are read before times on other devices.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The warm start. It contains only ``estimates`` if the database has fewer than FEWEST_TIMES times.
+        The warm start. It contains only ``estimates`` if fewer than FEWEST_TIMES usable times were read.
     """
     if not isinstance(estimates, AnalyticEstimates):
         return WarmStart(estimates)

@@ -75,8 +75,8 @@ def gc(
 ) -> int:
     """Remove stored trials that are never looked up.
 
-    These are trials of kernels whose code has changed since the trials. The disk space of removed trials is freed. The
-    best schedule of every problem is kept. Trials with wrong results are kept, too.
+    These are trials whose kernel's code has changed since the trials were stored. The disk space of removed trials is
+    freed. The best schedule of every problem is kept. Trials with wrong results are kept, too.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store

@@ -78,7 +78,7 @@ def replay(
 ) -> int:
     """Measure how fast samplers find the best configuration of a recording.
 
-    The recorded times stand for measurements. Only the first visit of a configuration counts as an evaluation.
+    The recorded times replace measurements. Only the first visit of a configuration counts as an evaluation.
     """
     within("--budget", budget, 1, _MOST_BUDGET)
     within("--repeats", repeats, 1, _MOST_REPEATS)

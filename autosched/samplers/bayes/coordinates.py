@@ -13,7 +13,8 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-# parameters with a value of at least this are sizes (threads or elements); parameters with smaller values may be stages
+# parameters with a value of at least this are sizes (threads or elements); parameters with only smaller values may be
+# stages
 LEAST_SIZE = 32
 
 _CoordinateOf = dict[Value, float]  # maps values of a parameter to coordinates

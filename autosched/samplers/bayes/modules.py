@@ -20,7 +20,7 @@ class CompiledModules:
 
     Args:
         space: Space of the schedules.
-        near: A module is fast if its best time is at most this multiple of the best time of all.
+        near: A module is fast if its best time is at most this multiple of the best time so far.
     """
 
     def __init__(self, space: SearchSpace, near: float) -> None:

@@ -74,7 +74,7 @@ class Batches:
         size: Maximum number of proposals in a batch.
         share: One of ``share`` proposals is unrestricted. The other proposals reuse compiled modules, as long as
             possible.
-        near: A compiled module is reused if its best time is at most this multiple of the best time of all.
+        near: A compiled module is reused if its best time is at most this multiple of the best time so far.
         margins: Margins of successive unrestricted proposals, used cyclically, as fractions of ``GuessTrust.margin``. A
             small margin favours exploitation of known results.
         swept: Number of fast modules whose remaining schedules are added to the pool at a time.

@@ -120,7 +120,7 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
 
     Args:
         task: Search task. The library supports only matmuls of certain types on certain GPUs.
-        estimates: Estimates by which parameters are chosen that a proposal does not determine, such as layouts.
+        estimates: Estimates that decide the parameters that a proposal does not determine, such as layouts.
 
     Returns:
         A few schedules, in the library's order, and a line of text. Schedules and line are empty if the library is not
@@ -219,7 +219,7 @@ def nearest(
         templates: Available templates. ``wgmma_matmul`` is used for wgmma if present, else ``matmul`` with mma.sync.
         problem: Problem to compute.
         device: The GPU.
-        estimates: Estimates by which parameters are chosen that the configuration does not determine.
+        estimates: Estimates that decide the parameters that the configuration does not determine.
 
     Returns:
         The schedule; None if neither template is available, or if no schedule is expected to work.

@@ -1,7 +1,7 @@
 """First trials of a search: winners of similar problems, and schedules with small estimates and different structures.
 
-Structures differ, because the model may be wrong about all neighbours of a schedule in the same way. No schedule is
-chosen at random.
+The schedules have different structures, because the model may be wrong about all neighbours of a schedule in the same
+way. No schedule is chosen at random.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _SLOWEST = 1.25  # maximum ratio of a schedule's estimate to the best estimate
 _MORE = 2  # factor by which the sample is larger when templates with a fast schedule are sampled again
 _GENERATIONS, _LAST_GENERATIONS = 4, 2  # generations of crossover between structures, before and after the descents
 _CHILDREN = 256  # number of children per generation of this crossover
-# for schedules whose neighbours are estimated: maximum ratio to the best estimate, and number of neighbours
+# Neighbours are estimated for schedules whose estimate is at most the first number times the best estimate. The second
+# number is the number of neighbours.
 _SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256
 _SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best estimate, before descents
 
@@ -89,8 +90,8 @@ def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
     Descents rarely change the structure: rules connect it with many other parameters, and structures between two good
     ones may be slow. Therefore schedules of different structures are first combined by crossover. Then a descent starts
     at the best schedule of each structure, and the results are combined again. Estimating the neighbours of each
-    structure's best schedule adds other numbers of stages and clusters. If there are few structures, descents start at
-    the best schedules of any structure.
+    structure's best schedule finds variants with other numbers of stages and other clusters. If there are few
+    structures, descents start at the best schedules of any structure.
     """
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
     rng = np.random.default_rng(SEED)
@@ -120,7 +121,7 @@ def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowes
 
 
 def _fast(seen: Estimates, slowest: float) -> list[Schedule]:
-    """Return the schedules whose ratio to the smallest estimate is at most ``slowest``, the smallest estimate first."""
+    """Return the schedules whose estimate is at most ``slowest`` times the smallest, the smallest first."""
     bound = min(seen.known.values(), default=math.inf) + math.log(slowest)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     return sorted(fast, key=seen.known.__getitem__)

@@ -19,7 +19,7 @@ _NEAR = 0.15  # standard deviation of a mutation, as a fraction of the axis
 
 
 class Axis(Protocol):
-    """Interface of an axis, which stands for one parameter."""
+    """Interface of an axis, which represents one parameter."""
 
     def code(self, value: Any) -> Code:
         """Return the code of a trial's value; for a number outside the distribution, the nearest code."""

@@ -33,10 +33,10 @@ class Backend:
         pool: Pool of compiler processes; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
         schedules: The only schedules that the runner can time; None if it can time all.
-        headline: Short statement whether the times are measured, replayed or estimated.
+        headline: One line that states whether the times are measured, replayed or estimated.
         gpus: Number of GPUs that measure in parallel.
         fleet: Cluster that measures, if any.
-        owned: ``fleet``, if the backend must close it; else None.
+        owned: The same Fleet as ``fleet`` if the backend must close it; else None.
         policy: Timing policy as text (``Policy``); NONE if autosched does not measure the times.
     """
 
@@ -55,7 +55,7 @@ class Backend:
 
     @property
     def model_alone(self) -> bool:
-        """True if a model estimates all times without compiling kernels, so that the model itself can be searched."""
+        """True if a model estimates all times from schedules alone, without compiling kernels."""
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:

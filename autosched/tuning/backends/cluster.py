@@ -42,7 +42,7 @@ def of_cluster(
 
     Raises:
         BackendError: The kernel file has a function that checks the outputs. Clusters do not support such functions.
-        ValueError: The cluster has no GPU of this model.
+        ValueError: The cluster has no GPU of the model ``device``.
     """
     if problem is not None and problem.checks_outputs:
         raise BackendError(
@@ -80,5 +80,5 @@ def of_cluster(
 
 
 def cluster(address: str, *, policy: Policy | None = None, workers: int | None = None) -> Fleet:
-    """Connect to the Ray cluster at ``address``. Several backends can share the Fleet. Raises FleetError."""
+    """Return a Fleet of the Ray cluster at ``address``, which several backends can share. Raises FleetError."""
     return Fleet(address, FleetOptions(cuda=CudaOptions(policy=policy or Policy())), compilers=workers)

@@ -33,7 +33,7 @@ class AnalyticEstimator:
 
     Built-in templates provide cost counts. For other templates and users' kernels, some blocks are emulated, and their
     machine instructions are counted. If a user's kernel states the number of its operations and bytes, the estimate is
-    at least the time for these.
+    at least the time that these operations and bytes take.
 
     Attributes:
         device: GPU of the times.

@@ -62,7 +62,8 @@ def _simplest_first(ledger: TrialLedger, entrants: Sequence[Candidate], complexi
     """Rank the entrants by simplicity, without equal ranks, so that ties are always resolved in the same way.
 
     The simpler of two schedules has fewer non-default values. If the numbers are equal, the schedule with fewer
-    registers is simpler, then the one with less shared memory. Finally, the texts of the schedules decide.
+    registers is simpler, then the one with less shared memory. If these numbers are also equal, the schedules are
+    compared as text.
     """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:

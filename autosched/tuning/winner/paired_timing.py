@@ -43,12 +43,13 @@ def select_entrants(
     """Select the schedules that may be as fast as the fastest.
 
     Screening times of equally fast schedules may differ by TIE, by DRIFT, and by the noise of two medians of a few
-    repetitions. The error of a median is averaged over all near schedules, because the quartiles of a few repetitions
-    are themselves uncertain. The FEWEST_ENTRANTS fastest schedules are always selected if their ratio to the fastest is
-    at most WITHIN. A search tries many launch configurations of the same compiled module. Screening ranks these
-    reliably, because their clocks change alike under load. Therefore only the fastest schedule of each module is
-    selected, unless there are fewer than FEWEST_ENTRANTS modules. If there are more than MOST_ENTRANTS modules, the
-    fastest of each structure come first, because modules of the same structure have similar clocks.
+    repetitions. The error of a median is averaged over all schedules that take at most WITHIN times the fastest time,
+    because the quartiles of a few repetitions are themselves uncertain. The FEWEST_ENTRANTS fastest schedules are
+    always selected if their ratio to the fastest is at most WITHIN. A search tries many launch configurations of the
+    same compiled module. Screening ranks these launch configurations reliably, because their clocks change alike under
+    load. Therefore only the fastest schedule of each module is selected, unless there are fewer than FEWEST_ENTRANTS
+    modules. If there are more than MOST_ENTRANTS modules, the fastest of each structure come first, because modules of
+    the same structure have similar clocks.
 
     Args:
         screened: Screening times, by position.

@@ -20,7 +20,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import OrderRule
 from search_spaces.sum_orders.orders import sum_order
 
-FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # verifies a schedule within a limit in seconds
+FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # the second argument is the time limit in seconds
 
 
 @dataclass(frozen=True)

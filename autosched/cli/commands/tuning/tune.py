@@ -7,7 +7,7 @@
 - ``trials``: ``new``, ``ok`` and ``failures`` count the trials of this run, ``earlier`` counts stored trials,
 ``guessed`` counts schedules whose time a model predicted, and ``verified`` counts emulated schedules
 - ``seconds`` of the command
-- ``worth``: gain from the warm start as text, or ""
+- ``worth``: accuracy of the warm start's predictions as text, or ""
 - ``verification``: result of the full verification of the best schedule, or ""
 - ``objectives``: maps each objective to its better direction; with several objectives also ``front``, the
 Pareto-optimal trials

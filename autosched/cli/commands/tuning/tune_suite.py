@@ -1,8 +1,9 @@
 """``autosched tune --suite FILE``: tune many problems under one budget.
 
 ``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
-or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` (of this run), ``worth`` (gain
-from the warm start as text, or "") and ``best`` (null, or a trial as in ``autosched best --json``).
+or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` (of this run), ``worth``
+(accuracy of the warm start's predictions as text, or "") and ``best`` (null, or a trial as in ``autosched best
+--json``).
 """
 
 import math

@@ -344,7 +344,7 @@ def run(arguments: Sequence[str]) -> int:
         if missing not in _EXTRAS:
             raise
         return _print_error(
-            f"this needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'"
+            f"this command needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'"
         )
     except MemoryError:
         return _print_error("out of memory: free some, or raise the limit (ulimit -v)")

@@ -151,8 +151,8 @@ def _overtaken(
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
         yield (
-            f"estimated rank: {named} of {1 + len(entry.rivals)} trials, slower with this compiler, are faster with "
-            "the other compiler"
+            f"estimated rank among {1 + len(entry.rivals)} trials: the entry is slower than {named}, but only "
+            "with the other compiler"
         )
 
 

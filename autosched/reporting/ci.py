@@ -38,7 +38,7 @@ class CheckedCase:
         reasons: Reasons for the outcome, one line each.
         group: Operator or kernel of the case.
         seconds: Duration of the case.
-        file: File that defines the case; "" if it is the subject of the summary.
+        file: File that defines the case; "" if that file is the subject of the summary.
         line: Line in ``file``; 0 for the whole file.
         facts: Further properties of the case, by name.
         cells: Texts for the columns ``Summary.columns``.

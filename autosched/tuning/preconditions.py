@@ -39,7 +39,7 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
         compiled: True if the search compiles kernels.
 
     Raises:
-        EmptySpace: No schedule is legal. A ValueError that names the violated rules.
+        EmptySpace: No schedule is legal. This subclass of ValueError names the violated rules.
         KernelFileError: The user's kernel does not compile, or its entry point has unexpected arguments. A ValueError.
     """
     task.space.sample(1, seed)

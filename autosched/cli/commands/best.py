@@ -80,10 +80,10 @@ def best(
         typer.Option(
             "--db",
             metavar="DB",
-            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, or your own]",
+            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, else in your data folder]",
         ),
     ] = None,
-    device: Annotated[str | None, device_option("every one in the database")] = None,
+    device: Annotated[str | None, device_option("all devices in the database")] = None,
     objective: Annotated[
         list[str] | None,
         typer.Option(

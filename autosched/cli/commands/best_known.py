@@ -48,10 +48,10 @@ def best_known(
         typer.Option(
             "--db",
             metavar="DB",
-            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, or your own]",
+            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, else in your data folder]",
         ),
     ] = None,
-    device: Annotated[str | None, device_option("every one in the database")] = None,
+    device: Annotated[str | None, device_option("all devices in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """List every problem in a database with its device, best time and provenance.

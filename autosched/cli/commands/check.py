@@ -89,7 +89,7 @@ class EntryChoice:
         list[str] | None,
         typer.Option("--operator", metavar="NAME", help="Check only entries of this operator; may be repeated."),
     ] = None
-    device: Annotated[str | None, device_option("every one in the database")] = None
+    device: Annotated[str | None, device_option("all devices in the database")] = None
 
 
 @dataclass(frozen=True)

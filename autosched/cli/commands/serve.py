@@ -20,7 +20,12 @@ def serve(
         list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Command to run, such as python serve.py.")
     ],
     db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL (default: the user's).")
+        str | None,
+        typer.Option(
+            "--db",
+            metavar="DB",
+            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, else in your data folder]",
+        ),
     ] = None,
     timeout: Annotated[
         float,

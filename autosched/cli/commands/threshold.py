@@ -50,7 +50,7 @@ def threshold(
         str | None, typer.Option("--note", metavar="TEXT", help="Text that explains the thresholds.")
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Remove all thresholds of the entry, including the learnt noise.")
+        bool, typer.Option("--forget", help="Remove all thresholds of the entry, and its stored noise.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -119,7 +119,7 @@ def _rows(problem: Problem, device: str, guard: "Guard") -> list[tuple[str, str]
     if guard.floor_seconds is not None:
         rows.append(("floor", f"differences up to {1e6 * guard.floor_seconds:g} us are ignored"))
     if guard.noise is not None:
-        rows.append(("noise", f"{100 * guard.noise:.2g}%, learnt by check --learn-noise"))
+        rows.append(("noise", f"{100 * guard.noise:.2g}%, stored by check --learn-noise"))
     if guard.notes:
         rows.append(("note", one_line(guard.notes)))
     return rows

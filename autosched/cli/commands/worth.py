@@ -1,10 +1,10 @@
 """``autosched worth LOG``: estimate what tuning would save a program, before anything is tuned.
 
-``--json``: ``log``, ``device``, ``database`` (or null), ``today`` ("answers" or "library"), ``seconds`` (run time of
-the program), ``gain``, ``low`` and ``high`` (share of this time that tuning saves: median, 10th and 90th percentile),
-``worth_it``, and ``problems``, largest gain first. Each problem has ``problem``, ``count``, ``today`` (the kernel used
-now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``, and
-``gain`` (share of the program's time that is saved).
+``--json``: ``log``, ``device``, ``database`` (or null), ``today`` (kernels used now: "answers", those of autosched, or
+"library"), ``seconds`` (run time of the program), ``gain``, ``low`` and ``high`` (share of this time that tuning saves:
+median, 10th and 90th percentile), ``worth_it``, and ``problems``, largest gain first. Each problem has ``problem``,
+``count``, ``today`` (the kernel used now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time),
+``headroom``, ``low``, ``high``, and ``gain`` (share of the program's time that is saved).
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class CandidatePool:
         whole: Size of the largest space that is evaluated completely. For larger spaces, the pool is a changing sample.
         living: Number of schedules in a changing pool.
         elite: Number of fastest schedules (the elite) whose neighbours enter the pool.
-        moves: Before each proposal, new schedules replace the worst of the pool: this number of neighbours of one elite
-            schedule, of mutants of the elite, and of random schedules.
+        moves: Before each proposal, new schedules replace the worst of the pool: ``moves`` neighbours of one elite
+            schedule, ``moves`` mutants of the elite, and ``moves`` random schedules.
         rounds: Number of times that neighbours of the schedule with the largest acquisition value enter the pool.
     """
 

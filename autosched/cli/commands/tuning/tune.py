@@ -180,7 +180,8 @@ def tune(
         typer.Option(
             "--db",
             metavar="DB",
-            help="Database file or SQLAlchemy URL, created if missing.  [default: AUTOSCHED_DB, or your own]",
+            help="Database file or SQLAlchemy URL, created if missing.  [default: AUTOSCHED_DB, else "
+            "in your data folder]",
         ),
     ] = None,
     trials: Annotated[
@@ -268,7 +269,7 @@ def tune(
     check_outputs([files.csv, files.t4, files.c_header], [recording])
     problem = problem_from(operator, problem_options)
     if files.c_header is not None and not isinstance(problem, KernelProblem):
-        raise InputError("--c-header needs a kernel of your own, whose parameters it lists: add --kernel FILE")
+        raise InputError("--c-header writes the parameters of your own kernel: add --kernel FILE")
     if db is None:
         db = _own_database()
     from autosched.tuning import tune as tuner  # imported lazily, because this import takes a second

@@ -83,7 +83,8 @@ def verify_script(
     sizes = _ranges(inputs.size or [])
     if bool(user_file.name) != bool(sizes):
         raise InputError(
-            f"--size NAME=A..B and a function go together: 'autosched verify {user_file.path}:FUNCTION --size n=1..300'"
+            "give --size NAME=A..B and a function together: "
+            f"'autosched verify {user_file.path}:FUNCTION --size n=1..300'"
         )
     output.check([str(user_file.path)])
     started = time.monotonic()

@@ -126,8 +126,8 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     Args:
         store: The database. Equal contents give equal results.
         run: The run. Only times of its provenance and policy are used.
-        task: Task of the search. Trials of the task's problem are excluded. At most MOST_TIMES stored times are read.
-            Times on the task's device are read before times on other devices.
+        task: Task of the search. Trials of the task's problem on the task's device are excluded. At most MOST_TIMES
+            stored times are read. Times on the task's device are read before times on other devices.
         estimates: Estimates of the analytic model.
 
     Returns:
@@ -157,10 +157,13 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
-    """Return up to about MOST_TIMES trials of the operator's other problems, first trials on the same device."""
+    """Return about MOST_TIMES trials of the operator, except trials of the run's problem on the run's device.
+
+    Trials on the run's device come first.
+    """
     trials: list[Trial] = []
-    own = run.problem.key(), run.device.name
-    stored = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
+    excluded = run.problem.key(), run.device.name
+    stored = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != excluded]
     stored = [s for s in stored if s.provenance is run.provenance and run.policy in (None, s.policy)]
     for summary in sorted(stored, key=lambda s: (s.device != run.device.name, s.first)):
         if len(trials) >= MOST_TIMES:

@@ -268,9 +268,9 @@ class _CaseRun:
         error, limit = _relative_error(second, expected, self.tolerance)
         compared = _compared(f"{case.name}, called again with the same buffers refilled", error, limit, None)
         if compared.reason:
-            both = zip(tree_leaves(second), tree_leaves(self.output), strict=False)
+            tensor_pairs = zip(tree_leaves(second), tree_leaves(self.output), strict=False)
             condition = "called again with the same buffers refilled, the submission returns"
-            if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
+            if all(_same(a, b) for a, b in tensor_pairs if isinstance(a, torch.Tensor)):
                 seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{condition} its previous output")
             else:
                 seen.add(SubmissionStatus.WRONG, f"{case.name}: {condition} values that differ from the reference")
@@ -385,23 +385,25 @@ def _relative_error(output: Any, expected: _Expected, tolerance: float) -> tuple
     return worst, limit
 
 
-def _error_norm(found: torch.Tensor, wanted: torch.Tensor, allowed: float, exact: bool) -> float:
+def _error_norm(output: torch.Tensor, expected: torch.Tensor, allowed: float, exact: bool) -> float:
     """Return the norm of the error divided by the norm of the reference; infinite if an infinity or NaN is wrong."""
-    if found.is_complex() or wanted.is_complex():
-        found, wanted = (torch.view_as_real(t.to(torch.complex128)) for t in (found, wanted))
-    finite = torch.isfinite(found.double()) & torch.isfinite(wanted.double())
+    if output.is_complex() or expected.is_complex():
+        output, expected = (torch.view_as_real(t.to(torch.complex128)) for t in (output, expected))
+    finite = torch.isfinite(output.double()) & torch.isfinite(expected.double())
     if not finite.all():
-        values, limits = numbers_of(found[~finite]), wanted[~finite].double().numpy()
-        rounded_to = None if exact else dtype_of(found.dtype)
+        values, limits = numbers_of(output[~finite]), expected[~finite].double().numpy()
+        rounded_to = None if exact else dtype_of(output.dtype)
         sizes = np.abs(limits) if rounded_to is None else magnitudes(limits, rounded_to)
-        if tensor_errors(found.dtype, values, limits, allowed * sizes, rounded_to=rounded_to).wrong.any():
+        if tensor_errors(output.dtype, values, limits, allowed * sizes, rounded_to=rounded_to).wrong.any():
             return math.inf
-    found, wanted = found[finite].double(), wanted[finite].double()
-    scale = max((float(t.abs().max()) for t in (found, wanted) if t.numel()), default=0.0)
+    output, expected = output[finite].double(), expected[finite].double()
+    scale = max((float(t.abs().max()) for t in (output, expected) if t.numel()), default=0.0)
     if scale == 0:
         return 0.0
-    size = float(torch.linalg.vector_norm(wanted / scale))  # scale first, because squares of large values may overflow
-    error = float(torch.linalg.vector_norm(found / scale - wanted / scale))
+    size = float(
+        torch.linalg.vector_norm(expected / scale)
+    )  # scale first, because squares of large values may overflow
+    error = float(torch.linalg.vector_norm(output / scale - expected / scale))
     return error / size if size else scale * error
 
 

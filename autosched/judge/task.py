@@ -85,7 +85,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
         yield from ({name: n} for name, n in even.items())
 
 
-def _takes(case: Case, own: Case) -> bool:
+def _takes(case: Case, task_case: Case) -> bool:
     """Return True if the reference accepts a case whose input shapes differ from the task's own case."""
 
     def shapes() -> list[Any]:
@@ -93,8 +93,8 @@ def _takes(case: Case, own: Case) -> bool:
 
     try:
         with torch.no_grad():
-            own.prepare()
-            values = own.inputs(1)
+            task_case.prepare()
+            values = task_case.inputs(1)
             before = shapes()
             case.prepare()
             values = case.inputs(1)
@@ -103,13 +103,13 @@ def _takes(case: Case, own: Case) -> bool:
     except Exception:
         return False
     finally:
-        own.prepare()
+        task_case.prepare()
     return changed
 
 
-def _with_uneven(own: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
+def _with_uneven(task_cases: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
     """Append the first candidate that the reference supports to the task's own cases."""
-    return (*own, *itertools.islice((case for case in candidates if _takes(case, own[0])), 1))
+    return (*task_cases, *itertools.islice((case for case in candidates if _takes(case, task_cases[0])), 1))
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -185,11 +185,11 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
         return Case(name, inputs, reference, accepts, lambda: vars(module).update(numbers), is_uneven)
 
     numbers = {name: n for name, n in vars(module).items() if type(n) is int and not name.startswith("_")}
-    own = (case(path.stem, numbers, False),)
+    task_cases = (case(path.stem, numbers, False),)
     if not uneven:
-        return Task(own, call)
+        return Task(task_cases, call)
     uneven_cases = (case(f"{path.stem}, {_named(less)}", {**numbers, **less}, True) for less in _uneven_sizes(numbers))
-    return Task(_with_uneven(own, uneven_cases), call)
+    return Task(_with_uneven(task_cases, uneven_cases), call)
 
 
 def _named(sizes: Mapping[str, Any]) -> str:
@@ -217,11 +217,11 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
     module = _load_task(folder / "reference.py", "reference")
     if not hasattr(module, "generate_input") or not hasattr(module, "ref_kernel"):
         raise TaskError(f"{path}: its reference.py needs generate_input and ref_kernel")
-    own: Callable[[Any, Any], Any] | None = getattr(module, "check_implementation", None)
+    own_check: Callable[[Any, Any], Any] | None = getattr(module, "check_implementation", None)
 
     def accepts(values: Any, output: Any, _expected: Any) -> bool:
-        assert own is not None
-        answer = own(values, output)
+        assert own_check is not None
+        answer = own_check(values, output)
         return bool(answer[0]) if isinstance(answer, tuple) else not answer
 
     def case(test: Mapping[str, Any], is_uneven: bool = False) -> Case:
@@ -233,7 +233,7 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
                 **{**arguments, **({"seed": arguments["seed"] + seed} if "seed" in arguments else {})}
             )
 
-        return Case(name, inputs, module.ref_kernel, accepts if own is not None else None, uneven=is_uneven)
+        return Case(name, inputs, module.ref_kernel, accepts if own_check is not None else None, uneven=is_uneven)
 
     def call(submission: ModuleType) -> Callable[[Any], Any]:
         if not hasattr(submission, "custom_kernel"):

@@ -43,11 +43,11 @@ class EmulatedKernel:
         if len(arrays) + len(named) != len(names) or set(arguments) != set(names):
             raise TypeError(f"the kernel needs each of {', '.join(names)} exactly once")
         lead = arguments[names[0]].shape != self.inputs[0].shape
-        whole = {
+        full_arrays = {
             o.name: arguments[o.name][None] if (1, *arguments[o.name].shape) == o.shape else arguments[o.name]
             for o in self.inputs
         }
-        verdict = verify_launch(LaunchUnderTest(self.kernel, whole), LaunchPlan(time_limit=self._time_limit))
+        verdict = verify_launch(LaunchUnderTest(self.kernel, full_arrays), LaunchPlan(time_limit=self._time_limit))
         if not verdict.ok:
             raise EmulationFailed(f"{self.kernel.name}: {verdict.status}: {verdict.reason}")
         outputs = verdict.emulation.outputs

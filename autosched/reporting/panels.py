@@ -155,15 +155,15 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     axes.add_collection(
         PolyCollection(corners, facecolors=[c.colour for c in panel.cells], edgecolors="white", linewidths=line)
     )
-    points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
+    points, rotated = _font(panel.cells, width / columns * 72, height / rows * 72)
     for cell in (c for c in panel.cells if c.text and points):
         # the text needs a background, because grid lines would cross it
         crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
         axes.text(
             cell.column + cell.columns / 2,
             cell.row + cell.rows / 2,
-            cell.text.replace("\n", "   ") if turned else cell.text,
-            rotation=90 if turned else 0,
+            cell.text.replace("\n", "   ") if rotated else cell.text,
+            rotation=90 if rotated else 0,
             ha="center",
             va="center",
             fontsize=points,
@@ -202,17 +202,17 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
     The size is 0 if no text is legible. In narrow cells, text is rotated by 90 degrees and set on one line.
     """
 
-    def fit(cell: Cell, turned: bool) -> float:
-        lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")
+    def fit(cell: Cell, rotated: bool) -> float:
+        lines = [cell.text.replace("\n", "   ")] if rotated else cell.text.split("\n")
         available = (cell.columns * column_points, cell.rows * row_points)
-        along, across = available[::-1] if turned else available
+        along, across = available[::-1] if rotated else available
         return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
 
     # compute the size only once for each combination of cell size and text length
     kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
-    upright, turned = (min((fit(c, rotate) for c in kinds.values()), default=0.0) for rotate in (False, True))
-    rotate = turned > 2 * upright
-    points = turned if rotate else upright
+    upright, rotated_points = (min((fit(c, rotate) for c in kinds.values()), default=0.0) for rotate in (False, True))
+    rotate = rotated_points > 2 * upright
+    points = rotated_points if rotate else upright
     return (points if points >= _SMALLEST_POINTS else 0.0), rotate
 
 

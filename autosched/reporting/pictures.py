@@ -70,8 +70,8 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
         raise ValueError("no layouts to draw: give at least one")
     rows = []
     for drawing in drawings:
-        first, *others = panels(drawing)
-        rows.append([dataclasses.replace(first, title=f"{drawing.title}: {first.title}"), *others])
+        first, *further_panels = panels(drawing)
+        rows.append([dataclasses.replace(first, title=f"{drawing.title}: {first.title}"), *further_panels])
     return render(rows, target)
 
 

@@ -47,10 +47,10 @@ class ScalarizedSampler(Sampler):
             share = math.ceil((n - len(proposals)) / len(self._samplers))
             member = self._samplers[self._next % len(self._samplers)]
             self._next += 1
-            own = member.ask(share)
-            if not own:  # this sampler has no further proposals
+            member_proposals = member.ask(share)
+            if not member_proposals:  # this sampler has no further proposals
                 break
-            new = [schedule for schedule in own if schedule not in self._pending]
+            new = [schedule for schedule in member_proposals if schedule not in self._pending]
             self._pending.update(new)
             proposals += new
         else:

@@ -78,11 +78,11 @@ class SeededSampler(Sampler):
 
     def _own(self, n: int) -> list[Schedule]:
         """Return proposals of the wrapped sampler, except schedules that were proposed as advice and are pending."""
-        own = self._sampler.ask(n)
-        while any(schedule in self._advised for schedule in own):
-            own = [schedule for schedule in own if schedule not in self._advised]
-            own += self._sampler.ask(n - len(own))
-        return own
+        proposals = self._sampler.ask(n)
+        while any(schedule in self._advised for schedule in proposals):
+            proposals = [schedule for schedule in proposals if schedule not in self._advised]
+            proposals += self._sampler.ask(n - len(proposals))
+        return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         """Report the result to the wrapped sampler, and drop the schedule from the advice."""

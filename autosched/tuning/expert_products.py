@@ -122,8 +122,8 @@ def _compared(
         before = default.measurement.timing
     # if the search did not try the default, use the ratio of the model's estimates
     elif best.provenance is Provenance.ESTIMATED:
-        both = [choice.schedule, best.schedule]
-        guessed = predicted_seconds(templates_for(problem, device), problem, both, device)
+        schedules = [choice.schedule, best.schedule]
+        guessed = predicted_seconds(templates_for(problem, device), problem, schedules, device)
         before = Timing.estimate(after.median * guessed[0] / guessed[1])
     else:
         return TunedProduct(product, None, best, None, None)

@@ -208,7 +208,7 @@ def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder
 def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[SumOrder, str]:
     """Return the order that the time model chooses for a large batch, the same for all problems of a family."""
     large = problem.of_batch(next(iter(problem.batch_sizes.values())))
-    known = [t for t in templates_for(large, device) if t.name in {own.name for own in templates}]
+    known = [t for t in templates_for(large, device) if t.name in {template.name for template in templates}]
     usable = TemplateSet(known) if known else templates_for(large, device)
     schedules = restricted(usable, large, device, OrderRule(batch_invariant=True))
     choice = default_choice(large, device, schedules)

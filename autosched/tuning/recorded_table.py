@@ -56,9 +56,9 @@ def schedules_of_table(
                 raise TableError(f"{path} varies {p.name}, which is not a parameter of {name}: add the parameter")
     measurements: dict[Schedule, Measurement] = {}
     for schedule, measurement in table.measurements.items():
-        own = _own(name, space, table.configuration(schedule))
-        if own is not None:
-            measurements[own] = measurement
+        legal_schedule = _own(name, space, table.configuration(schedule))
+        if legal_schedule is not None:
+            measurements[legal_schedule] = measurement
     if not any(m.ok for m in measurements.values()):
         raise TableError(
             f"none of the {len(table.measurements)} configurations in {path} has a time and exists in {name}: use a "

@@ -17,13 +17,15 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     Args:
         command: Function whose keyword-only parameters may be annotated with such dataclasses.
     """
-    own = inspect.signature(command, eval_str=True).parameters
+    parameters_of_command = inspect.signature(command, eval_str=True).parameters
     keyword = inspect.Parameter.KEYWORD_ONLY
     groups: dict[str, Any] = {
-        name: p.annotation for name, p in own.items() if p.kind is keyword and dataclasses.is_dataclass(p.annotation)
+        name: p.annotation
+        for name, p in parameters_of_command.items()
+        if p.kind is keyword and dataclasses.is_dataclass(p.annotation)
     }
     parameters: list[inspect.Parameter] = []
-    for name, parameter in own.items():
+    for name, parameter in parameters_of_command.items():
         parameters += options(groups[name]) if name in groups else [parameter]
 
     @functools.wraps(command)

@@ -54,8 +54,8 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
             print("autosched: stopped", file=sys.stderr)
             return ExitStatus.STOPPED
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
-    used_flags = {*OF_FILES, *(flag for parameter in own for flag in _flags(parameter))}
+    command_parameters = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
+    used_flags = {*OF_FILES, *(flag for parameter in command_parameters for flag in _flags(parameter))}
     for option in operator.options:
         if used_flags & set(option.flags):
             raise InputError(
@@ -63,7 +63,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
                 "rename the size"
             )
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [context, *(_parameter(o) for o in operator.options), *own]
+    parameters = [context, *(_parameter(o) for o in operator.options), *command_parameters]
     # typer reads order and defaults from the signature, and types from the annotations
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

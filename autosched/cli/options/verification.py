@@ -112,9 +112,9 @@ class Findings:
         Raises:
             InputError: The options cannot be used.
         """
-        plan, own = full if effort.full else default, self.own_order()
-        if own is not None:
-            plan = plan.beginning_with(own, alone=not effort.full)
+        plan, chosen_order = full if effort.full else default, self.own_order()
+        if chosen_order is not None:
+            plan = plan.beginning_with(chosen_order, alone=not effort.full)
         return replace(plan, perturb_all=self.perturb, suppressions=self.suppressions())
 
     def suppressions(self) -> tuple[Suppression, ...]:

@@ -75,11 +75,11 @@ def verify_kernel_in_batches(
     loads: dict[str, Any] = {}
     filled, changed = [], {}
     for k, text in enumerate(texts):
-        own = f"argument {k}"
+        array_name = f"argument {k}"
         shaped = _SHAPE.fullmatch(text.strip())
         if shaped is not None:
-            axes[own] = _axis(shaped["shape"], name, text)
-            loads[own] = dtype_of(shaped["dtype"]).load
+            axes[array_name] = _axis(shaped["shape"], name, text)
+            loads[array_name] = dtype_of(shaped["dtype"]).load
             array, is_out = read_argument(_substituted(text, name, most).strip(), rng, "--argument")
             arguments.append(array)
             if is_out:
@@ -91,7 +91,7 @@ def verify_kernel_in_batches(
             value, _ = read_argument(text.strip(), rng, "--argument")
             arguments.append(value)
             if isinstance(value, np.ndarray):
-                axes[own], loads[own] = None, lambda array: np.asarray(array, dtype=np.float64)
+                axes[array_name], loads[array_name] = None, lambda array: np.asarray(array, dtype=np.float64)
     if not any(axis is not None for axis in axes.values()):
         raise InputError(f"no array has {name} rows: give one, such as -a 'f32[{name},64]'")
 

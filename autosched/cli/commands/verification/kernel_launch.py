@@ -68,7 +68,7 @@ def verify_launch(
 
     within("--seed", launch.seed, 0, MOST_SEED)
     order = order_from(findings.order, findings.turns, launch.launches)
-    turned = findings.own_order()
+    chosen_order = findings.own_order()
     tolerance, notes_fail = inputs.within(_TOLERANCE), findings.notes_fail()
     suppressions, time_limit = findings.suppressions(), effort.seconds(60.0)
     output.check([str(user_file.path)])
@@ -99,7 +99,7 @@ def verify_launch(
             symbols=symbols,
             options=options,
             perturb=findings.perturb,
-            order=turned,
+            order=chosen_order,
             launches=launch.launches,
             full=effort.full,
             time_limit=time_limit,

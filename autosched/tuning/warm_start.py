@@ -121,7 +121,7 @@ def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
 
 
 def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estimates: Estimates) -> WarmStart:
-    """Return a warm start learned from the times of the operator's other problems in a database.
+    """Return a warm start learned from the operator's times in a database, mostly of other problems.
 
     Args:
         store: The database. Equal contents give equal results.

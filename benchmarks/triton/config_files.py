@@ -48,8 +48,11 @@ _WORDS = (
     "values.",
     "  The verified sizes lead to partial blocks, a partial last iteration, an expert without rows and an expert of "
     "another rank.",
+    "- *Wrong*: number of entries whose kernel compiles and fits, but fails one of these checks in the emulator.",
     "- *Broken*: number of entries that do not compile, do not fit on the device, or are not configurations.",
+    "- *Unverified*: number of entries whose emulation ended without a result, for example because of a time limit.",
     "- *No kernel*: number of entries with a type for which the package's kernel cannot be called.",
+    "- *Not verified*: number of entries that the run had not reached when its time was over.",
     "- *Spill*: number of distinct configurations with register spills.",
     "- *Max error*: the largest error, divided by the error that rounding and sums in f32 allow.",
 )

@@ -13,11 +13,11 @@ from search_spaces.catalogue import template
 
 pytestmark = [needs_compiler, needs_nvrtc]
 LARGE = {
-    "rows of a transposed out in 32 bits": "far columns",
-    "64 counters for all tiles": "far rows",
-    "no fence before sums are released": "edge inputs, fewer blocks",
-    "rows summed over 48 tiles at most": "many columns of tiles",
-    "rows of gradients in 32 bits": "true size",
+    "offsets of rows of a transposed output overflow 32 bits": "far columns",
+    "all tiles share 64 counters": "far rows",
+    "a missing fence before accumulators are released": "edge inputs, fewer blocks",
+    "row sums omit all tiles after the 48th": "many columns of tiles",
+    "offsets of gradient rows overflow 32 bits": "true size",
 }
 BY_DAY = 15
 SEEN = [pytest.param(f, id=f.name) for f in FAULTS if f.name not in MISSED_BY_QUICK]

@@ -127,7 +127,7 @@ class Analysis:
         occupancy: Resident blocks per SM.
         waves: Number of blocks divided by the number of blocks that run at the same time.
         math, issue, special, shared, load: Cycles for which one block keeps each pipe busy.
-        step: Cycles of one step of all resident blocks of an SM.
+        step: Cycles of one main-loop iteration of all resident blocks of an SM.
         in_flight: Bytes from DRAM that an SM waits for at the same time.
         slowed: Highest clock divided by the clock under the power limit.
         sm_seconds, dram_seconds, seconds: Time of the SMs, of DRAM, and of the whole launch.

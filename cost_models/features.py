@@ -212,7 +212,7 @@ MODEL = (
     Feature("model.waves", "log2 of blocks over resident blocks", lambda b: _log(b.analysis.waves)),
     Feature(
         "model.wave_efficiency",
-        "waves over waves rounded up: 1 if the last wave is full",
+        "number of waves divided by this number rounded up; 1 if the last wave is full",
         lambda b: b.analysis.waves / np.ceil(b.analysis.waves),
     ),
     Feature(
@@ -230,7 +230,7 @@ MODEL = (
         "log2 of L2 cycles over arithmetic cycles of a block",
         lambda b: _ratio(b.analysis.load, b.analysis.math),
     ),
-    Feature("model.step", "log2 of the cycles of one step of a full SM", lambda b: _log(b.analysis.step)),
+    Feature("model.step", "log2 of the cycles of one main-loop iteration of all resident blocks of an SM", lambda b: _log(b.analysis.step)),
     Feature(
         "model.dram_share",
         "log2 of the DRAM time over the SM time",

@@ -49,7 +49,7 @@ class CheckedEntry:
 
     @property
     def name(self) -> str:
-        """``matmul m=64 n=64 k=64 ... on h200``."""
+        """Problem and device in one line, such as ``matmul m=64 n=64 k=64 ... on h200``."""
         return entry_name(self.problem, self.device.name)
 
     def unchecked(self, error: BaseException) -> CheckFinding:

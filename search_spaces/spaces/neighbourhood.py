@@ -54,7 +54,7 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
         pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves whose parameters occur in one rule
-        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by moving parameters, then by pair
+        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # by changed parameters, then by values
         neighbours_ = np.concatenate([neighbours_, _moved(start, moved[pairs], to[pairs], legal)])
     return neighbours_
 

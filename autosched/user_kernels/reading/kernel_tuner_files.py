@@ -70,7 +70,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
     """Return the document with its keys spelled as in the schema."""
     if depth > _DEEPEST:
-        raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
+        raise KernelFileError(f"{name}: the document has more than {_DEEPEST} nested levels")
     if isinstance(value, dict):
         return {_CANONICAL.get(k.lower(), k): _canonical(v, name, depth + 1) for k, v in value.items()}
     if isinstance(value, list):

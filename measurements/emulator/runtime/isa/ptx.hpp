@@ -217,7 +217,7 @@ struct Warp {
   bool knows_parts = false;  // true if `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
-  // digest of the last polled values, by a digest of instruction, addresses and lanes
+  // For each polling access (a digest of its instruction, addresses and lanes): a digest of the values that it read last.
   std::unordered_map<std::uint64_t, std::uint64_t> answers;
   // digest of the warp's registers, by polling instruction
   std::unordered_map<const Instruction*, std::uint64_t> states;

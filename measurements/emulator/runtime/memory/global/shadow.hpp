@@ -215,8 +215,8 @@ bool check_heap(Machine& machine, const void* address, int bytes, const char* in
 std::string element(const Buffer& b, const void* address);
 std::string element(const Buffer& b, std::size_t cell);
 
-// Happens-before between blocks, which needs a fence and an atomic on both sides.
-// whether the running thread has acquired this action of another block
+// Returns true if this action of another block happens before the running thread's next action. Between blocks, this
+// requires a fence and an atomic operation in both threads.
 bool acquired(Machine& machine, const Stamp& before);
 inline bool ordered(Machine& machine, const Stamp& before) {
   if (before.epoch < machine.launch.began) return true;

@@ -111,7 +111,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("the second k-tile overwrites the accumulators", "values", "tcgen05_matmul", LARGE, {}, TCGEN05,
           "const bool add = step > 0 || (t > 0", "const bool add = step > 0 || (t > 1", device="b200"),
     Fault("the sum omits the first split", "values", "tcgen05_matmul", Matmul(512, 512, 8192, a="f16"), {"split_k": (2, 4)}, TCGEN05,
-          "for (int split = 0; split < C::split_k; ++split, others", "for (int split = 1; split < C::split_k; ++split, others", device="b200"),
+          "for (int split = 0; split < C::split_k; ++split, other_sums", "for (int split = 1; split < C::split_k; ++split, other_sums", device="b200"),
     Fault("boxes of 128 bytes have the swizzle of boxes of 64 bytes", "indices", "tcgen05_matmul", Matmul(2048, 2048, 1024, a="bf16"), {"store_buffers": (1, 2, 4)}, TCGEN05,
           "(linear >> 7 & (C::store_line / 16 - 1))", "(linear >> 7 & 3)", device="b200"),
     Fault("both blocks of a pair copy the first half of the columns", "indices", "tcgen05_matmul", LARGE, {"tile_m": 256}, TCGEN05,

@@ -161,7 +161,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("stream-K: the second k range of a tile starts one k-tile too late", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1}, WGMMA,
           "work.first = part.first;", "work.first = part.first > 24 ? part.first + 1 : part.first;"),
     Fault("the producer warpgroup does not release its registers", "device", "wgmma_matmul", LARGE, {"producer_registers": (24, 32, 40)}, WGMMA,
-          "if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();", ""),
+          "if constexpr (reallocates_registers) ptx::setmaxnreg_dec<C::producer_registers>();", ""),
     Fault("a stage is released while wgmma still reads it", "orders", "wgmma_matmul", LARGE, {"in_flight": 1}, WGMMA,
           "if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);", "release(place.empty(), elsewhere);"),
     Fault("strides of tensor maps overflow 32 bits", "host", "wgmma_matmul", Matmul((1 << 20) + 128, 256, 4096, batch=2, a="bf16"), {},

@@ -28,7 +28,7 @@ _OPERAND = "autosched/intrinsics/wgmma.cuh"
 _OUT = "autosched/intrinsics/wgmma_out.cuh"
 _FINISH = "autosched/common/finish.cuh"
 _TMA = "autosched/ptx/tensor_map/tensor_map.cuh"
-_REGISTERS = "autosched/ptx/wgmma/set_registers.cuh"
+_REGISTERS = "autosched/ptx/wgmma/setmaxnreg.cuh"
 
 # Schedules in addition to CASES: changes to the small schedule and to the problem.
 MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -200,10 +200,10 @@ PLANTED = (
     Planted("the second split begins with the first's last tile", "splits of a batch", WRONG,
             {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
     # Tiles that two workers share.
-    Planted("sums are told of before a fence", STREAM, K.GLOBAL_RACE,
+    Planted("sums are reported before a fence", STREAM, K.GLOBAL_RACE,
             {"ptx::fence_gpu();  // cumulative: also orders the stores": "// "},
             _STREAM_K),
-    Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
+    Planted("sums are reported before all threads have stored them", STREAM, K.GLOBAL_RACE,
             {"ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums": ""}, _STREAM_K),
     Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
             {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, Threads);":
@@ -299,11 +299,12 @@ PLANTED = (
             {"ends.scale_b + col);": "ends.scale_b + col / 16 * 16);"}, _FINISH),
     # Registers.
     Planted("takes more registers than were given", "registers", K.BARRIER_NOT_REACHED,
-            {"take_registers<C::consumer_registers>": "take_registers<C::consumer_registers + 8>"}),
+            {"setmaxnreg_inc<C::consumer_registers>": "setmaxnreg_inc<C::consumer_registers + 8>"}),
     Planted("gives fewer registers than are taken", "registers", K.BARRIER_NOT_REACHED,
-            {"give_registers<C::producer_registers>": "give_registers<C::producer_registers + 24>"}),
-    Planted("one warp gives its registers", "registers", K.BARRIER_NOT_REACHED,
-            {"if constexpr (gives_registers) ptx::give_registers": "if (threadIdx.x % 128 < 32) ptx::give_registers"}),
-    Planted("gives where it should take", "registers", K.INVALID_ARGUMENT,
+            {"setmaxnreg_dec<C::producer_registers>": "setmaxnreg_dec<C::producer_registers + 24>"}),
+    Planted("one warp releases its registers", "registers", K.BARRIER_NOT_REACHED,
+            {"if constexpr (reallocates_registers) ptx::setmaxnreg_dec":
+             "if (threadIdx.x % 128 < 32) ptx::setmaxnreg_dec"}),
+    Planted("registers are released instead of acquired", "registers", K.INVALID_ARGUMENT,
             {"setmaxnreg.inc": "setmaxnreg.dec"}, _REGISTERS),
 )  # fmt: skip

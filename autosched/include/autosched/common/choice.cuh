@@ -8,9 +8,9 @@ struct Choice {
   char text[48];
 
   template <int Size>
-  __host__ __device__ constexpr Choice(const char (&given)[Size]) : text{} {
+  __host__ __device__ constexpr Choice(const char (&literal)[Size]) : text{} {
     static_assert(Size <= 48, "the name of a choice is too long");
-    for (int i = 0; i < Size; ++i) text[i] = given[i];
+    for (int i = 0; i < Size; ++i) text[i] = literal[i];
   }
   template <int Size>
   __host__ __device__ constexpr bool operator==(const char (&other)[Size]) const {

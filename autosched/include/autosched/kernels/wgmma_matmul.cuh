@@ -25,7 +25,7 @@
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/wgmma/set_registers.cuh>
+#include <autosched/ptx/wgmma/setmaxnreg.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>
 
@@ -35,8 +35,8 @@ template <class Config>
 struct WgmmaMatmul : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Place;
-  using Plan::cluster, Plan::consumer_warps, Plan::full_arrivals, Plan::gives_registers, Plan::peers, Plan::sharing,
-      Plan::threads_copy;
+  using Plan::cluster, Plan::consumer_warps, Plan::full_arrivals, Plan::reallocates_registers, Plan::peers,
+      Plan::sharing, Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
 
   // Synchronises the block, or the cluster if copies use barriers and shared memory of other blocks. The fence after
@@ -70,14 +70,14 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
     }
     sync();
     if (warp >= consumer_warps) {
-      if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();
+      if constexpr (reallocates_registers) ptx::setmaxnreg_dec<C::producer_registers>();
       if constexpr (threads_copy) {
         Producers::produce_together(a, b, chosen, first, warp);
       } else {
         if (warp == consumer_warps && ptx::elect()) Producers::produce(a, b, chosen, first);
       }
     } else {
-      if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
+      if constexpr (reallocates_registers) ptx::setmaxnreg_inc<C::consumer_registers>();
       WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, chosen.order, first.for_descriptors(),
                                       warp);
     }

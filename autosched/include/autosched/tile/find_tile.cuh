@@ -15,7 +15,7 @@ struct FoundTile {
 // lane counts the tiles of one group at a time.
 template <int groups, int size>
 __device__ __forceinline__ FoundTile find_tile(const int* offsets, int tile, int high, int lane) {
-  FoundTile found{0, 0};
+  FoundTile result{0, 0};
   int before = 0;  // number of tiles of the groups before `begin`
 #pragma unroll 1
   for (int begin = 0; begin < groups; begin += 32) {
@@ -32,12 +32,12 @@ __device__ __forceinline__ FoundTile find_tile(const int* offsets, int tile, int
     }
     upto += before;
     const int done = __popc(ptx::vote_ballot(inside && upto <= tile));  // number of groups that end before the tile
-    if (done > 0) found.first = int(ptx::shfl_idx(unsigned(upto), done - 1));
-    found.group += done;
+    if (done > 0) result.first = int(ptx::shfl_idx(unsigned(upto), done - 1));
+    result.group += done;
     if (done < 32) break;
-    before = found.first;
+    before = result.first;
   }
-  return found;
+  return result;
 }
 
 }  // namespace autosched::tile

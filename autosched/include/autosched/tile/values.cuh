@@ -47,12 +47,12 @@ constexpr float most_reduced = 105615.0f;
 static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
 static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
 // Returns the sine of x + quarter * pi / 2.
-__device__ __forceinline__ float turned_sine(float x, int quarter) {
-  const float turns = rintf(x * 0.636619747f);
-  float t = fmaf(turns, -1.57079601e+00f, x);
-  t = fmaf(turns, -3.13916473e-07f, t);
-  t = fmaf(turns, -5.39030253e-15f, t);
-  const int at = int(turns) + quarter;
+__device__ __forceinline__ float sine_in_quarter(float x, int quarter) {
+  const float quarters = rintf(x * 0.636619747f);
+  float t = fmaf(quarters, -1.57079601e+00f, x);
+  t = fmaf(quarters, -3.13916473e-07f, t);
+  t = fmaf(quarters, -5.39030253e-15f, t);
+  const int at = int(quarters) + quarter;
   const float square = t * t;
   float sine = fmaf(-1.95152959e-4f, square, 8.33216087e-3f);
   sine = fmaf(sine, square, -1.66666546e-1f);
@@ -61,14 +61,14 @@ __device__ __forceinline__ float turned_sine(float x, int quarter) {
   cosine = fmaf(cosine, square, 4.16666456e-2f);
   cosine = fmaf(cosine, square, -0.5f);
   cosine = fmaf(cosine, square, 1.0f);
-  const float found = at & 1 ? cosine : sine;
-  return at & 2 ? -found : found;
+  const float result = at & 1 ? cosine : sine;
+  return at & 2 ? -result : result;
 }
 __device__ __forceinline__ float sine(float x) {
-  return fabsf(x) <= most_reduced ? turned_sine(x, 0) : far_sine(x);
+  return fabsf(x) <= most_reduced ? sine_in_quarter(x, 0) : far_sine(x);
 }
 __device__ __forceinline__ float cosine(float x) {
-  return fabsf(x) <= most_reduced ? turned_sine(x, 1) : far_cosine(x);
+  return fabsf(x) <= most_reduced ? sine_in_quarter(x, 1) : far_cosine(x);
 }
 
 // Returns x rounded to T.

@@ -38,8 +38,12 @@ PLANTED = (
     ),
     Planted("one counter for all tiles", "splits", WRONG, "(counters + work.output_tile, shared", "(counters, shared"),
     Planted("every part starts at the first k-tile", "stream-K", WRONG, "work.first = part.first;", "work.first = 0;"),
-    Planted("both workers finish a tile", "stream-K", K.GLOBAL_RACE, "if (others == nullptr) return;\n        }", "}"),
-    Planted("the other part is not added", "stream-K", WRONG, "if constexpr (C::stream_k) add(x, others, first);", ""),
+    Planted(
+        "both workers finish a tile", "stream-K", K.GLOBAL_RACE, "if (other_sums == nullptr) return;\n        }", "}"
+    ),
+    Planted(
+        "the other part is not added", "stream-K", WRONG, "if constexpr (C::stream_k) add(x, other_sums, first);", ""
+    ),
     Planted("the other part is not waited for", "stream-K", K.GLOBAL_RACE, "    two.wait_stored();\n", ""),
     Planted("the flag of a stored part is not set", "stream-K", K.DEADLOCK, "      two.tell_stored();\n", ""),
     Planted(

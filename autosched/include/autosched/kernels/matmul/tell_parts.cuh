@@ -12,15 +12,15 @@ template <int Most, class Walk>
 __device__ __forceinline__ void tell_parts(unsigned* parts, const Walk& walk) {
   if (threadIdx.x != 0) return;
   unsigned* mine = parts + static_cast<long long>(blockIdx.x) * Most * 8;
-  int told = 0;
+  int reported = 0;
   walk([&](int batch, int m0, int n0, int first, int count) {
-    if (told++ >= Most) return;
+    if (reported++ >= Most) return;
     ptx::st_global(mine, AlignedVector<16>{{1u, unsigned(batch), unsigned(m0), unsigned(n0)}});
     ptx::st_global(mine + 4, AlignedVector<16>{{unsigned(first), unsigned(count), 0u, 0u}});
     mine += 8;
   });
 #pragma unroll 1
-  for (; told < Most; ++told, mine += 8) {
+  for (; reported < Most; ++reported, mine += 8) {
     ptx::st_global(mine, AlignedVector<16>{{0u, 0u, 0u, 0u}});
     ptx::st_global(mine + 4, AlignedVector<16>{{0u, 0u, 0u, 0u}});
   }

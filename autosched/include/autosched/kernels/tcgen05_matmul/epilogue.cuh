@@ -76,14 +76,14 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
         sums.advance();
       }
       // sums of another block to add to this thread's sums; its columns are `threads` elements apart
-      const float* others = nullptr;
+      const float* other_sums = nullptr;
       if constexpr (C::split_k > 1) {
         if (!leave_split(tile, partials, counters, shared, work)) return;
-        others = partials + static_cast<long long>(work.output_tile) * C::split_k * C::tile_n * threads + finishing_thread();
+        other_sums = partials + static_cast<long long>(work.output_tile) * C::split_k * C::tile_n * threads + finishing_thread();
       } else if constexpr (C::stream_k) {
         if (work.tiles < C::tiles_k) {
-          others = other_part(tile, partials, counters, shared, work);
-          if (others == nullptr) return;
+          other_sums = other_part(tile, partials, counters, shared, work);
+          if (other_sums == nullptr) return;
         }
       }
       const End ends = C::transposed ? all_ends.of_matrix(work.batch).at(work.n0, row_inside)
@@ -92,10 +92,10 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
       for_chunks([&](int first) {
         unsigned x[chunk];
         if constexpr (C::split_k > 1) {
-          add_splits(x, others, first);
+          add_splits(x, other_sums, first);
         } else {
           tile.take(x, first);
-          if constexpr (C::stream_k) add(x, others, first);
+          if constexpr (C::stream_k) add(x, other_sums, first);
         }
         if constexpr (C::store_buffers > 0) {
           store_boxes(x, ends, of_row, out_map, work, first, boxes, box, quarter, lane);
@@ -168,11 +168,11 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     });
   }
 
-  __device__ static __forceinline__ void add(unsigned (&x)[chunk], const float* others, int first) {
-    if (others == nullptr) return;
+  __device__ static __forceinline__ void add(unsigned (&x)[chunk], const float* other_sums, int first) {
+    if (other_sums == nullptr) return;
 #pragma unroll
     for (int i = 0; i < chunk; ++i) {
-      const Sum other = Element<Sum>::of(ptx::ld_global_cg<4>(others + (first + i) * threads).word[0]);
+      const Sum other = Element<Sum>::of(ptx::ld_global_cg<4>(other_sums + (first + i) * threads).word[0]);
       x[i] = round_to<Sum>(Element<Sum>::of(x[i]) + other);
     }
   }
@@ -187,11 +187,11 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   }
 
   // Adds the splits in a fixed order, so that the result does not depend on which block is last.
-  __device__ static __forceinline__ void add_splits(unsigned (&x)[chunk], const float* others, int first) {
+  __device__ static __forceinline__ void add_splits(unsigned (&x)[chunk], const float* other_sums, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) x[i] = 0;
 #pragma unroll 1
-    for (int split = 0; split < C::split_k; ++split, others += C::tile_n * threads) add(x, others, first);
+    for (int split = 0; split < C::split_k; ++split, other_sums += C::tile_n * threads) add(x, other_sums, first);
   }
 
   // For a tile that two blocks share: returns the other block's sums, or null if this block has passed its sums to the

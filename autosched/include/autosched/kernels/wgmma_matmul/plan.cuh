@@ -37,7 +37,7 @@ struct WgmmaPlan {
   static constexpr int consumer_threads = 128 * C::consumer_warpgroups, consumer_warps = 4 * C::consumer_warpgroups;
   // Number of consumers that share the rows of a tile.
   static constexpr int sharing = C::ping_pong ? 1 : C::consumer_warpgroups;
-  static constexpr bool gives_registers = C::producer_registers > 0;
+  static constexpr bool reallocates_registers = C::producer_registers > 0;
   static constexpr int fragments = C::tile_m / 64 / sharing;  // number of fragments (64 rows) per consumer
   static constexpr int paired = sums_of_register<Sum>;
   static constexpr int registers_n = C::tile_n / 2 / paired;  // accumulator registers per fragment
@@ -58,7 +58,7 @@ struct WgmmaPlan {
   // Number of lines of a tile that each block of a cluster copies.
   static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;
   static constexpr bool threads_copy = C::access_a > 0 || C::access_b > 0;
-  static constexpr int copying_threads = gives_registers ? 128 : 32;
+  static constexpr int copying_threads = reallocates_registers ? 128 : 32;
   // Bytes of a stage that TMA copies.
   static constexpr int tma_bytes = (C::access_a ? 0 : A::bytes) + (C::access_b ? 0 : B::bytes);
   static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
@@ -70,8 +70,8 @@ struct WgmmaPlan {
   static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer needs a multiple of 64 rows");
   static_assert(C::threads == consumer_threads + copying_threads,
                 "rule threads: the consumers, and a producer warp, or a producer warpgroup if it releases registers");
-  static_assert(!gives_registers || (C::producer_registers + C::consumer_warpgroups * C::consumer_registers) * 128 *
-                                            C::min_blocks <= 65536,
+  static_assert(!reallocates_registers ||
+                    (C::producer_registers + C::consumer_warpgroups * C::consumer_registers) * 128 * C::min_blocks <= 65536,
                 "rule consumer_registers: the registers of all warpgroups of an SM must fit");
   static_assert(C::accumulators == fragments * registers_n, "rule accumulators: must be the number for a consumer's rows");
   static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 16 + C::ends_bytes * C::stages <= C::shared_bytes,
@@ -93,7 +93,7 @@ struct WgmmaPlan {
                 "rule multicast: each block of a cluster must copy whole groups of 8 lines");
   static_assert((C::access_a == 0 || C::cluster_n == 1) && (C::access_b == 0 || C::cluster_m == 1),
                 "rule copied: operands copied by threads cannot be multicast");
-  static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
+  static_assert(!threads_copy || !reallocates_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
                 "rule copying_registers: too few for threads that copy");
   static_assert(!a_in_registers || C::in_flight == 0,
                 "rule a_operand_source: A in registers allows no multiplications in flight");

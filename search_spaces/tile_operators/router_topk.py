@@ -18,7 +18,7 @@ from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 MOST_EXPERTS, MOST_CHOSEN = 512, 16
-NONE = 2**31 - 1  # stands for no expert: larger than any expert's index
+NONE = 2**31 - 1  # marks that no expert is chosen; larger than the index of any expert
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ struct Size {
   bool has_default;
   std::int64_t otherwise;
   bool free;    // the kernel supports any value that `refuses` accepts
-  bool padded;  // arrays may have additional rows, whose results are ignored
+  bool padded;  // arrays may have additional rows; the results of these rows are ignored
 };
 struct Text {
   const char *name, *value;

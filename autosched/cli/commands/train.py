@@ -73,8 +73,8 @@ def train(
         bool,
         typer.Option(
             "--explain",
-            help="Show the most important features. With --update but no other times: show that model's features "
-            "without training.",
+            help="Show the most important features. With --update and no other times, show the features of the "
+            "existing model without training.",
         ),
     ] = False,
     picture: Annotated[

@@ -16,7 +16,7 @@ Kind = Literal[
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # largest value of a dynamic size
-FIRST_OUTSIDE = 2**30  # number that stands for a line beyond the end of any array with a dynamic number of lines
+FIRST_OUTSIDE = 2**30  # line number that is after the end of every array with a dynamic number of lines
 Interval = tuple[int, int]
 
 

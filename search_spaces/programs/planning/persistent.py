@@ -1,4 +1,4 @@
-"""Persistent blocks, each of which computes several tiles."""
+"""Persistent blocks. Each persistent block computes several tiles."""
 
 from __future__ import annotations
 

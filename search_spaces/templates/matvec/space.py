@@ -167,8 +167,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
-        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded so
-        # that the part that lanes read of each row begins at the next bank after the part of the preceding row.
+        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded, so
+        # that the banks of the elements that are read from consecutive rows follow each other without overlap.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)

@@ -103,7 +103,7 @@ struct Instruction {
   // number of this instruction among all through which values leave a lane's registers; 0: it is not such an
   // instruction
   std::uint32_t effect = 0;
-  std::uint32_t reading = 0;  // number among the loads whose addresses are remembered; 0: not such a load
+  std::uint32_t reading = 0;  // index among the loads whose addresses are recorded; 0 for all other instructions
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register of the predicate; 0: none
   std::uint32_t flags = 0;

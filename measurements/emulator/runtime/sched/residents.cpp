@@ -33,7 +33,9 @@ namespace {
 
 constexpr std::size_t most_bytes = std::size_t{6} << 30;  // maximum size of the state of all resident blocks
 constexpr unsigned most_interleaved = 16;
-constexpr unsigned longest_turn = 32;  // maximum steps per turn with a random seed; half of the turns have one step
+// With a random seed: the maximum number of steps of a block before another block runs. In half of the cases, this is
+// one step.
+constexpr unsigned longest_turn = 32;
 
 void exchange(Machine& machine, unsigned slot) {
   for (ParkedBase* p : machine.parking.all) p->swap_with(slot);

@@ -16,8 +16,7 @@ struct Tiles {
 // A row of eight floats. Vector operations on rows compute the same sums as `multiply`, but faster.
 using Row8 = float __attribute__((vector_size(32)));
 
-// Fast path for m16n8k8 and m16n8k16 of f16 or bf16 with f32 accumulators, in which most kernels spend most of their
-// time.
+// Fast path for m16n8k8 and m16n8k16 of f16 or bf16 with f32 accumulators, the most frequent matrix instructions.
 template <float (*Decode)(unsigned short)>
 void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* ra, const std::uint32_t* rb,
                 const std::uint32_t* rc) {

@@ -230,7 +230,11 @@ MODEL = (
         "log2 of L2 cycles over arithmetic cycles of a block",
         lambda b: _ratio(b.analysis.load, b.analysis.math),
     ),
-    Feature("model.step", "log2 of the cycles of one main-loop iteration of all resident blocks of an SM", lambda b: _log(b.analysis.step)),
+    Feature(
+        "model.step",
+        "log2 of the cycles of one main-loop iteration of all resident blocks of an SM",
+        lambda b: _log(b.analysis.step),
+    ),
     Feature(
         "model.dram_share",
         "log2 of the DRAM time over the SM time",

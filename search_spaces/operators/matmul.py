@@ -60,33 +60,40 @@ F16_PRODUCTS = 8
 class Matmul(Problem):
     """A batch of matmuls: ``out[b] = activation(scales * (a[b] @ b[b]) + bias)`` for each of ``batch`` matrices.
 
-    a is m x k, b is k x n, out is m x n. ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row"
-    is row-major, "col" column-major; out is row-major. For 8-bit types, ``order_b`` is "col" by default, so that b is
-    contiguous along k, as tensor cores read it. ``b`` must have the type of ``a``. ``out`` has this type by default,
-    with two exceptions: 8-bit floats have a bf16 output, and i8 has an i32 output with exact sums. ``acc`` is the type
-    in which tensor cores accumulate: i32 for i8, otherwise f32; f16 can also be accumulated in f16, which overflows
-    above 65504. The bias has n elements of the output's type and is added to every row. ``precision`` only affects f32
-    inputs: with "tf32", tensor cores may round them to tf32; with "ieee" they may not. gelu is the exact function with
-    erf.
+    a is m x k, b is k x n, and out is m x n. out is row-major.
 
-    ``scale`` selects f32 scales for 8-bit types. "none": no scales. "tensor": one scale for a, and one for b.
-    "row_column": one scale for each row of a (batch, m), and for each column of b (batch, n). "block", only for 8-bit
-    floats: one scale for each row and 128 elements along k of a (batch, m, k / 128), and for each 128 columns and 128
-    elements along k of b (batch, n / 128, k / 128), rounded up. Block scales multiply sums of 128 products before these
-    sums are accumulated in f32. With scales, the output of i8 is bf16 by default.
+    - ``order_a``, ``order_b``: storage orders (the XeTile ``order``), "row" for row-major and "col" for column-major.
+      The default of ``order_b`` is "col" for 8-bit types, because tensor cores need b contiguous along k.
+    - ``b``: type of b, which must be the type of a. ``dtype`` is another name of ``a`` in the constructor.
+    - ``out``: type of out. Default: the type of a; bf16 for 8-bit floats; i32 with exact sums for i8, or bf16 with
+      scales.
+    - ``acc``: type in which tensor cores accumulate: i32 for i8, and f32 for all other types. f16 may also be
+      accumulated in f16, which overflows above 65504.
+    - ``precision`` affects only f32 inputs. With "tf32", tensor cores may round inputs to tf32; with "ieee", they may
+      not.
+    - The bias has n elements of the output's type, and is added to every row. gelu is the exact function with erf.
 
-    The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for every block of 32 or
-    16 numbers along k. The operand ``block_scale_a`` has the scales for the rows of a, and ``block_scale_b`` those for
-    the columns of b. ``scale_order`` is the layout of scales: "row" for (batch, lines, k / block), or "tiled" for the
-    layout of cuBLAS and torch._scaled_mm (``operators.block_scales``). Block-scaled types need ``order_a`` "row",
-    ``order_b`` "col" and a multiple of the block size as k. A byte stores two 4-bit numbers. ``scale`` selects
-    additional f32 scales, such as nvf4's scale of a whole tensor.
+    ``scale`` selects f32 scales for 8-bit types:
 
-    A ``reduction`` adds a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or column
-    (batch, n) of the result, before the result is rounded to the output's type (XeTile RFC, appendix 2.2). As in numpy,
-    a maximum with a NaN is NaN.
+    - "none": no scales.
+    - "tensor": one scale for a, and one scale for b.
+    - "row_column": one scale for each row of a (batch, m), and one for each column of b (batch, n).
+    - "block", only for 8-bit floats: one scale for each row and each 128 elements along k of a (batch, m, k / 128), and
+      one for each 128 columns and each 128 elements along k of b (batch, n / 128, k / 128). Quotients are rounded up.
+      The sum of 128 products is multiplied by its scales before it is accumulated in f32.
 
-    The constructor accepts ``dtype`` as another name of ``a``.
+    The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for each block of 32 or
+    16 numbers along k. A byte stores two 4-bit numbers. These types need ``order_a`` "row", ``order_b`` "col" and a
+    multiple of the block size as k.
+
+    - ``block_scale_a`` contains the scales of the rows of a, and ``block_scale_b`` the scales of the columns of b.
+    - ``scale_order`` is the layout of these scales: "row" for (batch, lines, k / block), or "tiled" for the layout of
+      cuBLAS and torch._scaled_mm (``operators.block_scales``).
+    - ``scale`` selects additional f32 scales, such as nvf4's scale of a whole tensor.
+
+    A ``reduction`` adds the second output ``reduced`` in f32: the sum or the maximum of each row (batch, m) or of each
+    column (batch, n). The result is reduced before it is rounded to the output's type (XeTile RFC, appendix 2.2). As in
+    numpy, a maximum with a NaN is NaN.
 
     Raises:
         ValueError: A size is below 1, a name is unknown, or the combination is not supported.
@@ -567,39 +574,42 @@ class Matmul(Problem):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return a bound of the rounding error for each element of each output.
 
-        Let s = sqrt(sum_k a^2 b^2), the size of the sum's random walk. No partial sum of random inputs exceeds P = 6 s
-        + 2 |a @ b|. An addition in f32 has an error of at most 2^-24 P (round to nearest). Tensor cores truncate, with
-        an error of 2^-23 P, but add 8 or more products at a time. In total, the bound is (k / 2 + 16) 2^-23 P. Rounding
-        inputs to tf32 has a random error of at most 2^-11 each. wgmma instead truncates inputs to tf32, with an error
-        of up to 2^-10 towards zero. The bound for both is 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are
-        exact.
+        In the following, s = sqrt(sum_k a^2 b^2) is the size of the random walk of the partial sums.
 
-        For 8-bit floats, tensor cores keep FP8_SUM_BITS of a sum. They truncate the partial sum once every 32 products.
+        **Sums in f32.** No partial sum of random inputs exceeds P = 6 s + 2 |a @ b|. An addition that is rounded to
+        nearest has an error of at most 2^-24 P. Tensor cores truncate, with an error of 2^-23 P, but add 8 or more
+        products at a time. The bound of all additions is (k / 2 + 16) 2^-23 P. Sums of integers up to 2^24 are exact.
+
+        **Inputs rounded to tf32.** Rounding has a random error of at most 2^-11 for each input. wgmma instead truncates
+        inputs, with an error of up to 2^-10 towards zero. The bound for both cases is 4 s 2^-10 + |a @ b| 2^-10.
+
+        **8-bit floats.** Tensor cores keep FP8_SUM_BITS of a sum, and truncate the partial sum once every 32 products.
         The partial sum has the size s during the summation, and |a @ b| at its end. The bound is (k / 32 + 2) 2^-13 (2
-        s + 2 |a @ b|). Sums of integers up to 2^13 are exact. Sums of i8 are always exact, and are rounded once if out
-        is a float. Scales multiply these errors. Scales also add two rounding errors of 2^-24 of the scaled sum, and
-        one of the sum with the bias. With block scales, the sum of each block is truncated. The error of a block is at
-        most 6
-        * 2^-13 * 6 times the s of the block (a sum rarely exceeds 2 s), and has the sign of the sum. Because these
-        signs are random, the squares of the errors add up, and the bound is 6 * 2^-13 * 6 s.
+        s + 2 |a @ b|). Sums of integers up to 2^13 are exact.
 
-        Sums in f16 are rounded to nearest once per F16_PRODUCTS or more products, and when splits of k are added. This
-        happens n = k / 8 + 16 times, with an error of at most 2^-11 of a partial sum and 2^-25. Such errors are random,
-        so the sum of n errors grows with sqrt(n) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The standard
-        deviation of the error is 0.41 sqrt(n) 2^-11 s for random inputs, and 0.33 sqrt(n) 2^-11 |a @ b| for inputs of
-        one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case, with n instead of sqrt(n), is far
-        larger. Sums of integers up to 2^11 are exact.
+        **i8.** Sums are exact. They are rounded once if out is a float.
 
-        The activation amplifies errors by at most 1.13. The activation also adds errors: 1 + erf has an error of 2^-22
-        where erf is near -1, silu becomes 0 where its exponential overflows, and half of a subnormal number may lose
+        **Scales.** Scales multiply these errors. They add two rounding errors of 2^-24 of the scaled sum, and one
+        rounding error of the sum with the bias. With block scales, the sum of each block is truncated. The error of a
+        block has the sign of the block's sum, and is at most 36 * 2^-13 times the s of the block, because a sum rarely
+        exceeds 2 s. The signs are random, so the squares of the errors add up. The bound is therefore 36 * 2^-13 s.
+
+        **Sums in f16.** A sum is rounded to nearest once per F16_PRODUCTS or more products, and when splits of k are
+        added. This happens n = k / 8 + 16 times, each time with an error of at most 2^-11 of a partial sum plus 2^-25.
+        The errors are random, so their sum grows with sqrt(n) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The
+        standard deviation of the error is 0.41 sqrt(n) 2^-11 s for random inputs, and 0.33 sqrt(n) 2^-11 |a @ b| for
+        inputs of one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). Sums of integers up to 2^11 are exact.
+
+        **Activations.** An activation multiplies errors by at most 1.13. It also adds errors: 1 + erf has an error of
+        2^-22 where erf is near -1, silu is 0 where its exponential overflows, and half of a subnormal number may lose
         its last bit. Rounding to the output type adds its unit roundoff.
 
-        For a reduction, let e be the bound of an element x of the result. The error of a maximum is at most the largest
-        e. Most errors in a sum are random, with the bound 4 sqrt(sum e^2). Truncation errors have the sign of their
-        element: k / 8 truncations of 2^-24 of a partial sum of about s / 2 are below e / 24 for each element. The
-        summation adds ``sum_growth`` rounding errors of partial sums, which for random terms do not exceed 4 sqrt(sum
-        x^2) + |sum x|. The errors of activations at tiny results may have the same sign for all elements, so they are
-        added.
+        **Reductions.** Let e be the bound of an element x of the result. The error of a maximum is at most the largest
+        e. The random errors of a sum have the bound 4 sqrt(sum e^2). Truncation errors have the sign of their element:
+        k / 8 truncations of 2^-24 of a partial sum of about s / 2 are below e / 24 for each element. The summation adds
+        ``sum_growth`` rounding errors of partial sums. For random terms, a partial sum does not exceed 4 sqrt(sum x^2)
+        + |sum x|. The errors of activations at tiny results may have the same sign for all elements, so these errors
+        are added.
         """
         return self.expected(inputs)[1]
 

@@ -604,11 +604,13 @@ class LayerNorm(_Norm):
     ) -> FloatArray:
         """Return the rounding-error bound per element of out.
 
-        Let s = sqrt(sum x^2). The error of the mean is m = ``line_growth`` 2^-24 (4 s + |sum x|) / columns, plus one
-        rounding. This error changes x - mean, and its square changes the variance. The variance, a sum of squares, has
-        up to twice ``line_growth`` rounding errors, because one-pass sums also merge partial results; the square root
-        halves them. 16 rounding errors are allowed for all other operations. If means are subnormal, each of their
-        rounding errors, and the rounding error of (x - mean) * scale, is up to 2^-149, whatever their size.
+        - Mean: with s = sqrt(sum x^2), the error is ``line_growth`` 2^-24 (4 s + |sum x|) / columns, plus one rounding
+          error. It changes x - mean, and its square changes the variance.
+        - Variance: this sum of squares has up to twice ``line_growth`` rounding errors, because one-pass sums also
+          merge partial results. The square root halves these errors.
+        - All other operations: 16 rounding errors are allowed.
+        - Subnormal means: each rounding error of the mean, and the rounding error of (x - mean) * scale, is up to
+          2^-149, regardless of the size of the value.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
         mean, centered, scale, norm = moments or self._moments(inputs)

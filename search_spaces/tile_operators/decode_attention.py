@@ -31,17 +31,17 @@ MOST_TILE = 128  # largest number of keys of one tile
 class DecodeAttention(TileProblem):
     """``softmax(scale q k^T) v`` of the last ``queries`` positions of each sequence, over its keys in a paged cache.
 
-    Arrays: q and out (batch, queries, heads, head_size); k and v (pages, page, kv_heads, head_size), or with
-    ``order="heads"`` (pages, kv_heads, page, head_size); table (batch, entries) of i32, the pages of each sequence in
-    order; lengths (batch,) of i32, the number of keys of each sequence including the new positions. Query i of a
-    sequence attends to keys up to its own position, ``lengths - queries + i``; a query without keys gives zeros. With
-    ``cache="e4m3"``, k_scale and v_scale (kv_heads,) of f32 multiply keys and values. ``heads / kv_heads`` query heads
-    share one head of keys and values.
+    - q (batch, queries, heads, head_size): ``heads / kv_heads`` query heads share one head of keys and values.
+    - out: the result, of the shape of q.
+    - k and v: (pages, page, kv_heads, head_size), or with ``order="heads"`` (pages, kv_heads, page, head_size).
+    - table (batch, entries) of i32: the pages of each sequence in order.
+    - lengths (batch,) of i32: the number of keys of each sequence, including the new positions.
+
+    Query i of a sequence attends to keys up to its position, ``lengths - queries + i``. Without keys, the result is 0.
+    With ``cache="e4m3"``, keys and values are multiplied by k_scale and v_scale (kv_heads,) of f32.
 
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values, and sums may
-    be in any order.
-
-    Positions of a page beyond the length are read with weight 0, so they must contain finite numbers.
+    be in any order. Positions of a page after the length are read with weight 0, so they must contain finite numbers.
 
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
     size that is not a multiple of 16 from 16 to 256, heads that are not a multiple of kv_heads, a cache of 2^40

@@ -31,28 +31,28 @@ LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}
 class GroupedMatmul(TileProblem):
     """``out[i] = x[i] @ w[g]`` for the rows i of each group g, such as the experts of a mixture-of-experts layer.
 
-    Arrays: w (groups, k, width), or with ``w_order="col"`` (groups, width, k), and
+    w is (groups, k, width), or (groups, width, k) with ``w_order="col"``. ``rows`` selects the other arrays:
 
-    - ``rows="contiguous"``: x (m, k) sorted by group, offsets (groups + 1) of i32, ascending from 0 to m. Group g has
-      the rows offsets[g] to offsets[g + 1], and may be empty. out is (m, n).
-    - ``rows="masked"``: x (groups, m, k), counts (groups,) of i32: group g has the first counts[g] rows. out is
-      (groups, m, n), 0 in the remaining rows.
+    - "contiguous": x (m, k) sorted by group; offsets (groups + 1,) of i32, ascending from 0 to m; out (m, n). Group g
+      has the rows from offsets[g] to offsets[g + 1], and may be empty.
+    - "masked": x (groups, m, k); counts (groups,) of i32; out (groups, m, n). Group g has the first counts[g] rows; the
+      remaining rows of out are 0.
 
-    With ``tokens``, x is (tokens, k), and token (m,) of i32 is the row of x for each sorted row. An index outside x,
-    such as -1, selects a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w then has width 2
-    n: the columns of gate, then the columns of up. Otherwise the width is n. Sums are f32.
+    With ``tokens``, x is (tokens, k), and token (m,) of i32 contains the row of x for each sorted row. An index outside
+    x, such as -1, selects a row of zeros. With ``activation="silu_up"``, the result is ``silu(x @ gate) * (x @ up)``.
+    Then w has width 2 n: the columns of gate, followed by the columns of up. Otherwise, its width is n. Sums are f32.
 
-    For e4m3, x and w have f32 scales and out is bf16. x_scale has one scale per row and 128 columns of x. w_scale
-    (groups, width / 128, k / 128) has one scale per 128 x 128 elements; quotients are rounded up. w must be stored as
-    "col". Each partial sum over 128 columns is scaled in f32.
+    For e4m3, x and w have f32 scales, out is bf16, and ``w_order`` is "col". x_scale has one scale per row and 128
+    columns of x. w_scale (groups, width / 128, k / 128) has one scale per 128 x 128 elements; quotients are rounded up.
+    Each partial sum over 128 columns is scaled in f32.
 
-    ``weights`` other than "none" is a format of quantised weights, as of ``QuantizedMatmul``: w (groups, width, k / 8)
-    of i32 words, or (groups, width, k), stored as "col". The arrays w_scale (groups, k / scale_group, width), zeros of
-    this shape, and for nvf4 global_scale (groups,), belong to the matrices of the groups. With ``layout="fragments"`` w
-    is packed by ``pack``. Sums are scaled in f32, so weights are not rounded.
+    ``weights`` other than "none" is a format of quantised weights (see ``QuantizedMatmul``), with ``w_order`` "col": w
+    is (groups, width, k / 8) of i32 words, or (groups, width, k). Each group has its own part of w_scale and zeros,
+    both (groups, k / scale_group, width), and for nvf4 of global_scale (groups,). With ``layout="fragments"``, w is
+    packed by ``pack``. Sums are scaled in f32, so weights are not rounded.
 
-    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, e4m3 or quantised
-    weights with w stored as "row", and scale blocks or packed tiles that gate and up share.
+    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, e4m3 or quantised weights with w
+    stored as "row", and scale blocks or packed tiles that gate and up share.
     """
 
     operator: ClassVar[str] = "grouped_matmul"

@@ -24,18 +24,18 @@ NOT_STORED = 8  # in random inputs, one in this number of tokens has no slot
 
 @dataclass(frozen=True)
 class QkNormRopeAppend(TileProblem):
-    """RMS norm and rotary positions of queries and keys; keys and values are stored into a paged cache in place.
+    """Apply RMS norm and rotary positions to queries and keys, and store keys and values in a paged cache in place.
 
-    Arrays: qkv (tokens, heads + 2 kv_heads, head_size), the heads of queries, keys and values; positions (tokens,) of
-    i32; table (length, head_size) of f32, as in ``QkNormRope``; with ``norm=1`` q_weight and k_weight (head_size,); k
-    and v (pages, page, kv_heads, head_size), or with ``order="heads"`` (pages, kv_heads, page, head_size), which are
-    changed in place; out (tokens, heads, head_size), the queries.
+    - qkv (tokens, heads + 2 kv_heads, head_size): queries, keys and values. out (tokens, heads, head_size): queries.
+    - positions (tokens,) of i32; table (length, head_size) of f32, as in ``QkNormRope``; q_weight, k_weight
+      (head_size,).
+    - k and v: (pages, page, kv_heads, head_size), or (pages, kv_heads, page, head_size) with ``order="heads"``.
 
-    Each token has a slot: an index (i32) into the positions of all pages, in slots (tokens,). With ``sequences`` the
-    slot follows from the token's position, sequence (tokens,), and block_table (sequences, entries) of i32 with the
-    pages of each sequence. Tokens with a slot or page outside the cache are not stored. No two tokens may have the same
-    slot. All other elements of the cache keep their bits. With ``cache="e4m3"``, stored values are divided by k_scale
-    and v_scale (kv_heads,) of f32.
+    Each token has a slot, an index (i32) into the positions of all pages. No two tokens may have the same slot. Slots
+    are in slots (tokens,). With ``sequences``, a slot instead follows from the token's position, its sequence
+    (tokens,), and block_table (sequences, entries) of i32, which contains the pages of each sequence. Tokens with a
+    slot or page outside the cache are not stored. All other elements are unchanged. With ``cache="e4m3"``, stored
+    values are divided by k_scale and v_scale (kv_heads,) of f32.
 
     The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, head sizes that are not powers of two
     from 16 to 256, and pages that are not powers of two from 16 to 1024.

@@ -25,17 +25,17 @@ MOST_ROWS = 256  # largest number of rows of x in a tile
 class QuantizedMatmul(TileProblem):
     """``out = x @ dequantised(w).T``, for x (m, k) and weights with one row per column of out (m, n).
 
-    ``weights`` is the format of w. "int4": (n, k / 8) words of i32 that ``pack_int4`` packs from numbers 0 to 15.
-    "int8" or "e4m3": (n, k). "nvf4": e2m1 codes, packed like int4. A weight is ``(number - zero) * scale``. scale
-    (groups, n) of x's type has one scale per ``group`` columns of w, or with ``group=0`` one per row. The zero is an
-    element of zeros (groups, n) of u8 with ``zero_points`` (0 to 15, int4 only), else 8 for int4 and 0 for other types.
-    Scales of nvf4 are e4m3, one per 16 columns, and all weights of nvf4 are multiplied by global_scale (1,) of f32.
+    ``weights`` is the format of w: "int4" for (n, k / 8) i32 words from ``pack_int4``, "int8" or "e4m3" for (n, k), and
+    "nvf4" for e2m1 codes, packed like int4. A weight is ``(number - zero) * scale``.
 
-    With ``layout="fragments"`` w is packed by ``pack``, so that each thread loads its own operands with 16-byte loads.
+    scale (groups, n), of x's type, has one scale per ``group`` columns of w, or one per row with ``group=0``. For nvf4,
+    scales are e4m3, one per 16 columns, and all weights are also multiplied by global_scale (1,) of f32. For int4, the
+    zero is 8, or with ``zero_points`` an element of zeros (groups, n) of u8 (0 to 15). It is 0 for all other formats.
+    With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
 
-    The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With more than 128
-    rows of x, however, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the
-    interpreter's bound for sums in any order.
+    The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With over 128 rows of
+    x, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the interpreter's bound for sums
+    in any order.
 
     Raises ValueError for sizes below 1, unknown types, k that is not a multiple of 64 or of the group, and zero points
     of weights other than int4.

@@ -160,11 +160,12 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "Does the model rank Triton configurations as well with counts from the emulator as with hand-written counts?",
         "",
         "- *Derived*: Triton compiles each configuration of torch's template for the recorded device.",
-        "  The emulator executes some of its blocks at the true sizes, and the general time model "
+        "  The emulator executes some blocks of the compiled kernel at the problem's full sizes,",
+        "  and the general time model "
         "(`cost_models/launch_time.py`) ranks the configurations.",
-        "  `autosched tune --triton` ranks in this way.",
+        "  `autosched tune --triton` ranks configurations by this method.",
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
-        "([moe_winners.md](moe_winners.md)), and then ranks these in this way.",
+        "([moe_winners.md](moe_winners.md)), and then ranks these configurations by the same method.",
         "- *By hand*: the matmul model, which uses hand-written counts.",
         "  This model was fitted to other files of the same recordings.",
         "- *First choice*: how much slower the model's first choice is than the fastest configuration.",

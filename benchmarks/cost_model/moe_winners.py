@@ -173,7 +173,8 @@ def page(vllm: Path, sglang: Path) -> str:
         "it.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
-        "  For such tiles, the model counts more reads of L2 than for wide tiles, but no advantage.",
+        "  For such tiles, the model counts more reads of L2 than for wide tiles, "
+        "but nothing that makes narrow tiles faster.",
         "  From 1,024 rows on, the model's first choices are the winners.",
         "- In an experiment, each short contiguous access counted as 64 bytes.",
         "  This halved the percentile of L40S but made the percentile of RTX PRO 6000 worse, so it was rejected.",

@@ -54,7 +54,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 With `--sample`, the command also counts the legal schedules.
-The numbers of launches, blocks and checks were not reduced, because launches and checks detect the faults.
+None of the changes below reduced the number of launches, blocks or checks, because these detect the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -87,9 +87,10 @@ CPU seconds before (590690d3) and after the changes of 2026-11-29, on two cores 
 | `space copy` | 0.39 | 0.29 |
 | `autosched --help` | 0.33 | 0.11 |
 
-Later on 2026-11-29: idle OpenBLAS threads sleep at once; before, they spun for 20 ms during the import of numpy.
+Later on 2026-11-29: idle OpenBLAS threads now sleep immediately.
+Before, they executed a busy-wait loop for 20 ms during the import of numpy.
 Python does not search for reference cycles when a command ends.
-Options of files are declared in their own module, and eleven more dataclasses were replaced by tuples.
+Command-line options for files are declared in a separate module, and eleven more dataclasses were replaced by tuples.
 A quick verification of softmax by `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these changes,
 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
 
@@ -103,11 +104,11 @@ CPU time of each cause in ms, at a load of 5 to 10:
 | all names in the headers were read, to leave out constants that no header names (`copy`) | 7 | 1 |
 | the check of the runner's digest held two copies of the file in memory | 6 | 2 |
 
-The cause in the third row already existed in 2b5bf952. For the last two hours of that day, numpy was imported before
-the settings of its BLAS threads, which is fixed.
+The cause in the third row already existed in 2b5bf952. During the last two hours of 2026-11-29, numpy was imported
+before the settings of its BLAS threads were applied. This bug is fixed.
 
 Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.
-The cause was memory, and as old as that tree.
+The cause was an allocation of memory, which the tree of 2b5bf952 already contained.
 The positions of 17 million written elements were computed in three arrays of 134 MB each.
 The operating system clears their pages, which took 0.03 to 0.5 s, depending on whether it had huge pages.
 Now one array is allocated, which takes 0.01 s.

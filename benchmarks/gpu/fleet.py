@@ -71,7 +71,7 @@ The search, both nodes, Ray's actors and the worker processes share the cores an
 {rows}
 
 After one node is killed midway, four of the eight GPUs remain.
-The eight GPUs can then be busy for 50% to 75% of the time at most, depending on when the node is killed.
+Averaged over the whole run and all eight GPUs, *busy* is then at most 50% to 75%, depending on when the node is killed.
 Ray takes some seconds to detect the loss of a node. No measurement is wrong or lost.
 """
 

@@ -78,8 +78,8 @@ def main() -> None:
         f"`python -m benchmarks.search.beside_matmul --device {options.device} --samples {options.samples}`, {today}, "
         f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
         "Times are estimates of the time model for the best schedule found in each space.\n"
-        "A search starts from random schedules. From the best of them, it moves to faster schedules that differ in one "
-        "decision.\n"
+        "A search starts from random schedules.\n"
+        "From the best of these schedules, it moves repeatedly to a faster schedule that differs in one decision.\n"
         "The last column states how blocks divide `k` in the program's best schedule (*split 1*: not at all).\n\n"
         "| problem | template | program | program / template | k of the program |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows) + "\n",

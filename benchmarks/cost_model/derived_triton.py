@@ -161,8 +161,7 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "",
         "- *Derived*: Triton compiles each configuration of torch's template for the recorded device.",
         "  The emulator executes some blocks of the compiled kernel at the problem's full sizes,",
-        "  and the general time model "
-        "(`cost_models/launch_time.py`) ranks the configurations.",
+        "  and the general time model (`cost_models/launch_time.py`) ranks the configurations.",
         "  `autosched tune --triton` ranks configurations by this method.",
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
         "([moe_winners.md](moe_winners.md)), and then ranks these configurations by the same method.",

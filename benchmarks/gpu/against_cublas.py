@@ -33,7 +33,7 @@ RTX4090 = {
     "bf16": {1024: 126.8, 2048: 164.8, 4096: 151.5, 8192: 160.2, 10240: 158.5},
 }
 MODELS = tuple((m, n, k) for n, k in ((6144, 4096), (28672, 4096), (4096, 14336)) for m in (256, 1024, 4096))
-LEAST = 1024  # only recorded problems with at least this many rows, columns and k are compared
+LEAST = 1024  # minimum rows, columns and k of a recorded problem for the comparison with cuBLAS
 LONGEST = 2  # maximum ratio of the longest to the shortest side of a square problem
 
 

@@ -50,7 +50,7 @@ def candidate(number: int) -> Candidate:
 
 
 def busy(log: Path) -> float:
-    """Return the mean utilisation of eight GPUs between the first and the last measurement."""
+    """Return the mean share of time in which the eight GPUs measured, between the first and the last measurement."""
     spans = [tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines()]
     began, ended = min(b for b, _ in spans), max(e for _, e in spans)
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))

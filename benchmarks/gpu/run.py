@@ -79,7 +79,7 @@ LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes a
 REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
 # share of a shape's time for comparing the finalists, and again for comparing the winner with the library
 FINAL_SHARE = 0.25
-# entrants that are also compared for matmuls, where they are better bounds than a copy
+# entrants that are compared only for matmuls, for which they are better bounds than a copy
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2
@@ -397,7 +397,7 @@ class Benchmark:
             )
         )
         # On a new machine, cupy compiles kernels for the first reference of a type, which takes up to half a minute.
-        # The search of this shape is not charged for this time.
+        # This time is not subtracted from the search time of the shape.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
         return tuner.run(

@@ -21,7 +21,7 @@ _SPACING = 1 << 30  # distance between the addresses of two arrays, in bytes
 
 
 def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
-    """Return at once, in place of the driver's launch of a loaded function."""
+    """Replace the driver's function that launches a kernel, and return immediately."""
 
 
 class SimulatedDriver:

@@ -76,7 +76,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def short_name(problem: Problem) -> str:
-    """Return a few words that distinguish the problems of one benchmark."""
+    """Return a short name of a problem, which distinguishes the problems of one benchmark."""
     fields = {k: v for k, v in problem.to_json().items() if k != "operator"}
     sizes = "x".join(str(fields.pop(k)) for k in list(fields) if isinstance(fields[k], int) and fields[k] > 1)
     if isinstance(problem, Matmul):

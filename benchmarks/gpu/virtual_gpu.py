@@ -24,7 +24,7 @@ HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0
 # limit.
 RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3
 IDLE_AFTER = 20e-3  # seconds without work after which the GPU counts as idle
-HOT = 0.6  # factor by which the clock is lowered during heat
+HOT = 0.6  # factor by which heat lowers the clock
 # Seconds that the GPU needs: to start a launch when idle, between two launches, between two launches of a graph, for an
 # event.
 BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6
@@ -84,7 +84,7 @@ class VirtualGpu:
     def __post_init__(self) -> None:
         self.host = Host(np.random.default_rng(self.seed))
         self._held: list[Callable[[], None]] | None = None
-        self._seen = 0.0  # time until which the clock was updated
+        self._seen = 0.0  # time of the last update of the clock
         self._released, self.gave_up = 0.0, False
         self.stream = SimpleNamespace(begin_capture=self._begin_capture, end_capture=self._end_capture)
         runtime = SimpleNamespace(eventQuery=lambda event: self._query(event))
@@ -214,7 +214,7 @@ class VirtualGraph:
 
 
 def _runs(kernels: tuple[VirtualKernel, ...]) -> list[tuple[VirtualKernel, int]]:
-    """Return each sequence of equal neighbours as the value and the length."""
+    """Return each run of equal consecutive values as (value, length)."""
     runs: list[tuple[VirtualKernel, int]] = []
     for kernel in kernels:
         if runs and runs[-1][0] == kernel:

@@ -112,7 +112,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
 
 def started(path: str) -> tuple[float, float]:
     """Return the wall and CPU seconds of a cold start in a separate process."""
-    compiled = str(Path(path).parent / "compiled")  # with Python's bytecode cache, as for an installed package
+    compiled = str(Path(path).parent / "compiled")  # start with compiled bytecode, as for an installed package
     env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     run = subprocess.run([sys.executable, "-c", _START, path], capture_output=True, text=True, check=True, env=env)

@@ -80,7 +80,7 @@ def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, 
 
 @contextmanager
 def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the operators with launches from the table, and in Python. Tensors count as tensors of GPU 0."""
+    """Yield the operators, launched from the table and in Python. CPU tensors are treated as tensors of GPU 0."""
     import torch
 
     import autosched

@@ -1,7 +1,7 @@
 """Compare matmul's tile program with the hand-written template, by the estimated time of each space's best schedule.
 
-Both spaces are searched in the same way: random schedules are sampled, and the search moves from the best of them to
-faster schedules that differ in one decision.
+Both spaces are searched in the same way: random schedules are sampled. From the best of these schedules, the search
+moves repeatedly to a faster schedule that differs in one decision.
 """
 
 from __future__ import annotations

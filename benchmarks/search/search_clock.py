@@ -47,7 +47,11 @@ class Costs:
 
 
 class Machine:
-    """Compilers that work in the order of proposals, and one GPU that measures in the order in which they finish."""
+    """Simulated compilers and one GPU.
+
+    The compilers process candidates in the order of proposals. The GPU measures candidates in the order in which their
+    compilations finish.
+    """
 
     def __init__(self, cores: int, costs: Costs) -> None:
         self._costs = costs

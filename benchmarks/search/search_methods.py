@@ -165,7 +165,7 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
     for texts in RESTRICTIONS:
         try:
             rules = [parse(text, dict.fromkeys(coded, "int")) for text in texts]
-        except ExpressionError:  # the set is for other kernels: it uses parameters that this recording lacks
+        except ExpressionError:  # these restrictions use parameters that this recording lacks
             continue
         legal = np.ones(len(combinations), dtype=bool)
         for rule in rules:

@@ -125,7 +125,7 @@ class SimulatedGpu:
     truth: Truth
     seed: int
     incumbent: Schedule | None = None
-    seconds: float = math.inf  # measured seconds of the incumbent
+    seconds: float = math.inf  # measured seconds of the incumbent, the fastest schedule so far
     kernels: dict[Schedule, VirtualKernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -134,7 +134,7 @@ def launched(cp: Any, stored: KeptLaunch, code: Callable[[str], bytes]) -> dict[
 
 
 def at_offsets(stored: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
-    """Give arguments that point into another array an array of their own. Return the launch and all arrays' addresses.
+    """Allocate an array for each argument that points into another array. Return the launch and all addresses.
 
     A separate array begins at the address in the argument.
     """
@@ -239,7 +239,7 @@ def _operands(launch: Launch) -> dict[str, Operand]:
 
 
 def _before(operand: Operand) -> Array:
-    """Return the initial contents of an array without defined contents: bytes of 0xFF, as in the emulator."""
+    """Return the initial bytes of an array whose contents are undefined: 0xFF, as in the emulator."""
     return np.full(operand.bytes, 0 if operand.zeroed else 0xFF, np.uint8)
 
 

@@ -25,8 +25,8 @@ from search_spaces.launches.launch import Launch, ScalarArgument, argument_json,
 from search_spaces.launches.operand import Operand
 
 MOST_EXPECTED = 64 << 10  # maximum bytes of a stored output; for larger outputs, only the digest is stored
-READ = ("input", "inout")  # roles of arrays with contents before a launch
-WRITTEN = ("output", "inout")  # roles of arrays with contents after a launch
+READ = ("input", "inout")  # roles of arrays whose contents before the launch are stored
+WRITTEN = ("output", "inout")  # roles of arrays whose contents after the launch are stored
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with file:
         rows = [row for row in read_rows(results, gpu) if row["launch"] in set(launch_names)]
         known = {row["launch"] for row in rows}
-        if file.tell() and not results.read_bytes().endswith(b"\n"):  # the last line was truncated by a kill
+        if file.tell() and not results.read_bytes().endswith(b"\n"):  # the last line is incomplete
             file.write("\n")
 
         def on_row(row: Row) -> None:

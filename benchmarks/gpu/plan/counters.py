@@ -35,7 +35,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> dict[str, Any]:
-    """Profile the first schedule of a kernel. Return its ``metrics``, or the ``reason`` why there are none.
+    """Profile the first schedule of a kernel. Return its ``metrics``, or the ``reason`` why there are no metrics.
 
     Args:
         key: Key of KERNELS.

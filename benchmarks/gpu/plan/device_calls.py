@@ -16,8 +16,8 @@ _ROOT = Path(__file__).resolve().parents[3]
 def timed(part: str, keys: Sequence[str], seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (key, result) for each key as soon as the result is known.
 
-    A result has ``microseconds`` by name, or the ``reason`` why there are none. The results of keys that were not
-    reached within ``seconds`` have ``cut``.
+    A result has the times ``microseconds`` by name, or the ``reason`` why there are no times. If a key was not reached
+    within ``seconds``, its result has ``cut``.
     """
     command = [sys.executable, "-m", "benchmarks.gpu.plan.device_child", part, *keys]
     missing = list(keys)

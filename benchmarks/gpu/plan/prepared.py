@@ -36,7 +36,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 PER_PROBLEM = 30
-# Schedules per problem: those with the best estimates, and variations of the best one. The remaining are random.
+# Schedules per problem: the schedules with the best estimates, and variations of the best schedule. The remaining
+# schedules are random.
 _BEST, _VARIATIONS = 12, 6
 _RANDOM_WITHIN = 1.5  # maximum estimated time of a random schedule, relative to the model's first choice
 _SAMPLES = 600

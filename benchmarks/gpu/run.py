@@ -79,7 +79,7 @@ LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes a
 REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
 # share of a shape's time for comparing the finalists, and again for comparing the winner with the library
 FINAL_SHARE = 0.25
-# entrants that are compared only for matmuls, for which they are better bounds than a copy
+# entrants that are compared with matmuls, in addition to the library; they are better bounds than a copy
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2

@@ -130,8 +130,7 @@ def report(results: Sequence[Family], trials: int, reference: int, repeats: int,
         "# Searches in autosched's own spaces",
         f"`python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
         f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} {platform.machine()} cores without a GPU.",
-        f"Times are estimates of the time model for {chip} with {NOISE:.0%} noise. The sampler does not use the "
-        "model.",
+        f"Times are estimates of the time model for {chip} with {NOISE:.0%} noise. The sampler does not use the model.",
         "A row is one operator (family), represented by one problem.",
         f"The *gap* is how much slower the best schedule after {trials} trials is than the best known schedule.",
         f"The best known schedule is the best one among {reference:,} random schedules and the schedules of all "

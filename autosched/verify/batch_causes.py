@@ -105,7 +105,7 @@ def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
 
 
 def _tainted(function: Function, names: Mapping[str, str], special: Mapping[str, str]) -> dict[str, str]:
-    """Return the registers that depend on these parameters or special registers, each with the name of that source."""
+    """Map each register that depends on a given parameter or special register to a description of that source."""
     tainted: dict[str, str] = {}
 
     def source(name: str) -> str:

@@ -115,7 +115,7 @@ class BatchPlan:
                 launched = subject.launch(name, positions, order, launches)
                 if launched.run.status != "ok":
                     break
-                # an output that all rows share, such as a sum over them, is only compared if the batch has all rows
+                # an output shared by all rows, such as a sum over rows, is only compared if the batch has all rows
                 shared = len(positions) == rows.size
                 expected = {
                     n: a for n, a in rows.take(outputs, positions).items() if shared or rows.axes[n] is not None

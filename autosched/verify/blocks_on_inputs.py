@@ -47,7 +47,7 @@ _SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}
 _SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
     2**24,
     2**22,
-)  # maximum elements written per batch of the search, and maximum blocks of a launch to search
+)  # limits of this search: elements written by the blocks that run together, and blocks of the grid
 _ATOMICS = ("atom", "red")  # opcodes of atomics: a kernel that uses them may have blocks that depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 

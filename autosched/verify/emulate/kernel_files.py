@@ -58,7 +58,8 @@ class FrontEnd:
         return f"holds kernels of {self.name}: {self.instead}"
 
 
-# The most specific packages come first, because for example a CuTe program may also import Triton.
+# The most specific packages come first, because a program of one package may import another: CuTe programs may import
+# Triton.
 FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
@@ -138,7 +139,7 @@ def front_end_that_uses(names: Iterable[str]) -> FrontEnd | None:
 
 
 def any_of(names: Iterable[str], modules: Iterable[str]) -> bool:
-    """Return True if an imported name is one of the modules, or a member of one."""
+    """Return True if an imported name is one of the modules, or a member of such a module."""
     prefixes = tuple(modules)
     return any(name == m or name.startswith(f"{m}.") for name in names for m in prefixes)
 

@@ -530,7 +530,7 @@ def _virtual(name: str, ids: npt.ArrayLike, tile: tuple[int, ...], strides: tupl
 def _inverse(name: str, virtual: npt.ArrayLike, tile: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:
     ids = np.asarray(virtual, dtype=np.int64)
     if ids.ndim == 0 or ids.shape[-1] != len(tile):
-        raise ValueError(f"{name}s have shape {list(ids.shape)}: the last axis must have the rank {len(tile)}")
+        raise ValueError(f"{name}s have shape {list(ids.shape)}: the last axis must have length {len(tile)}")
     if (ids < 0).any() or (ids >= np.array(tile, dtype=np.int64)).any():
         raise ValueError(f"a {name} is outside of the tile {list(tile)}")
     linear: IntArray = (ids * np.array(strides, dtype=np.int64)).sum(axis=-1, dtype=np.int64)

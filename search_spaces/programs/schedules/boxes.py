@@ -112,7 +112,7 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Return ``rule``, limited to schedules without boxes: with boxes, the rule's copies or fragments do not exist."""
+    """Limit ``rule`` to schedules without boxes, because operands in boxes have no such copies or fragments."""
     if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)

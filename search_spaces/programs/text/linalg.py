@@ -79,7 +79,7 @@ class LinalgReduction:
         return config.to_nested((0, self.reduced))
 
     def program(self, name: str, content: str) -> Program:
-        """Return the program. Extents are sizes; the step, rows, columns and vector of the config are constants."""
+        """Return the program. Extents are named sizes; step, rows, columns and vector of the config are constants."""
         element, f32 = dtype(self.element, ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
         x = ("x", Argument(("m", "k"), element, "input"))
         w = ("w", Argument(("n", "k"), element, "input"))

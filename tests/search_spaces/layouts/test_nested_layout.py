@@ -422,7 +422,7 @@ class TestRefusals:
             layout.virtual_thread_ids([-1])
         with pytest.raises(ValueError, match=r"a virtual subgroup id is outside of the tile \[2, 1\]"):
             layout.subgroup_ids([2, 0])
-        with pytest.raises(ValueError, match="the last axis must have the rank 2"):
+        with pytest.raises(ValueError, match="the last axis must have length 2"):
             layout.subgroup_ids([0, 0, 0])
         with pytest.raises(ValueError, match="must be a multiple of the number of subgroups"):
             NestedLayout(**fields(subgroup_tile=(3, 1))).subgroup_ids([0, 0], hardware_subgroups=2)

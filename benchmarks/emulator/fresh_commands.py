@@ -73,8 +73,9 @@ Changes, with the saved CPU time where it was measured:
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
   Source locations of a PTX program are read once. A schedule of `--schedule` is checked without counting all legal
   schedules. Seventeen frozen dataclasses were replaced by tuples.
-- **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
-  The list of operators imports no command.
+- **2026-11-29**: Operators, rows of the device table, rich, pictures and readers of files are imported or created on
+  first use.
+  Listing the operators imports no module of a command.
   A quick verification of softmax imports 544 modules instead of 573.
   The command `space copy` creates 71 dataclasses instead of 187.
 
@@ -95,7 +96,7 @@ A quick verification of softmax by `--schedule` (minimum of ten runs, at a load 
 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
 
 At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
-None of the added time came from additional checks: quick verifications make the same runs.
+Quick verifications still made the same runs, so none of the added time came from additional checks.
 CPU time of each cause in ms, at a load of 5 to 10:
 
 | cause | before | after |
@@ -278,7 +279,8 @@ def main() -> int:
         f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and "
         "NVRTC.\nThese times are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s "
         "for a full one.\n"
-        "*before* is TREE, and *now* is this checkout. *New* commands start with an empty cache of compiled kernels.\n"
+        "*before* is the checkout passed as TREE, and *now* is this checkout. *New* commands start with an empty cache "
+        "of compiled kernels.\n"
     )
     print("\n\n".join("\n".join(table) for table in tables))
     print(f"\n{NOTE}", end="")

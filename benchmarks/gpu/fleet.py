@@ -60,7 +60,8 @@ PAGE = """# A fleet of simulated GPUs
 How busy does a search on Ray keep eight GPUs? The GPUs are simulated: each of {jobs} measurements sleeps 50 ms.
 
 {date}, Ray {ray}, two nodes on one machine with {machine}, two jobs in flight per GPU.
-*Busy* is the share of time in which the eight GPUs measured, between the first and the last measurement.
+*Busy* is the share of time in which the eight simulated GPUs were measuring kernels,
+between the first and the last measurement.
 The goal is 95%.
 The search, both nodes, Ray's actors and the worker processes share the cores and have {priority}.
 

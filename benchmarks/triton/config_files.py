@@ -46,8 +46,8 @@ _WORDS = (
     "- *Sound*: number of entries whose kernel compiles for the device, and fits in shared memory and registers.",
     "  In the emulator, the kernel's results agree with float64, without races, out-of-bounds accesses or undefined "
     "values.",
-    "  The verified sizes lead to partial blocks, a partial last iteration, an expert without rows and an expert of "
-    "another rank.",
+    "  The verified sizes lead to partial blocks, a partial last iteration, an expert without rows and an expert that "
+    "belongs to another rank (expert parallelism).",
     "- *Wrong*: number of entries whose kernel compiles and fits, but fails one of these checks in the emulator.",
     "- *Broken*: number of entries that do not compile, do not fit on the device, or are not configurations.",
     "- *Unverified*: number of entries whose emulation ended without a result, for example because of a time limit.",

@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 
-if TYPE_CHECKING:  # imported only for annotations, because most verifications require no order of sums
+if TYPE_CHECKING:  # only for annotations: most verifications need no order of sums, and skip this import
     from search_spaces.spaces.sum_order import SumOrder
 
 Outcome = Literal["accepted", "refused", "uncertain"]  # outcome "uncertain": this machine cannot verify the code

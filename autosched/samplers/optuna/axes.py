@@ -1,8 +1,8 @@
 """Axes: coordinates, mutations and random values for each parameter of an Optuna study.
 
-A *code* represents a value: the number itself, or the index of a choice, since a choice may be any object, such as a
-list or NaN. Each code has a coordinate from 0 to 1. Only an unordered choice has its index as coordinate, as
-``cost_models.covariance`` expects.
+A *code* represents a value. The code of a number is the number itself. The code of a choice is its index, because a
+choice may be any object, such as a list or NaN. Numbers and ordered choices have coordinates from 0 to 1. The
+coordinate of an unordered choice is its index, as ``cost_models.covariance`` expects.
 """
 
 from __future__ import annotations

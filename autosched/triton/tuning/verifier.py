@@ -234,7 +234,7 @@ class ConfigurationVerifier:
     def _default(self) -> CompiledCandidate | None:
         """Return the first default configuration that can be launched.
 
-        If there is none, return None with a reference, and raise NoReference without one.
+        If there is none, return None if the user gave a reference, else raise NoReference.
         """
         reason = ""
         for k, schedule in enumerate(self.defaults):

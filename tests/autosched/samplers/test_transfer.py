@@ -95,7 +95,7 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     space = recorded.space()
     estimates = TransferredTimes(space, table("b", (64, 4)).measurements).estimates
     ordered = random.Random(0).sample(list(recorded.measurements), 11)
-    ordered.sort(key=seconds_of(recorded), reverse=True)  # with the fastest trial last, every trial is an improvement
+    ordered.sort(key=seconds_of(recorded), reverse=True)  # slowest first: each trial is an improvement
     proposals = []
     for patience in (6, 1000):
         bayes = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))

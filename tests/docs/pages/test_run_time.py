@@ -23,7 +23,7 @@ def test_numbers_of_the_page_equal_the_code() -> None:
         f"At most {lookup.MOST_TRIED} ",
         f" {lookup.NEIGHBOUR_SLACK:g} times ",
         f"at least {distance.OTHER_DEVICE:g}.",
-        f"adds {distance.UNKNOWN_DEVICE:g}.",
+        f"increases by {distance.UNKNOWN_DEVICE:g}.",
         f"distance above {distance.MAX_DOUBLINGS:g} ",
         f"more than {100 * paired_timing.TIE:g}%",
     ):

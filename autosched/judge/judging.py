@@ -400,9 +400,8 @@ def _error_norm(output: torch.Tensor, expected: torch.Tensor, allowed: float, ex
     scale = max((float(t.abs().max()) for t in (output, expected) if t.numel()), default=0.0)
     if scale == 0:
         return 0.0
-    size = float(
-        torch.linalg.vector_norm(expected / scale)
-    )  # scale first, because squares of large values may overflow
+    # scale first, because squares of large values may overflow
+    size = float(torch.linalg.vector_norm(expected / scale))
     error = float(torch.linalg.vector_norm(output / scale - expected / scale))
     return error / size if size else scale * error
 

@@ -44,10 +44,8 @@ _SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds for the blocks of one run
 _MOST, _FEWEST = 48, 4  # maximum and minimum number of blocks in a run
 # time limit of the search for blocks that write more elements, in CPU seconds
 _SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}
-_SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
-    2**24,
-    2**22,
-)  # limits of this search: elements written by the blocks that run together, and blocks of the grid
+# limits of this search: elements written by the blocks that run together, and blocks of the grid
+_SEARCH_ELEMENTS, _SEARCH_BLOCKS = 2**24, 2**22
 _ATOMICS = ("atom", "red")  # opcodes of atomics: a kernel that uses them may have blocks that depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 

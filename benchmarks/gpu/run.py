@@ -397,7 +397,7 @@ class Benchmark:
             )
         )
         # On a new machine, cupy compiles kernels for the first reference of a type, which takes up to half a minute.
-        # This time is not subtracted from the search time of the shape.
+        # This time does not count as search time of the shape.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
         return tuner.run(

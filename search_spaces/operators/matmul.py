@@ -598,7 +598,8 @@ class Matmul(Problem):
         added. This happens n = k / 8 + 16 times, each time with an error of at most 2^-11 of a partial sum plus 2^-25.
         The errors are random, so their sum grows with sqrt(n) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The
         standard deviation of the error is 0.41 sqrt(n) 2^-11 s for random inputs, and 0.33 sqrt(n) 2^-11 |a @ b| for
-        inputs of one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). Sums of integers up to 2^11 are exact.
+        inputs of one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case,
+        with n instead of sqrt(n), is far larger. Sums of integers up to 2^11 are exact.
 
         **Activations.** An activation multiplies errors by at most 1.13. It also adds errors: 1 + erf has an error of
         2^-22 where erf is near -1, silu is 0 where its exponential overflows, and half of a subnormal number may lose

@@ -27,8 +27,8 @@ class QkNormRopeAppend(TileProblem):
     """Apply RMS norm and rotary positions to queries and keys, and store keys and values in a paged cache in place.
 
     - qkv (tokens, heads + 2 kv_heads, head_size): queries, keys and values. out (tokens, heads, head_size): queries.
-    - positions (tokens,) of i32; table (length, head_size) of f32, as in ``QkNormRope``; q_weight, k_weight
-      (head_size,).
+    - positions (tokens,) of i32; table (length, head_size) of f32, as in ``QkNormRope``; with ``norm=1``,
+      q_weight and k_weight (head_size,).
     - k and v: (pages, page, kv_heads, head_size), or (pages, kv_heads, page, head_size) with ``order="heads"``.
 
     Each token has a slot, an index (i32) into the positions of all pages. No two tokens may have the same slot. Slots

@@ -34,8 +34,8 @@ class QuantizedMatmul(TileProblem):
     With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
 
     The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With over 128 rows of
-    x, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the interpreter's bound for sums
-    in any order.
+    x, however, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the interpreter's bound
+    for sums in any order.
 
     Raises ValueError for sizes below 1, unknown types, k that is not a multiple of 64 or of the group, and zero points
     of weights other than int4.

@@ -53,9 +53,9 @@ def _seconds(line: str) -> float | None:
 
 
 def problem(line: str) -> Matmul | None:
-    """Return the problem of a line; None for a line without a GEMM, such as the line of a validator.
+    """Return the problem in a line of the log; None for a line without a GEMM, such as the line of a validator.
 
-    Raises ValueError, with one line, for a GEMM that no kernel computes.
+    Raises ValueError for a GEMM that no kernel computes. The message is one line.
     """
     name, _, rest = line.strip().partition(",")
     operation = _OPERATION.fullmatch(name)

@@ -100,7 +100,7 @@ class _Node:
     timeline: int
     run: int
     frames: tuple[int, ...]
-    after: Clock | None = None  # clock with which the node's successors begin; None until the node has ended
+    after: Clock | None = None  # vector clock at which the node's successors begin; None until the node has ended
 
 
 class _Graphs:

@@ -112,7 +112,7 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Limit ``rule`` to schedules without boxes, because operands in boxes have no such copies or fragments."""
+    """Limit a rule on copies or fragments to schedules without boxes, because boxes have neither."""
     if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)

@@ -61,7 +61,7 @@ class LinalgReduction:
     def layout(self) -> NestedLayout:
         """Return the distribution of the values that a block adds in an iteration, of shape (rows, step).
 
-        A dimension that the config appends by expansion is consecutive along k within a thread.
+        If the config expands k, the elements of a thread along the added dimension are consecutive along k.
         """
         config, count = self.config, self.reduced + 1
         if any(config.expand_dims):

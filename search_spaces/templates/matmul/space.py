@@ -112,7 +112,9 @@ def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if epilogue == "shared":
             return None
         if problem.reduced_axis is not None:
-            return f"the {problem.reduction} reads out from shared memory, so the epilogue must write it there"
+            return (
+                f"the {problem.reduction} reads the results from shared memory, so the epilogue must store them there"
+            )
         if intrinsics.intrinsic(intrinsic).c.layout is None:
             return f"{intrinsic} has an unspecified layout of accumulators, so the epilogue must use shared memory"
         return None

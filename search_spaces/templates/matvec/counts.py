@@ -54,7 +54,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         ``rows`` rows; L1 may serve ``rows_at_once`` of these rows together.
         """
         # If the loads of a lane are adjacent in memory, the lanes of one load access addresses with gaps between them.
-        # So each load touches the cache lines of all these loads.
+        # So each load touches the cache lines of all loads of these lanes.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))

@@ -1,4 +1,4 @@
-"""Each function that the source documents name is available as one call."""
+"""Each function in the source documents is available as one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's kernels for GPUs with tensor memory are compiled without a GPU and emulated: right numbers, no faults."""
+"""Triton's kernels for GPUs with tensor memory are emulated with correct results and no findings."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_the_fingerprint_names_the_gpu(runner):
 
 
 def test_cpu_references_are_never_caused_by_internal_errors(runner):
-    """A CPU reference takes seconds and is legitimate only if cupy lacks cuBLAS or headers."""
+    """A CPU reference takes seconds, so it may only be used if cupy lacks cuBLAS or headers."""
     for epilogue in ("none", "gelu"):
         problem = Matmul(m=64, n=48, k=40, a="f32", b="f32", out="f32", precision="ieee", epilogue=epilogue)
         (result,) = runner.measure([naive(problem)])

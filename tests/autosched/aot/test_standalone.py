@@ -88,7 +88,7 @@ def test_the_launcher_runs_both_launches_of_a_pipeline(export: Export, caller: P
 
 
 def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_path: Path) -> None:
-    """Launch a pipeline, and a kernel with constant memory twice with different weights."""
+    """Launch a pipeline. Then launch a kernel with constant memory twice, with different weights."""
     other, summed = export.smooth.problem(n=700), export.sum_twice.problem(groups=5, n=333)
     jobs, cases = [], []
     for seed in (5, 6):

@@ -70,7 +70,7 @@ def test_help_lists_operators_without_importing_the_command(
     """Help that is printed without importing any command must equal the help of the complete application."""
     lines = ((command, "--help"), (command, "gemm"), (command,), (command, "--rows", "3"))
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
-    outlined = [run(*line) for line in lines if line != ("best",)]  # `best` alone prints a database
+    outlined = [run(*line) for line in lines if line != ("best",)]  # `best` without a problem prints the whole database
     monkeypatch.undo()
     monkeypatch.setattr(app, "outline", app.build)
     assert [run(*line) for line in lines if line != ("best",)] == outlined

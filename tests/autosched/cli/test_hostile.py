@@ -39,8 +39,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     Path("zero").symlink_to("/dev/zero")
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
-        # Limit the address space to 1 GiB more than is reserved now, because libraries and thread stacks reserve much
-        # of it.
+        # Limit the address space to 1 GiB more than is reserved now. The present reservation is not counted, because
+        # libraries and thread stacks reserve many addresses that they do not use.
         before = resource.getrlimit(resource.RLIMIT_AS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
@@ -106,7 +106,7 @@ def test_a_pipe_without_a_writer_is_rejected(
 
 def test_a_pipe_with_a_writer_is_read() -> None:
     reading, writing = os.pipe()
-    content = b"x" * 100_000  # more bytes than a pipe buffers
+    content = b"x" * 100_000  # more bytes than fit into the buffer of a pipe
     writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))
     writer.start()
     actual = read_bounded(f"/dev/fd/{reading}", 1 << 20)

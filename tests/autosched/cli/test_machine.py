@@ -142,7 +142,7 @@ def test_doctor_reports_available_recordings(machine: Machine) -> None:
     assert ("measured earlier on" if replay["runs"] else "measurements.trials.recording FILE") in replay["note"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep a folder that is in use")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse to delete a folder that is in use")
 def test_a_deleted_folder(machine: Machine) -> None:
     code = (
         "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"

@@ -51,7 +51,7 @@ def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
 
 
 def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """Return the memory that starts at the address of ``array`` in the operand's shape, as a kernel reads it."""
+    """Interpret the memory at the address of ``array`` as a kernel does, in the operand's shape."""
     flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 

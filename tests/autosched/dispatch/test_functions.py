@@ -34,7 +34,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
-        kernel_template = min(templates, key=lambda t: t.name != "matvec")  # matmul's space takes seconds
+        kernel_template = min(templates, key=lambda t: t.name != "matvec")  # matmul has a large space
         sample = kernel_template.space(problem, device).sample(64, 1)
         return DefaultChoice(next(s for s in sample if s.values.get("finish") != "second_launch"), 1e-6)
 

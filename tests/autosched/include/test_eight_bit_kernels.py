@@ -1,4 +1,4 @@
-"""Kernels for 8-bit types, and wgmma kernels for tf32, are compiled for GPUs with the instructions and emulated."""
+"""Compile and emulate kernels for 8-bit types, and wgmma kernels for tf32, for GPUs that have these instructions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ SPLIT, SINGLE, GELU, NARROW, TURNED_K8, *_ = CASES
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault: ``new`` replaces ``old`` in the header. Emulating ``case`` must give a finding of ``found``."""
+    """A planted fault: ``new`` replaces ``old`` in the header. Emulating ``case`` must report a kind in ``found``."""
 
     name: str
     case: str

@@ -54,7 +54,7 @@ def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -
 
 
 def test_expansion_of_the_document_s_case_frees_registers() -> None:
-    """Expansion reduces a thread's accumulators from 16 to 2, in config and source, and so ptxas's registers."""
+    """Expansion reduces a thread's accumulators from 16 to 2, so ptxas allocates fewer registers."""
     assert lowering_config(MATVEC.config(DOCUMENT, BEFORE, H200)).accumulators_per_thread() == 16
     assert lowering_config(MATVEC.config(DOCUMENT, AFTER, H200)).accumulators_per_thread() == 2
     assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source

@@ -250,7 +250,7 @@ def test_rows_of_any_length(where: str) -> None:
 
 
 def test_a_verification_runs_lines_of_other_lengths() -> None:
-    """The verification runs lengths that are multiples of a vector, but not of a loop step."""
+    """The verification runs the kernel with lines whose lengths are multiples of a vector, but not of a loop step."""
     p, gpu = problem(product_of_any_depth, **DEPTHS[0]), device("a100")
     kernel_template = template(product_of_any_depth)
     verdict = ScheduleVerifier(kernel_template, p, gpu).verify(kernel_template.space(p, gpu).sample(1, 1)[0])

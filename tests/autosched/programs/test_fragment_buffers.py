@@ -1,7 +1,7 @@
 """Two buffers of fragments in tile programs.
 
-Kernels are correct in two orders, and need as few instructions per iteration as the hand-written matmul. Programs whose
-steps cannot alternate between the buffers are rejected.
+The kernels' results are correct in two execution orders, and an iteration has as few instructions as in the
+hand-written matmul. Programs whose steps cannot alternate between the buffers are rejected.
 """
 
 from __future__ import annotations

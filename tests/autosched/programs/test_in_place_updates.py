@@ -54,7 +54,8 @@ def test_rows_that_are_stored_and_loaded_again(seed: int) -> None:
 
 @program(x=InOut("m n", "i32"))
 def running_rows(p: Builder, x: Array) -> None:
-    """Each iteration loads the tile that the previous iteration stored, transposed, so that other threads read it."""
+    """Each iteration loads the tile of the previous iteration and transposes it, so that other threads read an
+    element."""
     (j,) = p.blocks((x.shape[1],), (32,))
     for i in p.steps(x.shape[0] - 32, 32):
         above = p.load(p.window(x, (i, j), (32, 32)))

@@ -1,4 +1,4 @@
-"""Atomics return previous values: emulated results, queues in any order, and order-dependent results."""
+"""Atomics that return previous values: emulated results, queues in any order, and order-dependent results."""
 
 from __future__ import annotations
 

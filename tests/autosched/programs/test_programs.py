@@ -443,7 +443,7 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
 
 @pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
 def test_attention_has_few_instructions(d: int, most: int) -> None:
-    """Limit an iteration's instructions, without spills, for 128x64 tiles, 8 warps and 2 stages on sm_80."""
+    """With 128x64 tiles, 8 warps and 2 stages, an iteration has few instructions on sm_80, and nothing is spilled."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -201,7 +201,7 @@ def test_random_programs_with_two_buffers_of_fragments() -> None:
 
 
 def test_random_programs_with_stream_k() -> None:
-    """Some programs start to copy the operands of a block's next range of k early, and other programs do not."""
+    """Some programs copy the operands of a block's next range of k in advance; others do not."""
     sources = [check_streamed(seed, orders=2) for seed in range(8)]
     early = ["start(next);" in source for source in sources if source]
     assert any(early) and not all(early)

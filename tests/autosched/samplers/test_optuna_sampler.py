@@ -144,7 +144,7 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 def test_failures_are_learned_separately_from_values(how: str) -> None:
     """Half of the values of x fail. The best valid value, next to the failing half, must not be penalised."""
     if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
-        pytest.skip("Optuna has constraints of trials since version 5")
+        pytest.skip("constraints of trials need Optuna 5 or newer")
     study = optuna.create_study(sampler=StudySampler(seed=0))
 
     def falling(trial: optuna.Trial) -> float:

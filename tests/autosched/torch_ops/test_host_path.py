@@ -104,7 +104,7 @@ def drawn(*shape: int, kind: Any = torch.float32) -> Any:
 
 
 def launches(kernel: LoadedKernel, driver: Driver, tensors: dict[str, Any]) -> list[Launched]:
-    """Return the launches that the Python path makes of a kernel on these tensors."""
+    """Return the kernel launches that the Python path makes for these tensors."""
     before = len(driver.from_python)
     kernel.launch_at([tensors[o.name].data_ptr() for o in (*kernel.inputs, *kernel.outputs)], torch)
     return driver.from_python[before:]

@@ -20,7 +20,7 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38, torch.float8_e5m2:
 def error(
     dtype: torch.dtype, actual: float, expected_value: float, reference: torch.dtype, more: tuple[float, ...] = ()
 ) -> float:
-    """Return an element's error divided by its tolerance. Further elements ``more`` are equal in both tensors."""
+    """Return an element's error divided by its tolerance. The elements ``more`` are appended to both tensors."""
     tensors = [
         torch.tensor([x, *more], dtype=torch.float64).to(t) for x, t in ((actual, dtype), (expected_value, reference))
     ]

@@ -47,7 +47,7 @@ def test_the_kernel_file(tmp_path: Path) -> None:
 
 def test_the_kernel_from_python() -> None:
     names: dict[str, Any] = {"source_text": "__global__ void vector_add() {}"}
-    exec(block("python", 1), names)  # runs text of the documentation
+    exec(block("python", 1), names)  # executes code from the documentation
     problem = names["kernel"].problem(n=100)
     assert problem.reference({"a": np.ones(100, "f4"), "b": np.ones(100, "f4")})["c"].sum() == 200
 

@@ -90,7 +90,7 @@ def test_expressions_of_columns_and_values_equal_python(text: str, rows: list[tu
         given_values = dict(zip(NAMES, row, strict=True))
         expected = python(text, given_values)
         if not defined[i]:
-            # Python may still have a value if an intermediate result exceeds 62 bits or the range of floats.
+            # Even if an intermediate result exceeds 62 bits or the range of floats, Python may compute a value.
             assert expected is None or "**" in text or "*" in text
             assert not values[i] and not holds[i]
             with pytest.raises(ExpressionError, match="has no value"):

@@ -34,7 +34,7 @@ def scale(source: str, arguments: list[Any], **more: Any) -> KernelSpec:
 
 
 def verified(kernel: KernelSpec) -> Verdict:
-    """Check that the entry function's parameters match the arguments, as commands do, then verify a configuration."""
+    """Compare the entry function's parameters with the arguments, as commands do. Then verify a configuration."""
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     check_entry(problem, [schedule], A100)

@@ -97,7 +97,7 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, values: 
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
 def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
-    """For every stream-K schedule, some legal size makes as many blocks share tiles as the device has SMs."""
+    """Every stream-K schedule has a legal size for which the number of blocks that share tiles is the number of SMs."""
     kernel_template, on = template(name), device(gpu)
     for schedule in [s for s in kernel_template.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:3]:
         small = emulated_problem(kernel_template, LARGE, schedule)
@@ -118,7 +118,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
 def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> None:
-    """If several blocks run on each SM, all blocks of all SMs share tiles at the size of the run "all workers"."""
+    """In the run "all workers", all blocks of all SMs share tiles, even if several blocks run on each SM."""
     kernel_template, on = template(name), device(gpu)
     streamed = (s for s in kernel_template.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
     for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):

@@ -1,4 +1,7 @@
-"""Headroom of one problem, from synthetic evidence with a known answer, for each kind of kernel that currently runs."""
+"""Headroom of one problem, computed from synthetic evidence with a known answer.
+
+There is a test for each kind of kernel that may be in use today.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -15,7 +15,7 @@ def part(seconds: float, headroom: float, count: float = 1.0) -> ProgramPart:
 def test_gains_are_weighted_by_time_and_count() -> None:
     worth = program_worth([part(1.0, 0.1, count=3), part(2.0, 0.5), part(5.0, 0.0)])
     assert worth.seconds == 10.0
-    assert worth.expected == pytest.approx(0.13)  # the program takes 10 s and gains 0.3 s and 1.0 s
+    assert worth.expected == pytest.approx(0.13)  # the program takes 10 s, and its kernels save 0.3 s and 1.0 s
     assert [p.saved for p in worth.parts] == pytest.approx([1.0, 0.3, 0.0])
     assert sum(worth.share(p) for p in worth.parts) == pytest.approx(1.0)
 

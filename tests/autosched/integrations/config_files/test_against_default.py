@@ -56,7 +56,7 @@ def tuned_layer(comparison, provenance: str = "estimated") -> TunedLayer:
     ],
 )
 def test_defaults_are_configurations(tmp_path: Path, format: str, layer: Layer) -> None:
-    """Each default configuration is valid in a file, and its BLOCK_SIZE_K is the block size of the scales."""
+    """A file may contain each default configuration. BLOCK_SIZE_K is equal to the block size of the scales."""
     configs = {str(rows): dict(default_config(layer, rows, format)) for rows in BATCH_SIZES}
     path = tmp_path / layer.file_name("NVIDIA_H200").text(format)
     path.write_text(json.dumps(configs))

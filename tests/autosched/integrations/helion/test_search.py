@@ -68,7 +68,7 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
 
 
 def test_wrong_results_do_not_win(tmp_path: Path) -> None:
-    """In ``last_writer`` the last tile overwrites other tiles' sums, so only one block for all elements is correct."""
+    """In ``last_writer`` the last tile overwrites other tiles' sums, so results are correct only with a single tile."""
     import torch
     from helion_kernels import kernel_of, last_writer
 

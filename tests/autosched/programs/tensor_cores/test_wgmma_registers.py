@@ -52,7 +52,7 @@ def unheld(source: str) -> Iterator[str]:
 
 
 def _is_held(source: str, at: int) -> bool:
-    """Return True if the line at offset ``at`` is a register hold, or a copy that the compiler does not move."""
+    """Return True if the line at offset ``at`` calls hold_register, or is a copy that the compiler does not move."""
     line = source[source.rindex("\n", 0, at) : source.index("\n", at)]
     return "hold_register(" in line or "copy_for_one(" in line
 

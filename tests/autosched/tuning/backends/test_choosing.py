@@ -52,7 +52,7 @@ def two_h200_and_an_a100(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(gpu: int) -> Device:
-        raise UnknownDevice("Brand New has compute capability 110, and no device row has")
+        raise UnknownDevice("no device row has the compute capability of Brand New")
 
     monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "Brand New answers"))
     monkeypatch.setattr(probing, "cuda_device", refuse)

@@ -293,7 +293,7 @@ def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: py
         launch = tuple(document[key] for key in ("order", "turns", "launches"))
         return status, launch, {f["kind"] for f in document["findings"]} & {"trap"}
 
-    assert outcome_of() == (1, ("ascending", 0, 1), {"trap"})  # by default a run in random order follows, which fails
+    assert outcome_of() == (1, ("ascending", 0, 1), {"trap"})  # the second run, in random order, fails
     assert outcome_of("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
     assert outcome_of("--launches", "2", "--order", "ascending") == (1, ("ascending", 0, 2), {"trap"})
     for order in ("descending", "interleaved"):

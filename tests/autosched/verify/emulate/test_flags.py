@@ -1,7 +1,7 @@
 """Flags in shared or global memory, instead of barriers, order the threads of a block.
 
-Correct kernels have no findings. Missing fences and orders are found (PTX ISA, memory consistency model: release and
-acquire patterns).
+Correct kernels have no findings. A missing fence, release or acquire is reported (PTX ISA, memory consistency model:
+release and acquire patterns).
 """
 
 from __future__ import annotations

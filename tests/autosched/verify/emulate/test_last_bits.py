@@ -107,7 +107,7 @@ def test_integers_of_16_bits_are_exact() -> None:
     [
         (0x3C013C00, False),  # if read as one f32, both values would be far apart
         (0x3C003C01, False),
-        (0x3C003E00, True),  # if read as one f32, both values would be near, but the lower halves are 1 and 1.5
+        (0x3C003E00, True),  # as f32 numbers, both values would be almost equal, but the lower halves are 1 and 1.5
     ],
 )
 def test_pairs_of_halves_are_compared_half_by_half(other: int, fault: bool) -> None:

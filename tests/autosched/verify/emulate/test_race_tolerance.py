@@ -1,4 +1,4 @@
-"""Threads that store different numbers race, even if large inputs would allow a large rounding error."""
+"""Threads that store different numbers race, even if the numbers differ by less than the tolerance of large inputs."""
 
 from __future__ import annotations
 

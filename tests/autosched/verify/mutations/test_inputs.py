@@ -18,13 +18,13 @@ def identity(name: str, case: str, state: str, value: str, fields: tuple[tuple[s
 
 
 MUTATIONS = (
-    identity("max begins at zero", "reduce_f32_max_split", MAX, "0.0f"),
-    identity("max begins at the lowest finite", "reduce_f32_max_split", MAX, "-3.402823466e38f"),
-    identity("argmax begins at the lowest finite", "reduce_f32_column_argmax", ARGMAX, "-3.402823466e38f"),
-    identity("softmax in one pass begins at zero", F16_SOFTMAX, SOFTMAX, "0.0f"),
-    identity("column_max begins at zero", COLUMN_MAX, MAX, "0.0f"),
-    identity("row_max begins at the lowest finite", ROW_MAX, MAX, "-3.402823466e38f", ROW_REDUCED),
-    Mutation("a part of -infinity is a base of exponents", F16_SOFTMAX, STATES,
+    identity("max starts at 0", "reduce_f32_max_split", MAX, "0.0f"),
+    identity("max starts at the lowest finite number", "reduce_f32_max_split", MAX, "-3.402823466e38f"),
+    identity("argmax starts at the lowest finite number", "reduce_f32_column_argmax", ARGMAX, "-3.402823466e38f"),
+    identity("softmax in one pass starts its maximum at 0", F16_SOFTMAX, SOFTMAX, "0.0f"),
+    identity("column_max starts at 0", COLUMN_MAX, MAX, "0.0f"),
+    identity("row_max starts at the lowest finite number", ROW_MAX, MAX, "-3.402823466e38f", ROW_REDUCED),
+    Mutation("a maximum of -infinity is subtracted from exponents", F16_SOFTMAX, STATES,
              "return max == negative_infinity() ? 0.0f : max;", "return max;"),
     Mutation("softmax in two passes without its maximum", TWO_PASSES, OPERATORS,
              "    if constexpr (Pass == 0) {\n      row.from_center = ExponentialFrom(state.max);",
@@ -39,7 +39,7 @@ MUTATIONS = (
     Mutation("variance as a difference of squares", F16_LAYERNORM, OPERATORS,
              "    const float rest = x - row.center;\n", "    const float rest = Pass == 0 ? x : sqrtf("
              "fmaxf(x * x - row.center * row.center, 0.0f));\n"),
-    Mutation("squares of parts without their mean", "layernorm_f32_one_pass", OPERATORS,
+    Mutation("a part's squares are summed before its mean is subtracted", "layernorm_f32_one_pass", OPERATORS,
              "part.squares = fmaf(x[i] - part.mean, x[i] - part.mean, part.squares);",
              "part.squares = fmaf(x[i], x[i], part.squares) - part.mean * part.mean;"),
     Mutation("max loses NaN", "reduce_f32_max_split", STATES,

@@ -29,7 +29,8 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 
 @dataclass(frozen=True)
 class Planted:
-    """A planted fault: ``new`` replaces the only ``old`` in ``kernel``'s source. The report must contain ``found``."""
+    """A planted fault: ``new`` replaces the only occurrence of ``old`` in ``kernel``. The report must contain
+    ``found``."""
 
     name: str
     kernel: str
@@ -46,45 +47,52 @@ _ARRIVE = "    wait();\n    __syncthreads();\n"
 
 PLANTED = (
     Planted("the fence is after the flag", SPLIT, _PUBLISH + _COUNT, _COUNT + _PUBLISH, "global_race"),
-    Planted("the counter stays for the next launch", SPLIT, "  counters[row] = 0;\n", "", "workspace_not_zero"),
-    Planted("sums in f16", SPLIT, "sum += value(line[i]);", "sum = rounded(sum + value(line[i]));", "wrong_result"),
+    Planted("the counter is not reset for the next launch", SPLIT, "  counters[row] = 0;\n", "", "workspace_not_zero"),
+    Planted("sums are rounded to f16",
+            SPLIT, "sum += value(line[i]);", "sum = rounded(sum + value(line[i]));", "wrong_result"),
     Planted("a tile is added without a load", RING, "t < tiles; ++t) {\n    wait", "t < tiles + 1; ++t) {\n    wait",
             "wrong_result"),
-    Planted("a fence of the block", SPLIT, _PUBLISH, _PUBLISH.replace("fence()", "fence_block()"), "global_race"),
+    Planted("the fence covers only the block",
+            SPLIT, _PUBLISH, _PUBLISH.replace("fence()", "fence_block()"), "global_race"),
     Planted("the reader has no fence", SPLIT, _COLLECT, "", "global_race"),
-    Planted("an atomic of the block", SPLIT, "atomicAdd(&counters", "atomicAdd_block(&counters", "global_race"),
-    Planted("the last block by its index", SPLIT, _COUNT,
+    Planted("the atomic covers only the block",
+            SPLIT, "atomicAdd(&counters", "atomicAdd_block(&counters", "global_race"),
+    Planted("the last block is chosen by its index", SPLIT, _COUNT,
             _COUNT.replace("atomicAdd(&counters[row], 1u)", "split"), "global_race"),
-    Planted("half a warp is shuffled", SPLIT, "sum, d);", "sum, d, 16);", "wrong_result"),
-    Planted("shuffles under a condition", SPLIT, "  for (int d = 16;",
+    Planted("only half a warp is shuffled", SPLIT, "sum, d);", "sum, d, 16);", "wrong_result"),
+    Planted("not all lanes reach the shuffles", SPLIT, "  for (int d = 16;",
             "  if (first + threadIdx.x + 256 < end)\n  for (int d = 16;",
             "barrier_not_reached"),
-    Planted("adds to what the last launch left", SPLIT, "partials[row * SPLITS + split] = ",
+    Planted("partial sums are added to values of the previous launch", SPLIT, "partials[row * SPLITS + split] = ",
             "partials[row * SPLITS + split] += ", "uninitialized_global_read"),
-    Planted("adds to an output that nobody cleared", SPLIT, "out[row] = total;", "atomicAdd(&out[row], total);",
+    Planted("sums are added to an output that is not initialised",
+            SPLIT, "out[row] = total;", "atomicAdd(&out[row], total);",
             "uninitialized_global_read"),
-    Planted("the last split goes on into the next row", SPLIT, "end = first + part < COLUMNS ? first + part : COLUMNS",
+    Planted("the last split extends into the next row", SPLIT, "end = first + part < COLUMNS ? first + part : COLUMNS",
             "end = first + part", "wrong_result"),
-    Planted("vectors that only even rows allow", SPLIT, "i += 128) sum += value(line[i]);",
+    Planted("vector loads are misaligned if rows have odd lengths", SPLIT, "i += 128) sum += value(line[i]);",
             "i += 128)\n    sum += value(static_cast<unsigned short>("
             "*reinterpret_cast<const unsigned*>(line + i / 2 * 2) >> i % 2 * 16));", "misaligned_access"),
-    Planted("one warp's sums without a barrier", SPLIT, "sums[warp] = sum;\n  __syncthreads();", "sums[warp] = sum;",
+    Planted("there is no barrier after the warps' sums",
+            SPLIT, "sums[warp] = sum;\n  __syncthreads();", "sums[warp] = sum;",
             "uninitialized_shared_read"),
     Planted("every thread counts its block", SPLIT, "  if (threadIdx.x == 0) {\n    partials",
             "  if (threadIdx.x % 64 == 0) {\n    partials", "global_race"),
     Planted("a commit only after a load", RING, _ISSUE, _ISSUE.replace(") load(t + STAGES - 1);\n    commit();",
             ") {\n      load(t + STAGES - 1);\n      commit();\n    }"), "async_read_before_wait"),
-    Planted("waits after the barrier", RING, _ARRIVE, "    __syncthreads();\n    wait();\n", "async_read_before_wait"),
-    Planted("refills what others still read", RING, _ARRIVE + _ISSUE, f"    wait();\n{_ISSUE}    __syncthreads();\n",
+    Planted("the wait for a copy follows the barrier",
+            RING, _ARRIVE, "    __syncthreads();\n    wait();\n", "async_read_before_wait"),
+    Planted("a stage is refilled while other threads still read it",
+            RING, _ARRIVE + _ISSUE, f"    wait();\n{_ISSUE}    __syncthreads();\n",
             "race"),
-    Planted("no tail where tiles divide n", RING, "  if (column0 + threadIdx.x < COLUMNS) out",
+    Planted("the last block returns early if tiles divide n", RING, "  if (column0 + threadIdx.x < COLUMNS) out",
             "  if (COLUMNS % WIDTH == 0 && blockIdx.x + 1 == gridDim.x) return;\n"
             "  if (column0 + threadIdx.x < COLUMNS) out", "wrong_result"),
-    Planted("rows that are not there are those of the first", RING, "inside ? 16 : 0", "16", "wrong_result"),
+    Planted("missing rows are loaded instead of zero-filled", RING, "inside ? 16 : 0", "16", "wrong_result"),
     Planted("subnormal halves are zero", RING, "sum += value(ring[t % STAGES][r][threadIdx.x]);",
             "sum += ring[t % STAGES][r][threadIdx.x] & 0x7c00 ? value(ring[t % STAGES][r][threadIdx.x]) : 0.0f;",
             "subnormal"),
-    Planted("bytes of the row, not elements", RING, "x + static_cast<long long>(row) * COLUMNS",
+    Planted("the row offset is in bytes instead of elements", RING, "x + static_cast<long long>(row) * COLUMNS",
             "x + static_cast<long long>(row) * COLUMNS * 2", "out_of_bounds_global"),
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ pytestmark = [needs_compiler, needs_nvrtc]
 TCGEN05, TMA, WGMMA = tcgen05_planted.PLANTED, tma_planted.PLANTED, wgmma_planted.PLANTED
 DEPTHS: dict[str, tuple[Depth, ...]] = {"tcgen05": ("quick", "full"), "tma": ("quick",), "wgmma": ("quick", "full")}
 
-# The faults of this name cause a race in which a copy from memory to memory reads the value, without a register.
+# The faults of this name cause a race in which the value is read by a copy between memories, not into a register.
 BY_COPY = tuple(p for p in TCGEN05 if p.name == "a store does not wait for the other lanes")
 TCGEN05_BY_DAY, TMA_BY_DAY, WGMMA_BY_DAY = (*TCGEN05[::12], *BY_COPY), TMA[::6], WGMMA[:4]
 
@@ -33,7 +33,7 @@ def params(name: str, planted: tuple[Any, ...]) -> list[Any]:
 
 
 def cases(name: str, planted: tuple[Any, ...], by_day: tuple[Any, ...]) -> list[Any]:
-    """Return a test parameter for each kernel with planted faults. Kernels without one in ``by_day`` are nightly."""
+    """Return a test parameter for each kernel with planted faults. Kernels without faults in ``by_day`` are nightly."""
     known_cases = {p.case for p in by_day}
     return [
         pytest.param(name, p, marks=[] if p.case in known_cases else [pytest.mark.nightly], id=f"{name}: {p.case}")
@@ -73,8 +73,8 @@ def test_every_planted_fault_is_reported(name: str, planted: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "planted"),
-    # By default, kernels with block scales are omitted since their verification takes long, and wgmma since other tests
-    # verify it.
+    # By default, kernels with block scales are omitted because their verification takes long. wgmma is omitted because
+    # other tests verify it.
     cases("tcgen05", TCGEN05, tuple(p for p in TCGEN05_BY_DAY if not re.match("mx|nv", p.case)))
     + cases("tma", TMA, TMA_BY_DAY)
     + cases("wgmma", WGMMA, ()),

@@ -111,7 +111,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: in shared memory, exchange buffers of the loop may overlap the loop's pipeline stages."""
+    """Plant a fault: the loop's exchange buffers in shared memory may overlap the loop's pipeline stages."""
     patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
 
 
@@ -141,7 +141,8 @@ def test_faults_are_reported(patch: Patch, source: str, sizes: dict[str, int], m
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault adds a score of 0. This changes results by under 1% if scores are near 0, but dominates low scores."""
+    """The fault adds a score of 0. If other scores are near 0, results change by under 1%. If they are low, it
+    dominates."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
@@ -216,7 +217,7 @@ def products_without_a_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def accumulators_after_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """Plant a fault: write an accumulator after wgmma's fence, as the compiler may do without register holds."""
+    """Plant a fault: write an accumulator after wgmma's fence. Without hold_register, the compiler may do this."""
     call = emit_boxes.Boxes._box_call
 
     def late(self: emit_boxes.Boxes, o: ir.Mma, array: str) -> tuple[str, Source]:

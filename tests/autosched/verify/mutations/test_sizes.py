@@ -1,4 +1,7 @@
-"""Planted faults that a few tiles do not expose, in long loops, orders of many tiles, and addresses beyond 32 bits."""
+"""Planted faults that problems of a few tiles do not expose.
+
+They are in long loops, in the order of many tiles, and in addresses beyond 32 bits.
+"""
 
 from __future__ import annotations
 

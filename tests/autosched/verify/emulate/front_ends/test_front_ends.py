@@ -1,4 +1,4 @@
-"""The unmodified output of other kernel compilers, which needs no GPU, is verified."""
+"""The unmodified output of other kernel compilers is verified without a GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ NUMBA = ["null", "null", "100", "4"]  # Numba's fields before an array's pointer
 
 
 def arguments(kind: str, last: str) -> list[str]:
-    """Return the arguments x, y and out of out = x + 2 y, with 100 elements, in a compiler's format."""
+    """Return arguments of a kernel that computes ``out = x + 2 y``: x, y and out with 100 elements, as the compiler
+    expects."""
     arrays = ["range f32[100]", "ones f32[100]", last]
     if kind == "numba":
         return [each for array in arrays for each in (*NUMBA, array, "100", "4")]

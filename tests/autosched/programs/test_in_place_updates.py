@@ -54,8 +54,10 @@ def test_rows_that_are_stored_and_loaded_again(seed: int) -> None:
 
 @program(x=InOut("m n", "i32"))
 def running_rows(p: Builder, x: Array) -> None:
-    """Each iteration loads the tile of the previous iteration and transposes it, so that other threads read an
-    element."""
+    """Each iteration loads the transpose of the tile that the previous iteration stored.
+
+    So each element is read by another thread than the thread that stored it.
+    """
     (j,) = p.blocks((x.shape[1],), (32,))
     for i in p.steps(x.shape[0] - 32, 32):
         above = p.load(p.window(x, (i, j), (32, 32)))

@@ -172,8 +172,10 @@ def test_current_kernels_are_compared_with_recorded_ones(run, measured, database
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
-    """The library takes twice as long as the entry. If the entry was better than that at tuning, a change is
-    reported."""
+    """The library takes twice as long as the entry.
+
+    If the entry was better than that at tuning, a change is reported.
+    """
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")
     beside = dataclasses.replace(

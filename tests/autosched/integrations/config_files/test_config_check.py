@@ -62,8 +62,10 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
-    """vLLM lowers a BLOCK_SIZE_K that is larger than the block of a scale. SGLang does not, so its results are
-    wrong."""
+    """If BLOCK_SIZE_K is larger than the block of a scale, vLLM lowers it.
+
+    SGLang does not, so its results are wrong.
+    """
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
     assert verify_config("vllm", layer, config, device("h100"), verify=True).status == "ok"

@@ -29,8 +29,10 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 
 @dataclass(frozen=True)
 class Planted:
-    """A planted fault: ``new`` replaces the only occurrence of ``old`` in ``kernel``. The report must contain
-    ``found``."""
+    """A planted fault in a kernel.
+
+    ``new`` replaces the only occurrence of ``old`` in ``kernel``. The report must contain ``found``.
+    """
 
     name: str
     kernel: str

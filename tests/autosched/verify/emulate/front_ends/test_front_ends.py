@@ -22,8 +22,10 @@ NUMBA = ["null", "null", "100", "4"]  # Numba's fields before an array's pointer
 
 
 def arguments(kind: str, last: str) -> list[str]:
-    """Return arguments of a kernel that computes ``out = x + 2 y``: x, y and out with 100 elements, as the compiler
-    expects."""
+    """Return the arguments of a kernel that computes ``out = x + 2 y``, as the compiler expects them.
+
+    x, y and out have 100 elements.
+    """
     arrays = ["range f32[100]", "ones f32[100]", last]
     if kind == "numba":
         return [each for array in arrays for each in (*NUMBA, array, "100", "4")]

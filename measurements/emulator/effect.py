@@ -41,7 +41,7 @@ def time_limit_of(done: Emulation, time_limit: float) -> float:
 def without_harmless(
     done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
 ) -> Emulation:
-    """Lower faults caused by undefined values to notes if the result of the launch does not depend on these values.
+    """Downgrade faults caused by undefined values to notes if the launch's result does not depend on these values.
 
     Args:
         done: Result of the launch.
@@ -58,7 +58,7 @@ def without_harmless(
 
 
 def as_notes(done: Emulation, why: str) -> Emulation:
-    """Lower faults caused by undefined values to notes, and append ``why`` to their messages."""
+    """Downgrade faults caused by undefined values to notes, and append ``why`` to their messages."""
 
     def graded(finding: Finding) -> Finding:
         if not finding.is_fault or finding.kind not in UNWRITTEN:
@@ -71,7 +71,7 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 def ends_alike(done: Emulation, other: Emulation) -> bool:
     """Return True if a poisoned run ends like the original one, with the same printed text and variables.
 
-    The poisoned run may have faults, but only uses of undefined values.
+    The only faults that the poisoned run may have are uses of undefined values.
     """
     ended = other.status == "ok" or only_undefined_values(other)
     return ended and other.printed == done.printed and other.variables == done.variables

@@ -150,7 +150,7 @@ def _launched(
     """Check that a launch and its inputs are valid, and execute the launch."""
     blocks = settings.blocks
     if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
-        raise ValueError(f"blocks must be numbers of blocks of the grid: 0 to {math.prod(launch.grid) - 1}")
+        raise ValueError(f"blocks must be indices of blocks in the grid: 0 to {math.prod(launch.grid) - 1}")
     settings.memory.check(launch)
     return _emulate(launch, compile_it, _check(launch, inputs, settings.memory), settings)
 

@@ -36,14 +36,14 @@ class FindingKind(StrEnum):
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written
     LOST_WRITE = "lost_write"  # two threads write the same output element, and the first value is never read
     UNWRITTEN_OUTPUT = "unwritten_output"
-    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is not zero again after a launch
+    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a launch does not reset a zeroed workspace to zero
     INVALID_ARGUMENT = (
         "invalid_argument"  # invalid argument of an instruction, such as a thread count that is not a multiple of 32
     )
     # a register or local variable is read before it is written on the executed path
     UNDEFINED_REGISTER = "undefined_register"
     WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used to access global memory
-    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
+    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # access outside of a thread's own arrays or of the parameters
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
     WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses data that an unfinished wgmma reads or writes
@@ -183,7 +183,7 @@ _LEFT_OUT = frozenset(
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """Lower findings about missing fences and waits to notes, for PTX that a compiler generated.
+    """Downgrade findings about missing fences and waits to notes. Called for PTX that a compiler generated.
 
     Compilers omit tcgen05.fence, tcgen05.wait and the fence after mbarrier.init.
     """
@@ -363,13 +363,13 @@ MEANINGS: Mapping[FindingKind, str] = {
         "function returns"
     ),
     FindingKind.MISALIGNED_ACCESS: (
-        "address that is not a multiple of the access size. ldmatrix rows and the start of a TMA box need 16 "
-        "bytes. wmma addresses must be multiples of the number of bytes that a lane holds of the fragment: at most "
-        "32, and at least 16 for elements of up to 8 bits in shared memory"
+        "address that is not a multiple of the access size. ldmatrix rows and the start of a TMA box need 16 bytes. A "
+        "wmma address must be a multiple of the number of bytes of the fragment that one lane holds. This alignment is"
+        " never more than 32 bytes. For elements of up to 8 bits in shared memory, it is at least 16 bytes"
     ),
     FindingKind.UNINITIALIZED_SHARED_READ: (
-        "use of shared memory that was not written in this block; a note if it does not affect the results of the "
-        "launch"
+        "use of shared memory that was not written in this block; only a note if the use does not affect the results "
+        "of the launch"
     ),
     FindingKind.UNINITIALIZED_GLOBAL_READ: (
         "use of elements of an output or a workspace that were not written; a note if it does not affect the results"
@@ -398,7 +398,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.UNWRITTEN_OUTPUT: "output element that was not written",
     FindingKind.WORKSPACE_NOT_ZERO: "`zeroed` workspace that is not zero again after the launch",
     FindingKind.INVALID_ARGUMENT: (
-        "operand that the PTX ISA forbids or an H100 does not execute; barrier that two unordered groups of warps use"
+        "operand that the PTX ISA forbids or that an H100 does not support; barrier that is used by two groups of "
+        "warps without an order between them"
     ),
     FindingKind.UNDEFINED_REGISTER: (
         "use of bits of a register or local variable that were not written on this path; a note if a vector is "
@@ -411,15 +412,15 @@ MEANINGS: Mapping[FindingKind, str] = {
         "tf32 operand whose low 13 bits are not zero; a note if the kernel rounds no operand to tf32, as in "
         "CUTLASS. Not reported for code from LLVM: Triton lets the tensor core drop the bits"
     ),
-    FindingKind.WGMMA_IN_FLIGHT: "access to registers or shared memory of a wgmma before the wait for it",
+    FindingKind.WGMMA_IN_FLIGHT: "access to the registers or the shared memory of a wgmma before a wait for the wgmma",
     FindingKind.BULK_COPY_IN_FLIGHT: (
         "source of a bulk store that is overwritten before the wait; block that exits while its bulk store is in "
         "flight; bulk load without a wait"
     ),
     FindingKind.MISSING_WGMMA_FENCE: "wgmma with registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
-        "missing `fence.proxy.async` between writes of threads or `cp.async` and a read by wgmma or a bulk store, "
-        "or between accesses of threads and a bulk copy that overwrites the memory. The second case is a note for "
+        "missing `fence.proxy.async`: (1) after writes by threads or `cp.async`, before wgmma or a bulk store reads "
+        "the data; (2) after accesses by threads, before a bulk copy overwrites the memory. Case 2 is only a note for "
         "PTX from Triton, which omits that fence"
     ),
     FindingKind.MBARRIER_MISUSE: (
@@ -427,8 +428,8 @@ MEANINGS: Mapping[FindingKind, str] = {
         "mbarrier; plain access to an mbarrier"
     ),
     FindingKind.MISSING_MBARRIER_FENCE: (
-        "bulk copy that signals an mbarrier of another block of the cluster without `fence.mbarrier_init` or "
-        "`fence.proxy.async` after its initialization; a note for PTX without source"
+        "bulk copy that signals an mbarrier of another block of the cluster, although neither `fence.mbarrier_init` "
+        "nor `fence.proxy.async` followed the initialization of the mbarrier; a note for PTX without source"
     ),
     FindingKind.BLOCK_EXITED: "access to shared memory of a block of the cluster that may have exited",
     FindingKind.HEAP_MISUSE: (
@@ -446,18 +447,18 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.MISSING_TCGEN05_FENCE: "two threads synchronize around tcgen05 instructions without `tcgen05.fence`",
     FindingKind.MISSING_TCGEN05_WAIT: "access to registers of a `tcgen05.ld` before `tcgen05.wait::ld`",
     FindingKind.TENSOR_MEMORY_MISUSE: (
-        "tensor memory that is not allocated, not freed, or belongs to another warp's lanes; "
-        "a permit to allocate that is not relinquished (a note for PTX without source)"
+        "use of tensor memory that is not allocated or that belongs to the lanes of another warp; tensor memory that "
+        "is never freed; allocation permit that is never relinquished (a note for PTX without source)"
     ),
     FindingKind.UNINITIALIZED_TENSOR_MEMORY: "read of tensor memory that was not written",
     FindingKind.HOST_RACE: (
-        "two streams, or a stream and the host, access the same bytes, at least one of them writing, without an "
-        "event, a wait or a stream that orders them"
+        "two streams, or a stream and the host, access the same bytes, and at least one of them writes, but no event, "
+        "wait or stream orders the accesses"
     ),
     FindingKind.UNINITIALIZED_HOST_READ: (
-        "the host reads device memory that was not written. In executables, this is a copy of an allocation; it is"
-        " a note, and the program does not fail, if part of it was written. In torch, it is a value that depends "
-        "on such memory"
+        "the host reads device memory that was not written. In executables, the read is a copy of an allocation. If "
+        "part of the allocation was written, the finding is only a note, and the program does not fail. In torch, the "
+        "host reads a value that depends on such memory"
     ),
     FindingKind.CRASH: "the runner was ended by a signal, which is a fault of the emulator",
     FindingKind.TIMEOUT: "the time limit was reached; the finding states which threads wait and for what",

@@ -140,7 +140,7 @@ class HostOrder:
         return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:
-        """Return the clock of an event that is recorded on a stream now."""
+        """Record an event on a stream, and return the event's clock."""
         self.begin(stream)
         return dict(self._clocks[stream])
 
@@ -217,7 +217,7 @@ class HostOrder:
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
 
     def pending_blocks(self) -> list[int]:
-        """Return the allocations with uses for which the host may not have waited."""
+        """Return the allocations that may have uses for which the host has not waited."""
         return list(self._uses)
 
     def forget(self, block: int) -> list[HostAccess]:

@@ -172,7 +172,7 @@ def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: 
         path: The file.
         kernel: The launch whose operands are written.
         arrays: The inputs, by name.
-        memory: May replace operands, and adds flags after the arrays.
+        memory: Provides additional operands, and flags that are written after the arrays.
     """
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -240,7 +240,7 @@ class RunnerReport:
         self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
-        lowered: dict[int, str] = {}  # faults that were lowered to notes later
+        lowered: dict[int, str] = {}  # faults that were later downgraded to notes
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
         uses: list[tuple[int, int, int]] = []

@@ -175,7 +175,7 @@ def emulate_ptx_blocks(
         HostFailure: If this machine is the problem.
     """
     if memory.defined:
-        raise ValueError("emulating a part of the grid does not support undefined bytes in memory: leave out the flags")
+        raise ValueError("emulating a part of the grid does not support undefined bytes in memory: omit memory.defined")
     memory.check(launch)
     compile_it = partial(ptx_to_bytecode, text, launch.entry)
     settings = RunSettings(

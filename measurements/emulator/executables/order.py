@@ -114,7 +114,7 @@ class _Graphs:
         self._last: dict[int, int] = {}  # id of the last node, by timeline
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
-        self.stream_of: dict[int, int] = {}  # timeline of the stream, by timeline of the node
+        self.stream_of: dict[int, int] = {}  # maps the timeline of a node to the timeline of its stream
 
     def begin(self, number: int, parent: int, after: Sequence[int], frames: tuple[int, ...]) -> int:
         """Begin a node, and return its timeline.

@@ -171,7 +171,7 @@ class ExecutableSession:
         return ""
 
     def unwritten(self, rest: str, _: bytes) -> str:
-        """Report a copy of undefined memory to the host, unless an unsupported function may have written the memory."""
+        """Report that the host copies undefined memory, unless an unsupported function may have written the memory."""
         if self.report.result.lacking:
             return ""
         all_of_it, first, end, size, _stream, frames, name = rest.split(" ", 6)
@@ -248,7 +248,7 @@ class ExecutableSession:
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and the launches that it has emulated."""
+    """Return the CPU time in seconds of this process and of the processes that emulated its launches."""
     return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 

@@ -305,8 +305,8 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
     complaint = _complaint(program)
     if complaint:
         raise HostFailure(
-            f"programs compiled by {compiler.path} do not run ({main_complaint(complaint)}): repair it, or set "
-            "AUTOSCHED_CACHE_DIR to a folder that is not mounted noexec"
+            f"programs compiled by {compiler.path} do not run ({main_complaint(complaint)}): repair the compiler, or "
+            "set AUTOSCHED_CACHE_DIR to a folder that is not mounted noexec"
         )
 
 

@@ -170,7 +170,10 @@ def last_line(text: str) -> str:
 def machine_sentence(error: OSError) -> str:
     """Return the message of a HostFailure that an OSError causes."""
     location = f" at {error.filename}" if error.filename else ""
-    return f"the emulator cannot work on this machine ({error.strerror or error}{location}): free disk space, or fix it"
+    return (
+        f"the emulator cannot work on this machine ({error.strerror or error}{location}): free disk space, or fix "
+        "the error"
+    )
 
 
 def emulator_folder() -> Path:

@@ -46,7 +46,7 @@ class Body:
         self.body: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
-        self.scopes: list[dict[str, str]] = []  # replacement names of names that a scope redeclares
+        self.scopes: list[dict[str, str]] = []  # for each open scope: new names of the redeclared names
         self.scope_number = 0
         self.operands = OperandReader(self.registers, self.renamed)
         self.qualifiers: dict[str, tuple[str, ...]] = {}  # parsed qualifiers, by their text

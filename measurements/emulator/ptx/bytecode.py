@@ -144,7 +144,7 @@ class _Translation:
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
         self.sites: list[str] = []
-        # Cached text by the id of frames, which the module keeps alive.
+        # Cached texts, by the id of an instruction's frames. The module keeps the frames alive, so the ids stay unique.
         self.shown: dict[int, tuple[str, str, str]] = {}
         self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
         self.shared: dict[str, int] = {}

@@ -492,7 +492,7 @@ def _mma(i: Instruction) -> Form:
     types = [q for q in i.qualifiers if q in MULTIPLIED]
     if len(types) != 4 or shape not in _MMA.get(types[1], ()):
         raise Unsupported
-    # Only mma of single bits has the qualifier popc: xor or and, followed by a population count.
+    # Only mma of single bits has the qualifier popc: it combines bits by XOR or AND, and counts the resulting ones.
     if (types[1] == "b1") != ("popc" in i.qualifiers):
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(

@@ -62,8 +62,8 @@ inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsig
     if (a.id == 2) read.cooperative = a.number != 0;
     if (a.id == 4) read.cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
     if (a.id == 6) read.dependent = a.number != 0;
-    // Work that waits for an event of this attribute is ordered after a part of the kernel only. The emulator does not
-    // model this order.
+    // Work that waits for the event in one of these attributes waits for only a part of the kernel. The emulator does
+    // not model this order.
     if (a.id == 7) read.not_emulated = "a launch with cudaLaunchAttributeProgrammaticEvent";
     if (a.id == 12) read.not_emulated = "a launch with cudaLaunchAttributeLaunchCompletionEvent";
   }

@@ -22,8 +22,8 @@ constexpr std::size_t gap = std::size_t{1} << 20;  // unused bytes between alloc
 constexpr std::size_t alignment = 512;
 constexpr std::size_t most_freed = 256;  // number of freed allocations that are remembered for messages
 
-// Sets unwritten bytes that the host has copied to 0xFF, so that results that depend on them are noticeable, and
-// reports the first such copy of an allocation.
+// If the host has copied unwritten bytes, sets them to the value 0xFF in the copy, so that results that depend on them
+// are noticeable. Reports the first such copy of an allocation.
 void take_unwritten(void* to, const void* from, const std::vector<Intervals::Stretch>& unwritten) {
   Session& s = session();
   const Allocation* a = allocation_of(from);

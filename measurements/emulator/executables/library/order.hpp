@@ -1,5 +1,5 @@
-// Reports to `autosched run` on which streams work runs, and all waits and events. `autosched run` checks the order
-// (measurements/emulator/host_order.py).
+// Reports to `autosched run` which stream executes which work, and all waits and events. `autosched run` checks the
+// order (measurements/emulator/host_order.py).
 #pragma once
 #include <string>
 

@@ -23,13 +23,13 @@ class Session {
   std::string name;
   std::map<std::string, std::uint64_t> numbers;
   std::map<std::uint64_t, Allocation> allocations;  // allocations by start address
-  std::map<std::string, unsigned> counts;  // number of allocations by function, for their names
+  std::map<std::string, unsigned> counts;  // number of allocations by each function, for names such as "cudaMalloc#3"
   std::deque<Allocation> freed;  // the most recently freed allocations
   std::size_t used = 0;
   std::vector<Module*> modules;
   Intervals unwritten;  // bytes of device memory that were never written
   Intervals unknown;    // bytes that a launch computed from unwritten bytes
-  // allocations of which the host has copied unwritten bytes; true: all bytes of the allocation were unwritten
+  // allocations from which the host has copied unwritten bytes; true: all bytes of the allocation were unwritten
   std::set<std::pair<std::uint64_t, bool>> copied_unwritten;
   std::map<std::uint64_t, std::string> textures;  // descriptions of textures, by handle
   std::uint64_t next_texture = 0x7e5700000001;

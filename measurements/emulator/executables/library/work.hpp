@@ -14,7 +14,7 @@ namespace autosched::program {
 class Operation {
  public:
   enum class Waits { no, yes };
-  explicit Operation(const char* function);  // on the default stream; the memory determines whether it is synchronous
+  explicit Operation(const char* function);  // on the default stream; whether it is synchronous depends on the memory
   Operation(void* stream, const char* function);         // asynchronous
   explicit Operation(unsigned node);  // node of a running graph (GraphRun)
   ~Operation();

@@ -1,6 +1,7 @@
-"""Convert mma.sync with block scales, with a sparse A, or of four products to runtime instructions (``Form``).
+"""Convert three variants of mma.sync to runtime instructions (``Form``).
 
-PTX ISA 9.7.14.3 (sm_120a), 9.7.14.6 and 9.7.14.5.1.
+The variants are mma.sync with block scales (PTX ISA 9.7.14.3, sm_120a), mma.sp.sync, whose A is sparse (9.7.14.6), and
+mma.sync.m8n8k4 of f16, which computes four products (9.7.14.5.1).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# Rows by kind qualifier: the shape; the types allowed for a and b; the scale types allowed for each number of scales
-# along k; and the default of this number.
+# Rows by kind qualifier: the shape; the types allowed for a and b; the allowed scale types, by the number of scales
+# along k; and the default number of scales along k.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
@@ -107,7 +108,7 @@ def sparse_mma_form(i: Instruction) -> Form | None:
         num_registers,
     ]:
         raise Unsupported
-    selectors = 32 * of_field // k  # depending on the type, all lanes have metadata, or one or two of each four lanes
+    selectors = 32 * of_field // k  # depending on the type, metadata is in all lanes, or in 1 or 2 of every 4 lanes
     if not isinstance(selector, Number) or selector.kind != "i" or selector.bits >= selectors:
         raise Unsupported
     ordered = int(i.qualifiers[0] == "sp::ordered_metadata")

@@ -1,7 +1,7 @@
-"""Convert narrow conversions and mixed arithmetic to runtime instructions (``Form``).
+"""Translate narrow conversions and mixed arithmetic to runtime instructions (``Form``).
 
-Narrow conversions are cvt of pairs of 4-bit to 8-bit numbers. Mixed arithmetic has f32 and 16-bit operands.
-PTX ISA 9.7.9.22 and 9.7.5, sm_100 and later.
+Narrow conversions are cvt instructions from or to pairs of numbers of 4 to 8 bits. Mixed arithmetic has both f32 and
+16-bit operands. PTX ISA 9.7.9.22 and 9.7.5, sm_100 and later.
 """
 
 from __future__ import annotations

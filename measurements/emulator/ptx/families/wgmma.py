@@ -52,7 +52,7 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
         metadata, selector, rest = [SourceOperand(rest[0], 4)], number(rest[1]), rest[2:]
         if selector not in (
             (0,) if _BITS[a_type] == 8 else (0, 1)
-        ):  # depending on the type, all lanes have metadata, or two of each four lanes
+        ):  # depending on the type, metadata is in all lanes, or in 2 of every 4 lanes
             raise Unsupported
     accumulate, *scales = rest
     registers = values_of(d)

@@ -28,8 +28,8 @@ int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& 
     if (!loops) return success;
   }
 }
-// Returns the work of a node when the graph is instantiated, because the program fills the bodies of a conditional node
-// after creating it.
+// Returns the work of a node. Called only when the graph is instantiated, because the program fills the bodies of a
+// conditional node after it has created the node.
 std::function<int()> work_of(const Node& node) {
   if (node.conditional == nullptr) return node.work;
   std::vector<std::vector<Step>> bodies;

@@ -29,7 +29,7 @@ int copy_3d(const Copy3D* p, const char* function) {
   if (p == nullptr) return failed(invalid_value);
   const Operation operation(function);
   const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
-  // in copies with arrays, widths and positions count elements
+  // if a copy involves a CUDA array, its widths and x positions are in elements
   const std::size_t texel = array != nullptr ? array->texel() : 1;
   const std::size_t width = p->extent.width * texel;
   for (std::size_t z = 0; z < p->extent.depth; ++z) {
@@ -153,7 +153,8 @@ API int cudaMemset3D(Pitched to, int value, Extent extent) {
 API int cudaMemset3DAsync(Pitched to, int value, Extent extent, void* stream) {
   return enqueue(stream, Work::fill, [=] { return cudaMemset3D(to, value, extent); });
 }
-// Locations of memory have no effect, so their arguments are ignored (structs in CUDA 13, numbers in CUDA 12).
+// The location of memory has no effect in the emulator, so the arguments that specify a location are ignored (structs
+// in CUDA 13, numbers in CUDA 12).
 API int cudaMemPrefetchAsync(const void*, std::size_t, std::uint64_t, unsigned long, void*) { return success; }
 API int cudaMemPrefetchAsync_v2(const void*, std::size_t, std::uint64_t, unsigned, void*) { return success; }
 API int cudaMemAdvise(const void*, std::size_t, int, std::uint64_t) { return success; }

@@ -40,7 +40,7 @@ char* in_array(const Array* a, std::size_t x, std::size_t y, std::size_t z = 0);
 int copy_3d(const Copy3D* p, const char* function);
 int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function);
 
-// Returns work that launches later, with a copy of the arguments.
+// Returns a function that performs the launch when it is called. The function holds a copy of the launch's arguments.
 std::function<int()> stored_launch(const Launch& launch);
 
 // Kinds of work in a stream. The work is executed immediately, or recorded if the stream is being captured into a

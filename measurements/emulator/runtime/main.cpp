@@ -378,8 +378,8 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
   if (std::memcmp(bytes, &expected, sizeof expected) == 0) std::memcpy(bytes, &value, sizeof value);
 }
 
-// Writes the launch's changes back to the program's memory. If they may depend on undefined values, they are written as
-// a list instead, from which effect.py decides whether they do.
+// Writes the launch's changes back to the program's memory. If the changes may depend on undefined values, a list of
+// the changes is written instead, and effect.py decides from it whether they do depend on such values.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.poison != 0 || listed) {
     list_writes(machine, data);

@@ -27,10 +27,10 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Iterations after which the other lanes of the warp run, because lanes of the warp or the block may be waiting for
-// them.
+// Number of loop iterations after which the other lanes of the warp run. The loop may be waiting for these lanes, and
+// so may other warps of the block.
 constexpr unsigned patience = 4096;
-// Number of unsuccessful polls of a warp after which its registers are compared with the registers at its last poll.
+// After this many unsuccessful polls per warp, a warp's registers are compared with its registers at the previous poll.
 constexpr unsigned patience_before_state = 512;
 constexpr std::size_t most_answers = 1 << 14;  // maximum number of polled values that are remembered per warp
 
@@ -271,7 +271,8 @@ void run_warp(Machine& machine, unsigned index) {
       w.retry = false;
       return;
     }
-    // Some lanes may be waiting for other lanes of the warp. These must run, even if the lanes then reconverge later.
+    // The lanes that run may be waiting for other lanes of the warp. The other lanes must then run first, even if this
+    // delays the reconvergence of the warp.
     if (turns >= patience) {
       turns = 0;
       ahead = !ahead;

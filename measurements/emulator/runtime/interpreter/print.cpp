@@ -124,7 +124,8 @@ std::size_t convert(Machine& machine, const std::string& format, std::size_t at,
 
 }  // namespace
 
-// Immediates: as for print, but for the arguments of __assertfail. The first argument is the text of the condition.
+// Immediates: as for print, but they describe the arguments of __assertfail. The first argument is the text of the
+// condition.
 std::string describe_assertion(Warp& w, const Instruction& i) {
   Machine& machine = *w.machine;
   Reader reader(w, i, machine.self->lane);
@@ -135,8 +136,8 @@ std::string describe_assertion(Warp& w, const Instruction& i) {
 
 namespace {
 
-// Immediates: the offset in the register file and the size in bytes of the format, then of the arguments, then of the
-// result if there is one.
+// Immediates: pairs of an offset in the register file and a size in bytes. The pairs describe the format, the arguments
+// and, if there is one, the result.
 void print(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

@@ -21,8 +21,8 @@
 
 namespace autosched::emulator {
 
-// The special registers that the kernel reads and that differ between blocks: one that identifies each block, or
-// coordinates.
+// What the kernel reads that may differ between blocks. `tells_all_apart`: a value that may differ between any two
+// blocks, such as %smid, a clock or the result of an atomic. x, y and z: the block's coordinates.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };

@@ -25,7 +25,7 @@ struct Register {
   Lanes bits;
   SiteIndex origin;  // site of the instruction from which the unknown bits come
   // For wgmma (matrix/wgmma.cpp). flying: the warp's last wgmma that has this register as an operand. carries: the
-  // wgmma of whose result this register holds a copy. Both are counted from 1. written: the number of wgmma.fence that
+  // wgmma whose result was copied to this register. Both are counted from 1. written: the number of wgmma.fence that
   // the warp had executed when the register was written, plus 1.
   std::uint32_t flying, carries, written;
   std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result this register holds, counted from 1
@@ -89,7 +89,7 @@ struct Row {
   // width in bytes of each destination, ':', and of each source; 0: a predicate; *: any number of operands of any width
   const char* operands;
   Flow flow = Flow::plain;
-  bool strict = false;  // an undefined source is an immediate finding, rather than making the destinations undefined
+  bool strict = false;  // an undefined source is reported at once, and does not make the destinations undefined
   bool own = false;     // `execute` determines in which lanes destinations are defined
   Collective collective{name, flow == Flow::barrier};
 };
@@ -175,9 +175,9 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// The addresses that a load has read in the running block, for each lane: the last address, the time since which the
-// lane has read it (counted in effects, dropped.cpp), and the range of all addresses. `returned`: lanes whose address
-// has later moved back into this range, so that they may have read the address before.
+// The addresses that a load has read in the running block, for each lane: the last address, the time at which the lane
+// began to read it (counted in effects, dropped.cpp), and the range of all addresses. `returned`: lanes whose address
+// has moved back into this range; they may have read the same address before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;
@@ -204,7 +204,7 @@ struct LastRead {
 struct Warp {
   Machine* machine = nullptr;
   unsigned char* registers = nullptr;
-  // for lanes in which a register is not fully defined: masks of the bits that are; same layout as `registers`
+  // for lanes in which a register is only partly defined: masks of the defined bits, in the layout of `registers`
   unsigned char* known = nullptr;
   unsigned index = 0;
   Thread* thread = nullptr;  // thread of lane 0
@@ -219,7 +219,7 @@ struct Warp {
   std::uint32_t yielded_at = ~0u;
   // For each polling access (a digest of its instruction, addresses and lanes): a digest of the values that it read last.
   std::unordered_map<std::uint64_t, std::uint64_t> answers;
-  // digest of the warp's registers, by polling instruction
+  // for each polling instruction: a digest of the warp's registers at its last poll
   std::unordered_map<const Instruction*, std::uint64_t> states;
   bool ahead = false;  // true: the lanes that are furthest ahead in the program run next
   const Instruction* waiting[warp_size] = {};  // the collective or barrier at which a lane waits

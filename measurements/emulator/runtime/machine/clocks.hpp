@@ -100,8 +100,9 @@ struct Knowledge {
   }
 };
 
-// Events that are ordered before only some lanes of a warp, because these lanes observed the end of an mbarrier phase
-// or waited for their copies. `event` identifies what they observed; 0 if there are several such events.
+// Events that are ordered before the next action of some lanes of a warp, but not of the other lanes, because only
+// these lanes observed the end of an mbarrier phase or waited for their copies. `event` identifies what they observed;
+// 0 if there are several such events.
 struct Alone {
   std::uint32_t lanes;
   std::uint64_t event;
@@ -119,7 +120,7 @@ struct Clocks {
   // (`alone`).
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
-  std::uint32_t live[max_warps];  // lanes that had not exited when a lane last observed an event alone
+  std::uint32_t live[max_warps];  // lanes that had not exited the last time that only some lanes observed an event
   // For each warp: `fresh`: lanes that have observed events since they last synchronised; `met`: the lanes that
   // synchronised last.
   std::uint32_t fresh[max_warps], met[max_warps];
@@ -157,7 +158,8 @@ struct Clocks {
   // `living`: lanes that have not exited.
   void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                    unsigned actor, Epoch epoch);
-  // Merges the oldest event that lanes have observed into the other events of the same lanes.
+  // Forgets the identity of the oldest single event (`event` becomes 0), and merges the event with the entry for
+  // several events of the same lanes, if there is one.
   static void forget_event(std::vector<Alone>& mine);
   // Synchronises some lanes of a warp, and merges their clocks. `living`: lanes that have not exited. If the lanes form
   // a group, such as a tile of cooperative groups, each is ordered after the actions of all of them. For any other
@@ -183,8 +185,8 @@ struct Clocks {
   // Adds the actions of some lanes of a warp, and the events before them, to `to`. `whole`: the lanes are all lanes of
   // the warp.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
-  // Adds to `to` all events that are earlier in time than the next actions of some lanes of a warp. This applies even
-  // to instructions without release semantics.
+  // Adds to `to` all events that are earlier in time than the next actions of the given lanes of a warp, even if the
+  // instruction has no release semantics.
   void precede(unsigned w, std::uint32_t lanes, bool whole, View& to);
   // Executes a proxy fence of some lanes: their actions, and everything that happened before them, become visible to
   // the async proxy.

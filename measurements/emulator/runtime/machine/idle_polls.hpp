@@ -4,8 +4,8 @@
 
 namespace autosched::emulator {
 
-// Numbers of unsuccessful polls since the last progress: `count_` since the running blocks were scheduled, and `vain_`
-// in all blocks.
+// Two counts of unsuccessful polls since the last progress. `vain_` counts the polls of all blocks. `count_` only
+// counts polls since the running blocks were scheduled.
 class IdlePolls {
  public:
   void operator++() { ++count_, ++vain_; }
@@ -17,7 +17,7 @@ class IdlePolls {
   // barriers.
   void meet() { met_ = true; }
   bool met() const { return met_; }
-  // Called when state that no thread polls has changed, such as registers.
+  // Called after a change of state that no thread polls, such as registers.
   void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }

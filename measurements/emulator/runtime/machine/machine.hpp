@@ -197,8 +197,8 @@ struct Machine {
   // small numbers and NaN. Larger numbers: pseudorandom bytes (measurements/emulator/effect.py).
   unsigned poison = 0;
   std::uint64_t poison_state = 0;
-  // Grade of findings about missing fences and waits that the PTX ISA requires but that have no known effect on a GPU.
-  // For compilers other than NVIDIA's, which omit them, such findings are notes.
+  // Grade of findings about missing fences and waits that the PTX ISA requires, but whose absence has no known effect
+  // on a GPU. Compilers other than NVIDIA's omit them, so the findings are notes for code from such compilers.
   Grade grade_of_missing_fences = Grade::fault;
 
   // Happens-before.

@@ -58,7 +58,8 @@ class PerBlock final : public T, ParkedBase {
   ParkedValues<T> parked_;
 };
 
-// Makes an existing variable per-block: a number or a pointer, from which PerBlock cannot derive.
+// Gives each block its own value of an existing variable. Used for numbers and pointers, because PerBlock cannot derive
+// from these types.
 template <class T>
 class Parked final : ParkedBase {
  public:

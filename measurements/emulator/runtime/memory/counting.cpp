@@ -17,13 +17,14 @@ struct Counting {
     std::uint64_t requests = 0;
     std::uint64_t cost = 0;   // wavefronts or sectors
     std::uint64_t ideal = 0;  // wavefronts if there were no bank conflicts
-    // sectors that the block (unique), or any block (fresh), has not requested before
+    // unique: sectors whose last request was not by this block; fresh: sectors that no block has requested before
     std::uint64_t unique = 0, fresh = 0;
   };
   // A hash table of requested sectors, with the last block that requested each sector.
   class Sectors {
    public:
-    // Records a request. Returns 0 if this block requested the sector last, 1 if another block did, 2 if none has.
+    // Records a request. Returns 0 if this block was the last to request the sector, 1 if another block was, and 2 if
+    // no block has requested it.
     int ask(std::uint64_t sector, std::uint32_t block) {
       if (2 * (used_ + 1) > slots_.size()) grow();
       Slot& slot = find(sector);

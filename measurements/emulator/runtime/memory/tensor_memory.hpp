@@ -59,7 +59,8 @@ struct TensorMemory {
 };
 TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // tensor memory of the block with this rank
 void start_block_tensor_memory(Machine& machine);
-void end_block_tensor_memory(Machine& machine);  // reports columns and permits that were not released
+// Reports allocated columns and allocation permits that were not released.
+void end_block_tensor_memory(Machine& machine);
 
 // Returns true if all columns exist and are allocated; otherwise reports a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);

@@ -21,7 +21,7 @@ void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::
 // Called when a value that was read at `origin` is used: reports the recorded finding as a fault. Returns false if
 // nothing was recorded for this site.
 bool report_uninitialized(Machine& machine, SiteIndex origin);
-// Reports undefined reads and decisions that had no effect as notes.
+// Reports, as notes, the undefined reads and undefined branch conditions that had no effect.
 void report_unused_values(Machine& machine);
 
 }  // namespace autosched::emulator

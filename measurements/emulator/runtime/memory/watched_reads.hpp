@@ -15,7 +15,8 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
 // Records that a finding stays a fault, whether or not the read value has an effect.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // called when the running blocks have ended
-void lower_harmless_races(Machine& machine);  // after the launch: lowers findings without an effect to notes
+// Called after the launch: downgrades findings about reads without an effect to notes.
+void lower_harmless_races(Machine& machine);
 // True if the instruction at a site only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);
 // True if a decision depends on the value that the instruction at a site loads, such as a flag.

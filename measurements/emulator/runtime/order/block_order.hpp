@@ -6,9 +6,10 @@
 
 namespace autosched::emulator {
 
-// Happens-before by flags between threads that run together (block_order.cpp): a fence and a strong write by one
-// thread, then a strong read that observes the write and a fence by another (PTX ISA, memory consistency model: release
-// and acquire patterns). ``narrow``: the access has block scope. A flag is any location in shared or global memory.
+// Happens-before by flags between threads that run together (block_order.cpp): one thread executes a fence and then a
+// strong write; another thread executes a strong read that observes this write, and then a fence (PTX ISA, memory
+// consistency model: release and acquire patterns). ``narrow``: the access has block scope. A flag is any location in
+// shared or global memory.
 void start_block_order(Machine& machine);
 void fence_block(Machine& machine, bool narrow);
 std::uint64_t flag_in_shared(Machine& machine, unsigned address);

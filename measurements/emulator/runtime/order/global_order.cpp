@@ -53,8 +53,8 @@ struct GlobalOrder : Unit {
     }
   };
   using ReleasePointer = std::shared_ptr<const Release>;
-  // A release that this block has read by an atomic. It applies to threads that are ordered after a fence following
-  // this atomic.
+  // A release that an atomic of this block has observed. It applies to threads that are ordered after a fence that
+  // follows the atomic.
   struct Acquire {
     ReleasePointer release;
     Who who;  // the thread that executed the atomic
@@ -88,7 +88,7 @@ struct GlobalOrder : Unit {
   // The acquires of the running block, the releases that all its threads have acquired, and its latest release.
   struct Learnt {
     std::vector<Acquire> acquires;
-    // releases that all threads have acquired, by releasing block
+    // for each releasing block: its releases that all threads have acquired
     std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;
     unsigned fences = 0;
     struct {
@@ -98,8 +98,8 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // Events before a strong write of a thread, with or without a fence: events of its block, and the actions of other
-  // blocks that the thread had observed.
+  // Events before a strong write of a thread, with or without a fence: events of the thread's own block, and those
+  // actions of other blocks that the thread had already observed.
   struct Shown {
     unsigned block, rank;
     View seen;

@@ -94,11 +94,11 @@ void start_blocks(Machine& machine, Epoch first) {
 
 namespace {
 
-constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress after which a launch is deadlocked
-constexpr unsigned patience_of_turns = 8;       // polls per warp without progress after which other blocks run
+constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress until a launch counts as deadlocked
+constexpr unsigned patience_of_turns = 8;       // polls per warp without progress until other blocks run
 constexpr unsigned patience_where_warps_meet = 8;  // the previous limit is multiplied by this if warps met at barriers
-constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) after which other blocks run
-constexpr unsigned furthest = 24;               // maximum number of times that a warp runs in one round with a seed
+constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) until other blocks run
+constexpr unsigned furthest = 24;               // with a seed, a warp runs up to this many times in a row per round
 
 bool all_exited(Machine& machine) {
   return std::all_of(machine.threads.begin(), machine.threads.end(), [](const Thread& t) { return t.state == State::exited; });

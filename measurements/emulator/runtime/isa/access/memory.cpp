@@ -431,7 +431,7 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
-// A clock register advances at each read, so that loops that wait for time to pass end. It advances faster if all
+// A clock register advances at each read, so that a loop that waits for some time terminates. It advances faster if all
 // threads only poll.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;

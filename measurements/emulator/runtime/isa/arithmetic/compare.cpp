@@ -75,7 +75,7 @@ struct Joined {
 };
 // Lanes in which both operands are defined.
 Lanes knowing(Warp& w, const Instruction& i) { return w.head(i.source(0)).defined & w.head(i.source(1)).defined; }
-// Lanes in which half `which` of both operands, which are pairs of 16-bit values, is defined.
+// The operands are pairs of 16-bit values. Returns the lanes in which half `which` of both operands is defined.
 Lanes knowing_half(Warp& w, const Instruction& i, Lanes active, unsigned which) {
   Lanes lanes = knowing(w, i);
   for (Lanes left = active & ~lanes; left != 0; left &= left - 1) {

@@ -1,5 +1,5 @@
-// Floating-point arithmetic in f32 and f64: PTX ISA 9.7.3. Approximate functions are exact functions rounded, or, with
-// program.perturb, off by the largest error that the PTX ISA states.
+// Floating-point arithmetic in f32 and f64: PTX ISA 9.7.3. Approximate functions return the rounded exact result. With
+// program.perturb, their results differ from it by the largest error that the PTX ISA states.
 #include <cmath>
 
 #include "isa/map.hpp"

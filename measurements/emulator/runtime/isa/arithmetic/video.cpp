@@ -12,7 +12,7 @@ namespace video_instructions {
 using s64 = std::int64_t;
 using u64 = std::uint64_t;
 using u32 = std::uint32_t;
-__extension__ using s128 = __int128;  // type of intermediate results: left shifts give up to 65 bits
+__extension__ using s128 = __int128;  // type of intermediate results: results of left shifts have up to 65 bits
 
 // In the order of the lists in measurements/emulator/ptx/families/video.py.
 enum class Operation { add, sub, absolute_difference, min, max, shift_left, shift_right, average, compare };

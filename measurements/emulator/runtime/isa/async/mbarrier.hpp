@@ -45,14 +45,14 @@ void report_waiting_for_mbarriers(Machine& machine);
 // Returns the mbarrier at an address. If there is none, reports a finding and returns nullptr. `to_engine`: the async
 // proxy uses the mbarrier, so its initialisation must be visible to this proxy.
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
-// Records that the current phase of the mbarrier at an address cannot end before the earlier actions of the running
-// thread, which issues a copy that the mbarrier counts.
+// Called when the running thread issues a copy that the mbarrier at an address counts. Records that the current phase
+// of the mbarrier cannot end before the thread's earlier actions.
 void precede_phase(Machine& machine, std::uint32_t address);
 // Records that bytes of a bulk copy have arrived.
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
-// Counts the arrival of a tcgen05.commit, which follows everything that an actor (0: none) has completed up to an
-// epoch. Threads that observe the end of the phase are ordered after these operations, and after everything that the
-// lane had observed.
+// Counts the arrival of a tcgen05.commit by a lane. The arrival is ordered after all operations of an actor (0: no
+// actor) up to an epoch. Threads that observe the end of the phase are ordered after these operations, and after
+// everything that the lane had observed.
 void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
                    const char* instruction);
 // Executes a fence of the running thread that makes its mbarrier initialisations visible to the async proxy and to

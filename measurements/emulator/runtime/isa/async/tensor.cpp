@@ -285,8 +285,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     for (Lanes left = blocks; left != 0; left &= left - 1) {
       const auto block = static_cast<unsigned>(__builtin_ctz(left));
       BulkLoad one = load;
-      // With cta_group::2, the mbarrier may be in either block of a pair. In each pair, the block counts whose rank has
-      // the parity that the mbarrier's address contains.
+      // With cta_group::2, the mbarrier may be in either block of a pair. In each pair, it is in the block whose rank
+      // has the same parity as the rank in the mbarrier's address.
       const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
       one.mbarrier = address_in_block(barrier, counting);
       const std::uint32_t at = address_in_block(to, block);

@@ -22,7 +22,7 @@ struct TensorMapSpec {
   unsigned swizzle_bytes;           // 0, 32, 64 or 128
   bool fills_nan;                   // elements outside of the tensor read as NaN rather than zero
   unsigned kind;                    // ElementKind of the elements, for reductions
-  bool im2col;                      // im2col mode, in which box has another meaning: see EncodedTensorMap::box
+  bool im2col;                      // im2col mode: `box` then has another meaning (see EncodedTensorMap::box)
   unsigned slice_bytes;             // 16 or 32 for an interleaved layout, else 0
   unsigned loaded_as;               // EncodedTensorMap::loaded_as
 };
@@ -45,20 +45,21 @@ enum class MapField : std::uint8_t {
   fill_mode,
 };
 
-// 128 bytes of zeros are a map of bytes with one dimension and no other field. So in a map that starts as zeros, fields
-// whose encoded value is 0, such as the rank of a tensor with one dimension, need not be set.
+// 128 bytes of zeros encode a map of a tensor with one dimension and elements of one byte; all other fields are unset.
+// So in a map that starts as zeros, fields whose encoded value is 0, such as the rank of a tensor with one dimension,
+// need not be set.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
-  // The second word is unused: CuTe's make_tma_copy clears bit 21 of this word for tensors under 128 KiB, to repair
-  // maps made by drivers up to 13.1.
+  // The emulator stores nothing in the second word, because CuTe's make_tma_copy changes it: for tensors under 128 KiB,
+  // it clears bit 21 to repair maps made by drivers up to 13.1.
   std::uint64_t unused_word;
   std::uint64_t base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
-  // In im2col mode, box[0] is the number of channels per pixel, and box[1] the number of pixels. Then follow the
-  // corners of the bounding box for each dimension of pixels: the offset of the box's first pixel from the tensor's
-  // first pixel, and the offset of the box's last pixel from the tensor's last pixel.
+  // In im2col mode, box[0] is the number of channels per pixel, and box[1] the number of pixels. The next entries are
+  // the corners of the bounding box, one entry per dimension of pixels: the offset of the box's first pixel from the
+  // tensor's first pixel, and the offset of the box's last pixel from the tensor's last pixel.
   std::uint32_t box[5], element_strides[5];
   std::uint32_t given;  // which fields have been set, as bits: see bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;

@@ -127,8 +127,8 @@ void unpack(unsigned char* row, unsigned bits, unsigned char above) {
 }
 
 // Row and column of byte `b` of a lane's registers in a transposed matrix with `rows` rows. A register has two rows of
-// column lane / 4, and two rows of the column 8 further. ldmatrix reads 16 rows, and its second register has the next
-// two rows of the same columns. stmatrix writes 8 rows.
+// column lane / 4, and the same two rows of column lane / 4 + 8. ldmatrix reads 16 rows: a lane's second register has
+// the next two rows of the same columns. stmatrix writes 8 rows.
 constexpr unsigned row_of(unsigned rows, unsigned b, unsigned lane) {
   return rows == 8 ? lane % 4 * 2 + b % 2 : lane % 4 * 4 + b % 2 + 2 * (b / 4);
 }

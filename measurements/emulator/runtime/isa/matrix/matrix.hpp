@@ -52,7 +52,8 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
 }
 
 // Reports an operand that is not rounded to tf32. In a kernel that rounds no operand, the finding is a note, because
-// such kernels rely on the truncation. CUTLASS, for example, adds half a unit in the last place before.
+// such kernels rely on the truncation. CUTLASS, for example, first adds half a unit in the last place, so that the
+// truncation rounds.
 inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bits) {
   if (!machine.program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
     FINDING_OF_TWO(machine.report, unrounded_tf32, machine.program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
@@ -92,7 +93,7 @@ void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) 
   }
 }
 
-// d = a * b + c of integers. `differ`: for 1-bit values, combines bits by xor instead of and.
+// d = a * b + c of integers. `differ`: for 1-bit values, bits are combined by XOR instead of AND.
 inline void multiply_integers(unsigned m, unsigned n, unsigned k, const std::int32_t* a, const std::int32_t* b, std::int32_t* d,
                        bool differ, bool saturates) {
   for (unsigned r = 0; r < m; ++r) {

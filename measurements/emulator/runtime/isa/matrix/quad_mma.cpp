@@ -1,5 +1,6 @@
 // mma.sync.m8n8k4 of f16, as on Volta: PTX ISA 9.7.14.5.1. A warp computes four products. Each is computed by two quads
-// of lanes, which are 16 lanes apart. A function of an instruction runs when all lanes of the warp have arrived.
+// of lanes, which are 16 lanes apart. The function of an instruction runs once all lanes of the warp have arrived at
+// the instruction.
 #include "isa/matrix/matrix.hpp"
 
 namespace autosched::emulator::ptx {

@@ -1,5 +1,5 @@
-// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". A function of an instruction runs when all lanes of the warp
-// have arrived.
+// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". The function of an instruction runs once all lanes of the
+// warp have arrived at the instruction.
 #include "isa/matrix/sparsity.hpp"
 
 namespace autosched::emulator::ptx {

@@ -26,7 +26,8 @@ class Metadata {
         first_(selector * fields_ / 8) {}
 
   void read(Machine& machine, unsigned row, unsigned* column) const {
-    if (type_ == tf32) {  // each stored element is one of two; its 2-bit fields are the indices of its two halves
+    // One of each two elements is stored. Each of its 16-bit halves has a 2-bit field: its index among the four halves.
+    if (type_ == tf32) {
       for (unsigned p = 0; p < fields_ / 2; ++p) {
         const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
         if (halves != 0b0100u && halves != 0b1110u) report(machine, row, halves, "for tf32 are 0b0100 and 0b1110");

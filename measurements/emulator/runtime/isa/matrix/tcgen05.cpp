@@ -148,7 +148,7 @@ struct Move {
   bool good;
 };
 // Checks the address of a tcgen05.ld or st. Immediates: 1 (whole warp), offset, Shape, columns between the halves of
-// 16x32bx2, whether a register holds 16 bits each of two columns.
+// 16x32bx2, and whether a register holds two columns with 16 bits each.
 Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   Machine& machine = *w.machine;
   const auto shape = static_cast<Shape>(i.immediate[2]);

@@ -79,7 +79,7 @@ struct Product {
   Element a, b;
   bool transposed_a, transposed_b, negated_a, negated_b, saturates, ue8m0;
   unsigned sums;  // type of the accumulators: 0 f16, 1 f32, 2 s32
-  unsigned scale_a, scale_b;  // index of the first byte that is used of each word of scales
+  unsigned scale_a, scale_b;  // index of the first byte used in each word of scales
 };
 
 // Decodes an instruction descriptor; reports a finding if it is invalid.
@@ -248,7 +248,7 @@ struct Operands {
   int power;  // D is divided by 2 to this power before the product is added
 };
 
-// Multiplies the rows of A that the block `rank` has by all of B, which is stored as b[k][n].
+// Multiplies the rows of A that block `rank` holds by all of B. B is stored as b[k][n].
 template <class T>
 void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b,
               TensorActor& actor, const TensorUse& use) {

@@ -58,7 +58,7 @@ constexpr unsigned bytes_of(std::int64_t t) {
   return t == f16 || t == bf16 ? 2 : t == tf32 || t == f32 || t == s32 ? 4 : 1;
 }
 
-// Bits of an eight-bit float as a float (OCP 8-bit floating point: e4m3 has no infinity).
+// Converts the bits of an eight-bit float to f32 (OCP 8-bit floating point: e4m3 has no infinity).
 float f32_of_f8(unsigned bits, unsigned mantissa_bits, int bias, bool has_infinity) {
   const unsigned mantissa = bits & ((1u << mantissa_bits) - 1),
                  exponent = bits >> mantissa_bits & ((1u << (7 - mantissa_bits)) - 1);

@@ -21,8 +21,8 @@ inline float f32_of_bf16(unsigned short x) { return from_bits(static_cast<unsign
 // Rounds to nearest, ties to even.
 inline unsigned short f16_of_f32(float x) {
   const unsigned bits = to_bits(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-  // An f16 below 2^-14 is a multiple of 2^-24. Adding 0.5 rounds to the nearest multiple, ties to even, and leaves it
-  // in the mantissa.
+  // An f16 below 2^-14 is a multiple of 2^-24. The addition of 0.5 rounds to the nearest multiple (ties to even). The
+  // mantissa of the sum contains this multiple.
   const unsigned small = to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000u;
   const unsigned normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
   const unsigned finite = magnitude < 0x38800000u ? small : normal;

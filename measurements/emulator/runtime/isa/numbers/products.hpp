@@ -1,4 +1,4 @@
-// Matrix products of operands in memory, which several instructions use.
+// Matrix products of operands in memory. Several instructions use these functions.
 #pragma once
 #include <cstdint>
 

@@ -45,7 +45,7 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
 }
 
 // A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. It is a fault if
-// such a thread skipped the barrier and continued to code after it.
+// such a thread skipped the barrier and executed code after it.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
   constexpr unsigned last_note = 75;  // up to this architecture, exited threads cause a note
   const auto exited = [rank, &machine](const Thread& t) {
@@ -108,8 +108,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
   const Epoch arrival = machine.clocks.now[w];
   machine.clocks.advance(w);
-  // If nothing orders this arrival after the arrivals of the previous use of the barrier, it could count for the
-  // previous use in another order of the warps.
+  // If nothing orders this arrival after the arrivals of the barrier's previous use, it could count for the previous
+  // use if the warps ran in another order.
   for (const auto& [v, epoch] : b.before) {
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,

@@ -86,7 +86,7 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   }
   machine.clocks.known[w.index].join(machine.cluster.barrier.joining[phase % 2]);
   ++machine.cluster.barrier.waited[w.index];
-  // When all warps have left this phase, its knowledge is cleared for the phase after the next one, which uses the same
+  // When all warps have left this phase, its entry is cleared, because the phase after the next one uses the same
   // entry.
   bool all = true;
   for (unsigned v = 0; v < machine.warp_count; ++v)

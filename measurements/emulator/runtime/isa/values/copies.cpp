@@ -1,6 +1,5 @@
-// Tracks values that are loaded from global memory and moved between registers until a store writes them unchanged. Two
-// threads whose stored values come from the same location store the same value if the launch never writes this
-// location.
+// Tracks values that are loaded from global memory and moved between registers until a store writes them unchanged. If
+// the launch never writes a location, two threads that store values loaded from this location store the same value.
 #include <algorithm>
 #include <deque>
 #include <string_view>

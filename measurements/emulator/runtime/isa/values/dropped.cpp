@@ -7,8 +7,8 @@
 // atomics, warp-wide matrix products. Shuffles move the value to other lanes. A value is dropped if no lane that may
 // hold it has executed an effect of the value since the load. A compare-and-swap at the location of the load that
 // compares with the value is not an effect, because it changes memory only if the value is still there. Code that loads
-// fragments one iteration ahead reuses registers, so only effects on paths on which these registers are not yet
-// overwritten count.
+// fragments one iteration ahead reuses registers, so an effect counts only if it is on a path on which these registers
+// have not been overwritten yet.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -42,7 +42,8 @@ struct DroppedValues : Unit {
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
     std::vector<Guard> skipped;  // guards of the code that is skipped by branches on the value
-    std::vector<const Instruction*> ends;  // loads that overwrite registers so that nothing later depends on the value
+    // loads after which nothing depends on the value, because its registers are overwritten
+    std::vector<const Instruction*> ends;
   };
   struct Watched {
     Kind kind;
@@ -136,7 +137,7 @@ bool is_check(const Instruction& i, const Instruction& load, const Flowing& flow
 // True if an instruction is a compare-and-swap with the loaded value, or tests the result of one.
 bool checks(const Instruction& i, const Instruction& load, const Flowing& flowing) {
   if (is_check(i, load, flowing)) return true;
-  constexpr int equal = 0, different = 1;  // numbers of comparisons in forms.py
+  constexpr int equal = 0, different = 1;  // codes of comparisons, as in forms.py
   if (!is_one_of(i.row->name, {"setp."}) || (i.immediate[0] != equal && i.immediate[0] != different)) return false;
   const std::uint32_t a = i.source(0), b = i.source(1);
   return (flowing.loaded.contains(a) && flowing.checked.contains(b)) || (flowing.loaded.contains(b) && flowing.checked.contains(a));
@@ -269,7 +270,7 @@ Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
     const Instruction& i = *at;
     if (loads.size() > 1 && only_computes(i)) continue;
     flowing.tainted.insert(i.operand, i.operand + i.destinations);
-    // A copy from memory to memory, such as a TMA copy, and an atomic are effects. A tensor-map update by a whole warp
+    // Atomics, and copies from memory to memory such as TMA copies, are effects. A tensor-map update by a whole warp
     // is not an effect: it waits for the lanes that have written, so that a missing bar.warp.sync is harmless.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
@@ -364,7 +365,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // Watches each load of the line that has read this location, from the time since which it has read the same location.
+  // Watches each load of the line that has read this location. The watch starts when the load began to read this
+  // location, if this is known; otherwise, when the running blocks started.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;

@@ -5,7 +5,7 @@
 
 namespace autosched::emulator {
 
-// True if an exited thread never executed a barrier, but exited in code that comes after it.
+// True if an exited thread skipped a barrier: it never executed the barrier, but exited in code after the barrier.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator

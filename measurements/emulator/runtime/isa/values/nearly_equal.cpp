@@ -81,9 +81,9 @@ double value_of(NumberFormat format, std::uint64_t bits) {
   }
 }
 
-// True if two numbers may be sums of the same terms in different orders. Different integers may not, because sums of
-// integers are exact. `coarsest`: the coarsest format to which any term has been rounded. `largest`: the largest value
-// so far, which is updated.
+// True if two numbers may be sums of the same terms in different orders. Two integers must be equal up to their last
+// bits (`ulps`), because sums of integers are exact. `coarsest`: the coarsest format to which any term has been
+// rounded. `largest`: the largest value so far, which is updated.
 bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
   const Tolerance& own = tolerances[format];
@@ -182,7 +182,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns the index of the first source that is visited next.
+  // Each visit returns an index: this source of the instruction and all later ones are visited next.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;

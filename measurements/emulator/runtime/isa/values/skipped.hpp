@@ -1,5 +1,5 @@
-// Analyses code that a branch skips. If a racing value decides a branch, but the lane would execute nothing of the
-// skipped code anyway, the value does not matter.
+// Analyses code that a branch skips. A racing value that decides a branch does not matter if the lane would execute no
+// effect of the skipped code even without the branch.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Guard {
 // True if an instruction accesses no memory. A source line with a load also has such instructions, which compute the
 // load's address.
 bool only_computes(const Instruction& i);
-// The guards of the instructions with effects that a forward branch skips. The other skipped instructions must only
-// compute registers that nothing reads afterwards; otherwise nothing is returned.
+// Returns the guards of the guarded instructions that a forward branch skips. The skipped instructions without a guard
+// must only compute registers that no other code reads; otherwise, returns std::nullopt.
 std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
 // Evaluates a guard for a lane, from the thread's indices. Returns true if the guard depends on anything else.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);

@@ -16,7 +16,7 @@
 
 namespace autosched::emulator::ptx {
 
-// Reads of memory that was never written, and branches on undefined values that only choose register contents.
+// Reads of memory that was never written. Also branches on undefined values, if their paths only write registers.
 struct UnknownValues {
   // The registers whose contents depend on a branch. ``end``: the instruction at which both paths meet; 0 if a path does
   // more than write registers.

@@ -28,7 +28,7 @@ SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i);
 // Executes an instruction whose sources are undefined in the lanes `undefined`. A strict instruction causes a finding.
 // For other instructions, result bits that no unknown source bit can change are known.
 void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefined);
-// Reports that a decision or a store of lanes depends on undefined values.
+// Report that an instruction, such as a store or a branch, depends on undefined values in some lanes.
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane);
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined);
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined);

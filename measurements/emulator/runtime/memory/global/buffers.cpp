@@ -155,8 +155,8 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for_marks_apart(machine, visit);
 }
 
-// Number of accesses outside of all memory by one line after which the launch ends. A GPU ends it at the first such
-// access. Continuing may reveal further faults, but a loop over host pointers would run until the time limit.
+// The launch ends after one line has made this many accesses outside of all memory. A GPU ends a launch at the first
+// such access. Continuing may reveal further faults, but a loop over host pointers would run until the time limit.
 constexpr std::uint64_t most_wild = std::uint64_t{1} << 20;
 
 namespace {

@@ -16,9 +16,9 @@ struct BufferSpec {
   std::size_t bytes;
   unsigned element_bytes;
   bool zeroed;
-  // How the content of an input is generated. Floats are small integers, and `bits` are random bits except all ones
-  // (both for sparse launches, measurements/emulator/sparse.py). `file`: the content begins at byte `seed` of the job's
-  // file of inputs.
+  // How the content of an input is generated. Floats are small integers; `bits` are random elements whose bits are not
+  // all set (both for sparse launches, measurements/emulator/sparse.py). `file`: the content begins at byte `seed` of
+  // the job's file of inputs.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
   void* address = nullptr;  // address of a buffer in the mapped memory of a program; nullptr for other buffers
@@ -55,9 +55,11 @@ void report_uses(Machine& machine);
 void check_after_call(Machine& machine);
 // Prepares the next call: resets outputs, and clears the records of writes to outputs and workspaces.
 void begin_call(Machine& machine);
-// For a sparse launch: writes the pages of each output that the launch has written. The format is: the index of the
-// buffer and the number of ranges of elements (8 bytes each); the first element of each range (8); the number of
-// elements of each range (8); all elements; and for each element the block that wrote it last (4; all ones: none).
+// For a sparse launch: writes the pages of each output that the launch has written. Format:
+// - the index of the buffer, and the number of ranges of elements (8 bytes each)
+// - the first element of each range (8 bytes each), then the number of elements of each range (8 bytes each)
+// - all elements of the ranges
+// - for each element, the block that wrote it last (4 bytes; all bits are set if no block wrote it)
 void write_touched_outputs(Machine& machine, int file);
 // Describes an address in or near a buffer, such as "byte 64 of a, which has 32 bytes". Empty for other addresses.
 std::string locate_global(Machine& machine, const void* address);

@@ -13,7 +13,7 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
-// Memory that is used by earlier launches which the running launch may overlap.
+// Memory that is used by earlier launches that may still run during the current launch.
 struct Dependence : Unit {
   using Unit::Unit;
 

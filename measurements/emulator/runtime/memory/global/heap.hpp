@@ -15,7 +15,7 @@ void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t mo
 bool heap_is_used(Machine& machine);  // whether earlier launches have allocated memory
 std::size_t heap_used_bytes(Machine& machine);  // number of bytes of the heap's buffer that are in use
 BufferSpec heap_spec(Machine& machine);
-void keep_heap(Machine& machine);  // saves which bytes are defined for the next launch
+void keep_heap(Machine& machine);  // saves, for the next launch, which bytes are defined
 std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes);
 void heap_free(Machine& machine, std::uint64_t address);
 

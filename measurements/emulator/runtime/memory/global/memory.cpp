@@ -52,7 +52,7 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
                  race.did, describe_site(machine.report, race.other.site).c_str(),
                  same_block ? " (add a barrier)" : " (add a fence and an atomic on both sides)", why);
   if (grade == Grade::note) return;
-  // If the race involves a read whose value turns out to have no effect, the fault is lowered to a note later.
+  // If the race involves a read whose value turns out to have no effect, the fault is later downgraded to a note.
   if (race.doing[0] == 'r') {
     watch_read(machine, Kind::global_race, machine.self->site, machine.self->who, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
@@ -69,8 +69,9 @@ void check_alignment(Machine& machine, const Buffer& b, const void* address, int
           describe_self(machine).c_str(), instruction, bytes, element(b, address).c_str());
 }
 
-// True if a strong read that happened before has observed a strong write. The write then also happened before (PTX ISA,
-// memory consistency model: causality order includes observation order followed by base causality order).
+// True if a strong write was observed by a strong read that happened before the current action. The write then also
+// happened before the current action (PTX ISA, memory consistency model: causality order includes observation order
+// followed by base causality order).
 bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write) {
   if (!write.atomic) return false;
   return std::any_of(std::begin(readers), std::end(readers), [&](unsigned reader) {
@@ -105,8 +106,8 @@ void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, co
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// Checks and records a read. ``known``: for a lazy read, receives which bytes are defined; returns true if all bytes
-// are defined.
+// Checks and records a read. With ``known``, the read is lazy: ``known`` receives which bytes are defined, and the
+// function returns false if a byte is undefined. Otherwise, it returns true.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
@@ -171,8 +172,8 @@ CopyOf& copy_in(Machine& machine, std::size_t cell) {
   return machine.global_uses.copies[cell % most_copies];
 }
 
-// The location from which the running thread has loaded the value that it stores to a cell; 0 if the value is not an
-// unchanged copy.
+// The location from which the running thread has loaded the value that it stores to a cell; 0 if the value was changed
+// or was not loaded.
 std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   const char* const begin = b.begin + cell * b.cell_bytes;
   if (begin < static_cast<const char*>(address)) return 0;  // the store covers only part of the cell, or is misaligned

@@ -36,8 +36,8 @@ using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
 constexpr Mark numbers = (1u << number_bits) - 1;
-// Flag of a mark that stands for all cells of a word, which were accessed by consecutive lanes: the mark has the lane
-// that accessed the first cell.
+// Flag of a mark that stands for all cells of a word. Consecutive lanes have accessed these cells, and the mark
+// contains the lane that accessed the first cell.
 constexpr Mark spread = 1u << number_bits;
 // Flags of the write mark of a word whose cells have separate marks, in kept_apart (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
@@ -69,7 +69,7 @@ struct GlobalUses {
     SiteIndex site;
   };
   CopyOf* copies = nullptr;  // hash table of entries by cell
-  // last plain writes before later atomics, by the first byte of the cell
+  // for each cell, by its first byte: the last plain write, if atomics have followed it
   std::unordered_map<const char*, Stamp> under_atomics;
   bool any_release = false;  // true if a block has published actions
 };
@@ -88,10 +88,10 @@ constexpr unsigned char page_has_content = 1, page_was_read = 2;
 struct Buffer {
   BufferSpec spec;
   char* begin;
-  // Records of accesses to memory that the kernel may write. A cell is an element, or a part of one if the kernel
-  // stores parts. Marks 0 are the last writes. Marks 1 and 2 are two later readers, which represent all readers; plain
-  // readers are kept when an atomic follows. Each word has a mark: a word is a cell, or several small cells of up to 4
-  // bytes together. Memory of marks is only allocated where it is accessed.
+  // Records of accesses to memory that the kernel may write. A cell is an element, or a part of an element if the
+  // kernel stores parts. marks[0] are the last writes. marks[1] and marks[2] are two later readers, which represent all
+  // readers. A write clears the readers, but an atomic keeps plain readers. There is one mark per word; a word is one
+  // cell, or several small cells of up to 4 bytes together. Memory of marks is only allocated where it is accessed.
   Mark* marks[3];
   unsigned cell_bytes;
   unsigned cells_of_word;
@@ -125,19 +125,19 @@ struct Buffer {
       marks[which][cell] = mark;  // an unchanged mark is not stored, because a store may allocate a page
     }
   }
-  // Number of cells from this cell on that are handled together because they have the same marks: all cells of a word,
-  // or 1. ``end``: end of the accessed cells.
+  // Number of consecutive cells, beginning with this cell, that have the same marks and are handled together: all cells
+  // of a word, or 1. ``end``: end of the accessed cells.
   unsigned alike(std::size_t cell, std::size_t end) const {
     if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
     const std::size_t word = cell / cells_of_word;
     return (any_mark(word) & spread) == 0 ? cells_of_word : 1;
   }
-  // Like alike() for cells that were never accessed; 0 if they were.
+  // Like alike(), but for cells that were never accessed. Returns 0 if the cells were accessed.
   unsigned untouched(std::size_t cell, std::size_t end) const {
     const std::size_t word = cell / cells_of_word;
     return any_mark(word) != 0 ? 0 : alike(cell, end);
   }
-  // Sets the mark of `count` cells, as returned by alike().
+  // Sets the marks of `count` cells, where `count` is a result of alike().
   void set_marks(Machine& machine, unsigned which, std::size_t cell, unsigned count, Mark mark) {
     if (which != 0 && touched != nullptr) {
       if (mark == 0 && !has_readers(cell)) return;
@@ -195,7 +195,7 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
 void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 
-bool any_variable(Machine& machine);  // whether the launch has a variable of the program
+bool any_variable(Machine& machine);  // whether any buffer of the launch is a variable of the program
 Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr if no buffer contains all bytes
 // True for buffers that are neither variables nor the heap. In a sparse launch, their pages get their content on first
 // access.

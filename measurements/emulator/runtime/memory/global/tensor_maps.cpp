@@ -28,7 +28,8 @@ struct WrittenMaps {
     bool released;         // true if all these writes were released
   };
   std::vector<Release> releases;
-  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // acquire fences by address of the map
+  // acquire fences, by the address of the acquired map
+  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;
 };
 
 namespace {

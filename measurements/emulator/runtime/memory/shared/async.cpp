@@ -17,7 +17,7 @@ using namespace shared_shadow;
 struct EngineUses : Unit {
   using Unit::Unit;
 
-  // The last access of a thread, or of a bulk copy, to shared memory of another block at one source line.
+  // The last access at one source line, by a thread or a bulk copy, to the shared memory of another block.
   struct RemoteUse {
     unsigned rank;
     Who who;
@@ -111,8 +111,8 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
-  // The asynchronous engine reads another block's memory, which must not exit before. Observing the engine's
-  // completion, as by tcgen05.commit, is sufficient.
+  // The asynchronous engine reads the memory of another block. That block must not exit before the read has completed.
+  // To observe the engine's completion, for example by tcgen05.commit, is sufficient.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }

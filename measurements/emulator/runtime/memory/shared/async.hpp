@@ -27,8 +27,8 @@ void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned ac
 const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction);
 void place_mbarrier(Machine& machine, unsigned address, bool there);
-// Reports a finding unless the initialisation of an mbarrier happened before. Returns true if the initialisation is
-// visible; for the async proxy (`to_engine`), this requires a proxy fence.
+// Reports a finding unless the initialisation of an mbarrier happened before the current action. Returns true if the
+// initialisation is visible; for the async proxy (`to_engine`), this requires a proxy fence.
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine);
 
 }  // namespace autosched::emulator

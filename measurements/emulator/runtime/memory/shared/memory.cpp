@@ -14,7 +14,7 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// Host memory of the running blocks' shared memory, and names of static arrays.
+// Host memory that holds the shared memory of the running blocks, and the names of static arrays.
 struct SharedMemory : Unit {
   using Unit::Unit;
 

@@ -29,7 +29,7 @@ std::size_t shared_books_bytes(Machine& machine);  // upper limit of the size of
 void start_block_shared(Machine& machine);
 void end_block_shared(Machine& machine);
 unsigned dynamic_shared_address(Machine& machine);
-// Accesses of one thread, at self->site, which do not count transactions. Out-of-bounds bytes are read as 0xFF.
+// Accesses of one thread at self->site. Their transactions are not counted. Out-of-bounds bytes are read as 0xFF.
 // ``lazily``: undefined bytes are not a fault until they are used; returns false if there are any.
 bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
 void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction);
@@ -52,7 +52,7 @@ void commit_copies(Machine& machine);
 void wait_copies(Machine& machine, int in_flight);
 enum class Access { read, write };
 // Checks a warp-wide access and returns its bytes, or nullptr if they are out of bounds. ``value``: the written value.
-// ``whole``: makes a read lazy, and receives whether all bytes were known.
+// ``whole``: if it is not nullptr, a read is lazy, and ``*whole`` receives whether all bytes were known.
 unsigned char* collective_shared_access(Machine& machine, Access access, unsigned address, int bytes, int alignment,
                                         const char* instruction, const void* value = nullptr, bool* whole = nullptr);
 

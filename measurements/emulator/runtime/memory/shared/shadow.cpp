@@ -40,8 +40,8 @@ bool is_unordered(Machine& machine, const Stamp& write, Who me) {
          !both_strong(machine, write, 0);
 }
 
-// The unresolved race of several writes to a byte, unless a write by `me` would be ordered after all these writes.
-// nullptr if there is no such race.
+// Returns the unresolved race between several writes to a byte. Returns nullptr if there is none, or if a write by `me`
+// would be ordered after all of these writes.
 Racing* open_race(Machine& machine, unsigned a, Who me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto found = machine.shared_uses.racing.find(a);
@@ -62,8 +62,9 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
                      [](const Pending& p) { return p.what == InFlight::nothing; });
 }
 
-// A read of a byte that did not happen before the action of `me`, or nullptr. `same_value`: ignores threads that have
-// written the same value with the same instruction, because their writes are recorded like reads.
+// Returns a read of a byte that is not ordered before the action of `me`, or nullptr if there is none. `same_value`:
+// ignores threads that have written the same value with the same instruction, because their writes are recorded like
+// reads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
@@ -84,11 +85,11 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
   return use.epoch < machine.clocks.first || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me);
 }
 
-// True if an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
+// True if an access to a byte happened before the action of `me`. With `Async`, is_fenced must also hold.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
-  // A proxy fence alone does not imply that the access happened before: a lane publishes the fences of all lanes of its
-  // warp, even of lanes whose actions are not ordered before it.
+  // A proxy fence alone does not imply that the access happened before the action of `me`: a lane publishes the fences
+  // of all lanes of its warp, even of lanes whose actions are not ordered before it.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }
@@ -163,7 +164,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
   FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s",
                  describe_race(machine, address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
-  // If the race involves a read whose value turns out to have no effect, the fault is lowered to a note later.
+  // If the race involves a read whose value turns out to have no effect, the fault is later downgraded to a note.
   if (doing[0] == 'r') {
     watch_read(machine, Kind::shared_race, machine.self->site, me, true);
   } else if (did[0] == 'r') {
@@ -219,8 +220,8 @@ void check_known(Machine& machine, unsigned address, int bytes) {
 }
 
 namespace {
-// Returns true if all bytes of a read are known. If not, a read that is not lazy causes a finding, and the result is
-// true. Not inlined, because it is rarely needed.
+// Returns false for a lazy read of unknown bytes, otherwise true. A read of unknown bytes that is not lazy causes a
+// finding. Not inlined, because it is rarely needed.
 [[gnu::noinline]] bool reads_known(Machine& machine, unsigned address, int bytes, bool lazily) {
   if (!lazily) {
     check_known(machine, address, bytes);
@@ -452,7 +453,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
     if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me))
       continue;
     if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me))
-      continue;  // the plain write happened before a later atomic, after which `me` is ordered
+      continue;  // the plain write happened before a later atomic, and `me` is ordered after this atomic
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
   }

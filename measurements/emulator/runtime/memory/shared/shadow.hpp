@@ -93,20 +93,21 @@ bool shadow_read(Machine& machine, unsigned position, int bytes, Who me, bool la
 // Checks a write, and returns true if there is no finding. Threads may write the same value with the same instruction.
 // These may be lanes of a warp, for which "only one thread performs a write, and which thread does it is undefined"
 // (CUDA Programming Guide, SIMT architecture), or warps that hold copies of a value, as in Triton's layouts. ``from``:
-// the written value. `nearly` is set if another thread has written a value with the same instruction that differs only
-// in the last bits. `torn` is set if another thread has written a different value; this only becomes a fault if the
-// value is used before another write that is ordered after both. If `torn` is nullptr, it is a fault immediately.
+// the written value. `nearly` is set if another thread has written, with the same instruction, a value that differs
+// only in the last bits. `torn` is set if another thread has written a different value. This is a fault only if the
+// value is used before it is overwritten by a write that is ordered after both writes. If `torn` is nullptr, it is a
+// fault immediately.
 bool check_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
                  bool* torn = nullptr);
-// Checks a write of the async proxy. In addition, a proxy fence must follow all earlier accesses of threads to the
-// bytes, even reads.
+// Checks a write by the async proxy. Besides the usual order, each earlier access of a thread to the bytes, even a
+// read, must be followed by a proxy fence.
 bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, const char* instruction);
 void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);
 void shadow_update(Machine& machine, unsigned position, int bytes, Who me);  // records an atomic
 // Three steps of a reduction by the async proxy. check_under_atomics returns whether `me` is ordered after the last
-// plain write before later atomics. check_taken checks that the bytes to update have been written. mark_updated records
-// the reduction when it takes effect.
+// plain write, if atomics have followed that write. check_taken checks that the bytes to update have been written.
+// mark_updated records the reduction when it takes effect.
 bool check_under_atomics(Machine& machine, unsigned position, int bytes, Who me);
 void check_taken(Machine& machine, unsigned position, int bytes, Who me);
 void mark_updated(Machine& machine, unsigned position, int bytes, Stamp update);

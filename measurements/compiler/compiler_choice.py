@@ -19,7 +19,7 @@ from search_spaces.launches.headers import Headers, included
 
 _LOG = logging.getLogger(__name__)
 _MAY_INCLUDE_HOST = ("thrust/", "cub/device/")  # CUDA headers that may include host headers
-_ARCH = "compute_80"  # architecture of the test compilation that decides which compiler finds the headers
+_ARCH = "compute_80"  # architecture of the test compilation, which shows whether a compiler finds the headers
 # An error at a source line: "k.cu(3): error: ..." from nvcc, "k.cu:3:1: error: ..." from the host compiler.
 _ERROR_OF_SOURCE = re.compile(r"^\S.*?(?:\(\d+\)|:\d+:\d+): (?:fatal )?error", re.MULTILINE)
 
@@ -68,14 +68,14 @@ def choose_compiler(
 
 
 def may_lack_headers(source: str, headers: Headers) -> bool:
-    """Return True if NVRTC may not find a header that a source includes, judged by names alone, without compiling.
+    """Return True if a source possibly includes a header that NVRTC does not find. Judge by names, without compiling.
 
     Args:
         source: Text of the source.
         headers: Header texts by include name, including the stand-ins.
 
     Returns:
-        False if every included header is in ``headers`` or in CUDA's folders, and none of them may include host
+        False if every included header is in ``headers`` or in CUDA's folders, and none of them is known to include host
         headers.
     """
     texts = dict(headers.files)

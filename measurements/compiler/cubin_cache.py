@@ -82,7 +82,7 @@ class CompileCache:
         self._entries, self._cubins = self.folder / "entries", self.folder / CUBINS.name
 
     def check(self) -> None:
-        """Raise ValueError if the folder cannot be created or written, without creating it."""
+        """Raise ValueError if the folder cannot be created or written. The check does not create the folder."""
         for part in (self._entries, self._cubins):
             check_writable(part)
 

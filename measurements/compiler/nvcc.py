@@ -89,7 +89,7 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
 def compile_source(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> CompilerOutput:
-    """Compile CUDA C++ that NVRTC does not support to a cubin, with nvcc.
+    """Compile CUDA C++ to a cubin with nvcc, for sources that NVRTC does not support.
 
     Args:
         source: Source text; its host code is also compiled.

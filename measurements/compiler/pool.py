@@ -144,8 +144,8 @@ class CompilePool:
         with self._lock:
             self._closed = True
             owned = list(self._owned)
-        # Pending jobs are not cancelled by shutdown(cancel_futures=True), because as_completed would then wait for them
-        # forever. Instead, each pending job fails immediately once ``_closed`` is set.
+        # shutdown(cancel_futures=True) is not used, because as_completed would wait forever for the cancelled jobs.
+        # Instead, each pending job fails immediately once ``_closed`` is set.
         for worker in owned:
             worker.close()
         self._executor.shutdown(wait=True)

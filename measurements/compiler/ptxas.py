@@ -13,7 +13,7 @@ SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
 
 
 def why_no_controls(toolchain: str) -> str:
-    """Return one line why a compiler does not support compiler controls, with the remedy; "" if it supports them.
+    """Return the reason why a compiler does not support compiler controls, and the remedy, in one line; "" if it does.
 
     Args:
         toolchain: Compiler and version, such as "nvrtc 13.5.37".

@@ -68,7 +68,7 @@ class Runner(Protocol):
         """Describe the backend, its device, and the meaning of its times, in one line."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything except the kernel that affects times: device, driver, toolchain, time model.
+        """Return everything that affects times, except the kernel: device, driver, toolchain, time model.
 
         The fingerprint is stored with every trial.
         """

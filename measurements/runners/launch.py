@@ -21,7 +21,8 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # size and alignment of a CUtensorMap in bytes
-# number of encoded tensor maps that are cached per kernel; measurements use fewer copies of an operand
+# maximum number of encoded tensor maps that are cached per kernel; it exceeds the number of copies of an operand in
+# measurements
 _KEPT_MAPS = 4096
 _PORTABLE_CLUSTER = 8  # blocks per cluster that every GPU with clusters supports
 

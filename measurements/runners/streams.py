@@ -19,7 +19,7 @@ from measurements.workers.transport import WorkerClosed
 
 
 class Call:
-    """A call of a runner's public method in progress, which receives results from other threads.
+    """A call in progress of a public method of a runner. The call receives results from other threads.
 
     ``results`` receives results, an exception to raise, or None when the runner or its pool closes.
 
@@ -37,8 +37,8 @@ class PoolStream(Call):
     Args:
         pool: Compilers.
         arch: Target architecture.
-        compiled: Function that is called with each compiled kernel or failure, in a thread of the pool or of ``add``.
-            The function puts an item into ``results``, immediately or later.
+        compiled: Function that is called with each compiled kernel or failure, in a thread of the pool or in the thread
+            that called ``add``. The function puts an item into ``results``, immediately or later.
         finish: Function that converts an item to (position, measurement, GPU seconds), in the iterating thread. If it
             returns None, the item is skipped.
         closed: Function that is called when the stream is closed.

@@ -103,7 +103,8 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
     The entry is locked before the trial gets its id, so within an entry the order of ids is the order of commits.
     """
     t, key = TRIALS.c, {name: row[name] for name in _KEY}
-    # A wrong result on any device excludes the kernel from all entries of the problem, which must be ranked again.
+    # A wrong result on any device excludes the kernel from all entries of the problem. Therefore, all these entries
+    # must be ranked again.
     if row["status"] == Status.WRONG_RESULT.value and _has_worked(connection, row):
         same_problem = ENTRIES.c.problem_digest == row["problem_digest"]
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()

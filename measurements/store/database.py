@@ -134,7 +134,7 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Return a value that changes with every commit; None without a file, or if the file may just be changing."""
+        """Return a value that changes with every commit; None if there is no file, or shortly after a commit."""
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
     def size(self) -> int | None:

@@ -32,8 +32,8 @@ class MergeOutcome(StrEnum):
     REPLACED = "replaced"  # the source's best schedule is better, and replaces the target's
     KEPT = "kept"  # the target's best schedule is better, and remains
     SAME = "same"  # source and target have the same best schedule
-    UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's schedule is kept
-    REFUSED = "refused"  # the source's best schedule is not accepted, so only wrong results are added
+    UNCLEAR = "unclear"  # it is unknown which of the two best schedules is better; the target's is kept
+    REFUSED = "refused"  # the source's best schedule was rejected, so only trials with wrong results are added
 
 
 @dataclass(frozen=True)

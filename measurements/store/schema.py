@@ -261,7 +261,7 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
 
 
 def digest_of(text: str) -> str:
-    """Return the SHA-256 digest of a key (``Problem.key()`` or ``Schedule.key()``), which indexes use."""
+    """Return the SHA-256 digest of a key (``Problem.key()`` or ``Schedule.key()``), for use in database indexes."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

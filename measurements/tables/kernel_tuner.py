@@ -25,7 +25,8 @@ _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 10
 _NO_TIME = 1e19  # times above this mark failures; older caches store 1e20 for a failure
-_FAILURES = {  # status of a failed configuration, by a lower-case word in the error text that replaces its time
+# status of a failed configuration, by a lower-case word in its error text; files have this text in place of the time
+_FAILURES = {
     "compil": Status.COMPILE_ERROR,
     "timeout": Status.TIMEOUT,
     "correctness": Status.WRONG_RESULT,

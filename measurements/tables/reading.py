@@ -65,8 +65,8 @@ def _database(path: Path) -> Table:
             problems = store.problems()
             if len(problems) != 1:
                 raise TableError(
-                    f"{path} has trials of {len(problems)} problems, devices or provenances: give a "
-                    "database with only one"
+                    f"{path} has trials of {len(problems)} combinations of problem, device and provenance: give a "
+                    "database with only one combination"
                 )
             trials = store.trials()
     except StoreError as error:

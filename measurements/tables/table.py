@@ -71,7 +71,7 @@ class Table:
         )
 
     def configuration(self, schedule: Schedule) -> dict[str, RawValue]:
-        """Return the configuration of a schedule with the names and values of the file, and floats as numbers."""
+        """Return the configuration of a schedule with the file's names and values. Floats are returned as numbers."""
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
 

@@ -243,10 +243,12 @@ def _at_limits(
 ) -> Errors:
     """Compare elements whose difference exceeds the tolerance, or whose tolerance is not finite.
 
-    An element is correct in any of these cases. The element and the reference are NaN, or the same infinity. The
-    element is infinite, and the reference rounds to infinity within the tolerance. The tolerance is not finite, and the
-    element equals the rounded reference. The reference was rounded to infinity, and the element is within the tolerance
-    of a value that rounds to infinity.
+    An element is correct in any of these cases:
+
+    - The element and the reference are both NaN, or both the same infinity.
+    - The element is infinite, and the reference rounds to infinity within the tolerance.
+    - The tolerance is not finite, and the element equals the rounded reference.
+    - The reference was rounded to infinity, and the element is within the tolerance of a value that rounds to infinity.
     """
     bounded = np.isfinite(allowed)
     error = np.where(bounded, allowed, 0.0)

@@ -72,7 +72,7 @@ class WinnerChoice:
 
     @property
     def clear(self) -> bool:
-        """True if no entrant is undecided."""
+        """True if the winner is certain, because no entrant is undecided."""
         return not self.undecided
 
 
@@ -81,8 +81,8 @@ def choose(
 ) -> WinnerChoice:
     """Select the winner: the incumbent unless it is too slow, otherwise the simplest entrant within the tie.
 
-    The incumbent remains the winner unless it is significantly slower than the fastest by more than twice ``tie``.
-    Without this rule, the winner would change randomly from run to run.
+    The incumbent is too slow if it is slower than the fastest by more than twice ``tie``, with statistical
+    significance. Without this rule, the winner would change randomly from run to run.
 
     Args:
         times: ``times[i]`` are the positive times of entrant i, one per round.
@@ -162,7 +162,7 @@ def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
 def _fastest(times: Sequence[Sequence[float]]) -> int:
     """Return the index of the fastest entrant.
 
-    Times are divided by each round's median, which cancels effects on a round.
+    Times are divided by the median of their round, which cancels effects on the whole round.
     """
     if any(len(t) != len(times[0]) for t in times):
         raise ValueError(f"all entrants need the same number of times, not {', '.join(str(len(t)) for t in times)}")

@@ -40,7 +40,7 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # maximum size of a decompressed file in bytes, about 400,000 trials
 _LONGEST_LINE = 2**20
-_SMALL = 2**24  # size in bytes to which a file of any size may be decompressed
+_SMALL = 2**24  # decompressed size in bytes that is allowed for any compression ratio
 _MOST_GROWTH = 200  # maximum compression ratio of larger files; recordings have ratios of 10 to 30
 _HEAD = 2**12  # bytes at the beginning of a file that are searched for the keys of its format
 
@@ -208,7 +208,7 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
 def refuse_bomb(packed: int, unpacked: int) -> None:
     """Raise ValueError if the compression ratio of a file is implausible."""
     if unpacked > max(_SMALL, _MOST_GROWTH * packed):
-        raise ValueError(f"the decompressed file has more than {_MOST_GROWTH} times its size")
+        raise ValueError(f"the decompressed file is more than {_MOST_GROWTH} times as large as the compressed file")
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
@@ -275,7 +275,7 @@ def recorded_problems(
 
 
 def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
-    """Return the number of recorded problems by device, below ``folder`` (default: RECORDED)."""
+    """Return the number of recorded problems in ``folder`` (default: RECORDED), by device."""
     paths = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
     return dict(Counter(path.parent.name for path in paths))
 
@@ -351,7 +351,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
             if value != canonical.get(name, header[name]):
                 raise ValueError(f"the header and the trials differ in {name}")
         if recording.spaces != header["spaces"]:
-            raise ValueError("the header and the trials differ in spaces")
+            raise ValueError("the header and the trials differ in the versions of their search spaces")
         header_seen = True
         yield recording
     if not header_seen:

@@ -149,7 +149,7 @@ class SpeedChange(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # the confidence interval contains a limit of the tie, so more rounds are needed
+    UNCERTAIN = "uncertain"  # the confidence interval contains 1 - tie or 1 + tie, so more rounds are needed
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:

@@ -1,7 +1,7 @@
 """Trials that represent a call of the vendor's library. They are stored if no generated kernel is as fast.
 
 Such a trial has the schedule that this module defines, no kernel, and the library's version as its toolchain. The trial
-is ranked like any other. If it is the best, calling the problem calls the library.
+is ranked like any other. If it is the best, a call for this problem runs the library.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from measurements.workers.messages import Buffer, Message
 from measurements.workers.transport import NO_BLOBS, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-POLL_SECONDS = 0.005  # seconds between two checks of memory, in which a core writes at most about ten megabytes
+POLL_SECONDS = 0.005  # seconds between two checks of memory; until the next check, a core writes at most about 10 MB
 _TIME_POLL_SECONDS = 0.05  # seconds between two checks if memory is not limited
 # ratio of the wall-clock limit to the CPU limit; on a busy machine a process may get a tenth of a core
 WALL_CLOCK_TIMES = 10.0

@@ -23,7 +23,10 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The worker ended or violated the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
+    """The worker ended or violated the protocol.
+
+    ``returncode`` is negative for a signal. ``stderr`` is the end of the worker's error output.
+    """
 
     def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
         super().__init__(message)

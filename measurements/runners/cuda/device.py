@@ -172,8 +172,8 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     near = near or min((row for row in all_devices() if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    # Bandwidth assumes two transfers per clock. The bandwidth is not computed for memory shared with the CPU, whose
-    # clock the driver reports differently or not at all.
+    # The computed bandwidth assumes two transfers per clock. It is not used if the GPU shares its memory with the CPU,
+    # because the driver then reports the memory clock differently or not at all.
     reported_bandwidth = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
     bandwidth = near.dram_bandwidth if integrated else reported_bandwidth or near.dram_bandwidth
     guessed = [

@@ -1,4 +1,4 @@
-"""Time launches on one stream of a warm GPU. CUDA graphs, queued after other work, exclude host time."""
+"""Time launches on one stream of a warm GPU. CUDA graphs, queued behind other work, keep host time out of the times."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class LaunchTimer:
     def _warmed_up(self, launch: Work, limit: float, before: Work | None = None) -> float:
         """Launch the kernel until the GPU's clock, if known, is high and no longer rises.
 
-        The first warm-up lasts for _SPIN_UP_SECONDS, the time in which the clock may rise, because until then NVML
+        The first warm-up lasts for _SPIN_UP_SECONDS, because the clock may take this long to rise, and until then NVML
         reports the idle clock. Returns the seconds of the fastest launch; if queueing takes longer than the kernel,
         this is the queueing time.
         """
@@ -326,7 +326,7 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
         best: Median time of the fastest kernel so far, or None.
 
     Returns:
-        The times. Times measured while the GPU was throttled are excluded, unless all times were measured so.
+        The times. Times measured while the GPU was throttled are excluded, unless the GPU was always throttled.
     """
     times: list[float] = []
     slowed: list[bool] = []

@@ -57,7 +57,7 @@ class References:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Return the arrays of ``data``, after computing the kinds ``parts`` (names in PARTS) that are not yet known.
+        """Return the arrays of ``data``. First compute the kinds ``parts`` (names in PARTS) that are not yet known.
 
         References are computed in float64 on the CPU, which can take minutes. Errors of the problem's functions are
         raised unchanged.

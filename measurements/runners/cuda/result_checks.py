@@ -52,7 +52,7 @@ class ResultChecks:
             raise RuntimeError("a known-good kernel found differences between equal arrays")
         pattern[617] ^= np.uint32(1)
         if self._differences(slots, MODE_EQUAL, cp.asarray(pattern)) != (3, 0):
-            raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
+            raise RuntimeError("a known-good kernel did not report the differences between unequal arrays")
 
     def largest_error(self, program: LoadedModule, data: ProblemData, when: str) -> float:
         """Return the largest ratio of an error to its tolerance. Raises WrongResult if it exceeds 1."""
@@ -127,7 +127,7 @@ class ResultChecks:
                 raise WrongResult(f"{after} bytes after {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
-        """Count bytes that differ inside and after the arrays of all copies."""
+        """Return the number of differing bytes inside all copies of an array, and of differing bytes after them."""
         expected = slots.array(0) if wanted is None else wanted
         arguments = (
             slots.array(0),

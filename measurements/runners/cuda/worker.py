@@ -197,9 +197,9 @@ class GpuWorker:
     def _arrived(
         self, arrays: Mapping[str, Mapping[str, str]], operands: Sequence[Operand], blobs: Blobs
     ) -> dict[str, dict[str, Any]]:
-        """Copy the arrays that the request sent to the GPU.
+        """Copy the request's arrays to the GPU.
 
-        The result has arrays by part (kind of array) and operand.
+        Returns the arrays by part (kind of array) and operand.
         """
         by_name = {o.name: o for o in operands}
         return {

@@ -164,7 +164,7 @@ class CandidateWork:
 
     @property
     def candidate(self) -> Candidate:
-        """Candidate for the local runner, whose kernel is the sent module."""
+        """Candidate for the local runner. The candidate's kernel is the sent module."""
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
         kernel = _SentKernel(source=self.module.digest, module=self.module, **launch)
         return Candidate(self.problem, Schedule("sent", ()), kernel)

@@ -23,7 +23,7 @@ INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
 ARRIVAL = 120.0  # seconds until the first GPU must respond
-FURTHER_ARRIVALS = 10.0  # seconds after the start until all other GPUs must respond, once one has responded
+FURTHER_ARRIVALS = 10.0  # seconds after the start; once one GPU has responded, all others must respond by then
 PATIENCE = 120.0  # seconds after which a run ends if no GPU of its kind responds
 
 
@@ -168,7 +168,7 @@ class Fleet:
                 raise FleetError(f"no GPU of the Ray cluster at {self.address} responds: {why}")
 
     def _keep(self) -> None:
-        """Replace lost actors and check jobs, until the fleet is closed."""
+        """Until the fleet is closed, replace lost actors and check the jobs."""
         last = time.monotonic()
         while not self._closed.wait(TICK):
             try:

@@ -1,8 +1,8 @@
 """Distribute jobs to members of a cluster, which may be lost. Each job gets exactly one result.
 
-A member is an actor that owns a GPU, or a compiler. A member executes one job at a time, in order. The next job is
-already in the member's queue, so that the member does not wait for the network. A job of a lost member is moved to
-another member. A job that takes much longer than other jobs is also sent to an idle member, and the first result is
+A member is an actor: either one that owns a GPU, or a compiler. A member executes one job at a time, in order. The next
+job is already in the member's queue, so that the member does not wait for the network. A job of a lost member is moved
+to another member. A job that takes much longer than other jobs is also sent to an idle member, and the first result is
 used.
 """
 
@@ -173,14 +173,14 @@ class Dispatcher:
                 if job.result.done() or job.copies or self._closed:
                     finish = None
                 elif job.losses < MOST_LOSSES:
-                    # The job that was running may have ended the member, so it goes to the end of the queue. The
-                    # member's other jobs go to the front.
+                    # The running job may have caused the loss of the member, so this job goes to the end of the queue.
+                    # The member's other jobs go to the front.
                     (self._waiting.append if suspect else self._waiting.appendleft)(job)
                     self.resubmitted += 1
                     finish = None
                 else:
                     last = str(error).splitlines()[0]
-                    why = f"{job.losses} workers of the cluster were lost while they ran it; last error: {last}"
+                    why = f"{job.losses} workers of the cluster were lost while they ran this job; last error: {last}"
                     finish = partial(job.result.set_exception, WorkersLost(why))
             else:
                 if under_way:

@@ -484,7 +484,7 @@ def test_memory_of_a_reference_is_freed(monkeypatch):
 def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
     worker = opened(FakeCupy(), arrays)
     monkeypatch.setattr(Function, "check_bytes", lambda *_: None)
-    with pytest.raises(RuntimeError, match="known-good kernel missed the differences"):
+    with pytest.raises(RuntimeError, match="known-good kernel did not report the differences"):
         worker.handle(Message({"op": "health"}))
 
 

@@ -1,8 +1,9 @@
 """Call cuBLASLt through its C interface: unlike cuBLAS, it has 8-bit types and selectable algorithms.
 
 Names, numbers and structures are from NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header. On Ada
-and Hopper, products of 8-bit floats need a row-major and b column-major, and e5m2 times e5m2 is not supported. The
-library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as in candidates.
+and Hopper, products of 8-bit floats require ``a`` in row-major and ``b`` in column-major order, and e5m2 times e5m2 is
+not supported. The library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as
+in candidates.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Heuristic(ctypes.Structure):
 
 
 def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Multiply:
-    """Return a function of device addresses that queues the product by cuBLASLt.
+    """Return a function that takes device addresses and queues the product with cuBLASLt.
 
     Args:
         cp: The cupy module.

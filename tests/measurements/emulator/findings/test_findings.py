@@ -1,4 +1,4 @@
-"""For every kind of finding, some kernel has the fault. Without the fault the kernel has no findings."""
+"""For every kind of finding, a kernel has a fault that causes it. Without the fault, the kernel has no findings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def test_kernel_without_the_fault_is_clean(
 def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
     run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> None:
-    """CUTLASS adds half a unit of the last place of tf32, and the tensor core truncates. This only gives a note."""
+    """CUTLASS adds half a unit of the last place of tf32, and the tensor core truncates.
+
+    The emulator reports this as a note, not as a fault.
+    """
     case = next(case for case in CASES if case.kind is K.UNROUNDED_TF32)
     source = test_kernel(case.kernel).replace("cvt_rna_tf32(", "(0x1000u + ")
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)))
@@ -141,7 +144,7 @@ def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
 
 
 def test_every_kind_has_a_case() -> None:
-    # Other files test kinds of PTX text, sm_90, sm_100, crashes, the heap, symbols and launch limits.
+    # Other test files cover the kinds for PTX text, sm_90, sm_100, crashes, the heap, symbols and launch limits.
     of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE,
               K.LAUNCH_LIMIT}  # fmt: skip
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,

@@ -45,7 +45,10 @@ END:
 
 
 def run(length: int, result: int) -> Emulation:
-    """Run the kernel with a chain of this many numbers. It stores if the last number's lowest bit is ``result``."""
+    """Run the kernel with a chain of ``length`` numbers.
+
+    The kernel executes its store if the lowest bit of the last number is ``result``.
+    """
     chain = "\n".join(f"  mad.lo.u32 %x{k}, %x{k - 1}, %x{k - 1}, %x{k - 1};" for k in range(1, length))
     text = TEXT.replace("LENGTH", str(length)).replace("CHAIN", chain).replace("LAST", str(length - 1))
     text = text.replace("RESULT", str(result))

@@ -1,4 +1,7 @@
-"""The emulator checks its cached files: damaged programs are compiled again, and a damaged runner rejects no kernel."""
+"""The emulator checks its cached files: it recompiles damaged programs, and detects a damaged runner.
+
+A damaged runner does not cause a kernel to be rejected.
+"""
 
 from __future__ import annotations
 

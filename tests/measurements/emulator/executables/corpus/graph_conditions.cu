@@ -1,5 +1,6 @@
 // Conditional nodes of graphs: a loop, both branches of an if, a switch, and faulty programs.
-// "endless" is a loop whose condition is never cleared. Its body has a kernel, or with "endless empty" none.
+// "endless" is a loop whose condition is never cleared. Its body contains a kernel; with "endless empty", the body is
+// empty.
 #include <cstring>
 
 #include "check.h"

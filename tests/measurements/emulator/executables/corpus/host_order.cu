@@ -1,4 +1,4 @@
-// Streams and the host access one array. The first argument selects a case. With the second, "sound", they synchronise.
+// Streams and the host access one array. The first argument selects a case. If the second is "sound", they synchronise.
 #include <pthread.h>
 
 #include <atomic>

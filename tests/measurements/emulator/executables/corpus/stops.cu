@@ -1,4 +1,4 @@
-// A kernel that stops by a failed assertion, or with -DTRAP by a trap.
+// A kernel that is stopped by a failed assertion or, with -DTRAP, by a trap.
 #undef NDEBUG
 #include <cassert>
 

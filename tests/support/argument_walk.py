@@ -45,7 +45,7 @@ class Stop:
 
 @dataclass
 class Walk:
-    """The stops of a value, in order."""
+    """The functions that receive a value ("stops"), in the order of their first calls."""
 
     stops: list[Stop] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Walk:
 
     @property
     def climbs(self) -> list[tuple[Stop, Stop]]:
-        """Return the pairs of successive stops that lead to a higher package."""
+        """Return the pairs of successive stops of which the second is in a package of a higher level."""
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def followed(value: object) -> Iterator[Walk]:
     """
     walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
     packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
-    arguments: dict[CodeType, tuple[str, ...]] = {}  # to check; none outside of the packages
+    arguments: dict[CodeType, tuple[str, ...]] = {}  # parameters to check, by function; none outside of the packages
 
     def on_event(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":

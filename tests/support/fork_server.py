@@ -77,7 +77,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
 
 
 def report_ended(running: dict[int, socket.socket]) -> None:
-    """Send the wait status and the CPU seconds of each child that has ended to its client."""
+    """For each child that has ended, send its wait status and CPU seconds to its client."""
     while running:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid == 0:

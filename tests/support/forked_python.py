@@ -32,7 +32,7 @@ COMMANDS = (
     *("numpy.random", "scipy", "cuda.bindings.nvrtc", "pytest", "hypothesis"),
 )
 TORCH = (*COMMANDS, "torch", "triton.language")
-OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process, at whose end servers stop
+OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process; servers stop when it ends
 _FOLDER = gettempdir()  # determined at import, since some tests set TMPDIR
 
 # Options that a forked child supports. For other options (such as -W or -I), a new interpreter is started.

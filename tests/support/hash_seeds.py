@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 
 def printed(code: str) -> tuple[str, str]:
-    """Return what ``code`` prints here, and in a process with another hash seed. There, warnings are errors."""
+    """Return what ``code`` prints here, and in a process that has another hash seed and treats warnings as errors."""
     here = io.StringIO()
     with redirect_stdout(here):
         exec(code, {})

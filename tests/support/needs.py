@@ -33,7 +33,7 @@ def cpp_compiler() -> str:
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
 needs_recorded_lengths = pytest.mark.skipif(
-    _older_code(), reason="machine code of NVRTC before 13.3 differs in length: pip install -U nvidia-cuda-nvrtc"
+    _older_code(), reason="code lengths were recorded with NVRTC 13.3 or newer: pip install -U nvidia-cuda-nvrtc"
 )
 # A cupy installation alone includes some of CUDA's headers, but not all.
 CUDA_HEADERS = any(Path(folder, "cuda_fp16.h").exists() for folder in cuda_include_folders())

@@ -40,7 +40,10 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
 
 
 def attended(x: Distributions, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
-    """Return the reference of ``attention``. ``scores`` gets the products, column minus row of each, and the head."""
+    """Return the reference of ``attention``.
+
+    ``scores`` is called with the products, an array of the differences column - row, and the index of the head.
+    """
     h, s, d = x["q"].shape
     result = np.zeros_like(x["q"])
     for head in range(h):

@@ -52,7 +52,7 @@ def random_depths(seed: int, typed: str | None = None) -> Program:
         elif form == "reduced":
             total = p.reduction("add", wide, dim=1)
             wide = wide - (total >> 4) if exact else wide - total / shape[1]
-        if x.name == "a":  # zeros after the depth in a make the other operand's values irrelevant
+        if x.name == "a":  # a has zeros beyond the depth, so b's values there do not matter
             wide = p.where(p.columns(at[1], shape[1]) < k, wide, 0)
         converted = wide.cast(typed)
         if form == "shared" and not exact:

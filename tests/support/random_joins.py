@@ -27,7 +27,7 @@ def shape_of(seed: int) -> tuple[int, int]:
 def random_joins(seed: int) -> Program:
     """Return a program of up to six steps on one tile, with or without a loop over the columns of its array.
 
-    Inputs are small integers, so all results but products are exact.
+    Inputs are small integers, so all results except matrix products are exact.
     """
     rng = random.Random(seed)
     rows, columns = shape_of(seed)

@@ -161,9 +161,14 @@ TURNS = (
 def random_loops(seed: int, without: Container[int] = ()) -> Program:
     """Return a program with a loop of matmuls and other operations between them.
 
-    The operations are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a
-    nested loop, and further matmuls of the same or of computed operands. A second loop of matmuls of its result may
-    follow.
+    The operations are:
+
+    - scaling and shifting by sums, maxima or minima of rows and columns
+    - layout conversions, transposes, masks and conditional steps
+    - a nested loop
+    - further matmuls of the same or of computed operands
+
+    A second loop may follow, with matmuls of the first loop's result.
 
     Args:
         seed: Seed of the random choices.

@@ -1,4 +1,4 @@
-"""Evaluate a warp's instruction on registers, whose element positions the intrinsic defines."""
+"""Evaluate a warp's instruction on registers. The intrinsic defines which elements a register holds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Maintain the checked-in list of slow test functions, which ``pytest --update-slow -n 0`` writes.
 
 A test is slow if its cases take more than LIMIT CPU seconds on average, child processes included. A busy machine gives
-the same CPU times as an idle one, so the list is stable from run to run. A function whose time is near the limit stays
-listed or unlisted.
+the same CPU times as an idle one, so the list is stable from run to run. A function whose time is near the limit keeps
+its state, listed or unlisted.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from search_spaces.tile_operators.tile_template import tile_template
 
 
 def outcome(problem: TileOperator, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
-    """Return "ok", the report of the emulator, or "wrong" for a result beyond the operator's tolerance."""
+    """Return "ok", the status of a failed emulation, or "wrong" if a result exceeds the operator's tolerance."""
     inputs = problem.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":
@@ -48,7 +48,7 @@ def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> 
 def sampled_persistent(problem: TileOperator, gpu: str, count: int, intrinsic: str, **values: str) -> list[Schedule]:
     """Return some schedules with persistent blocks, which pruning rejects for problems with few tiles.
 
-    The schedules have the given values and multiply with ``intrinsic``. There may be fewer than ``count``.
+    The schedules have the given values and multiply with ``intrinsic``. The result may have fewer than ``count``.
     """
     drawn = (s for s in sampled_with(problem, gpu, 500, intrinsic=intrinsic) if values.items() <= s.values.items())
     return [schedule.replace(persistent=1) for schedule in islice(drawn, count)]

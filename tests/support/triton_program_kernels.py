@@ -90,7 +90,7 @@ def wait_for_the_middle(flags, o):
 
 @triton.jit
 def wait_by_atomics(locks, o, far, SWAP: tl.constexpr):
-    """Every third block waits for the lock of the block ``far`` blocks later. The other blocks set their locks."""
+    """Every third block ``i`` waits for the lock of block ``i + far``. The other blocks set their locks."""
     block = tl.program_id(0)
     total = tl.arange(0, 64)
     if block % 3 == 0:

@@ -37,7 +37,7 @@ def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array)
 
 @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
 def scaled_rows(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """Multiply by a function of the loaded a, so that wgmma takes the operand from registers."""
+    """Multiply a function of the loaded x by w, so that wgmma takes its left operand from registers."""
     i, j = p.blocks(out.shape, (64, 64))
     rows, columns = p.window(x, (i, 0), (64, 64)), p.window(w, (0, j), (64, 64))
     acc = p.state(p.zeros((64, 64)))

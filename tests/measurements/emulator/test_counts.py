@@ -42,7 +42,10 @@ def offsets_or_idle(table: Table) -> npt.NDArray[np.uint32]:
 
 
 def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traffic, Traffic | None]:
-    """Emulate accesses at a table's offsets (-1: no access). Return counts of lines ``// load`` and ``// store``."""
+    """Emulate accesses at a table's offsets (-1: no access).
+
+    Returns the counts of the lines that end with ``// load`` and ``// store``.
+    """
     requests = np.array([len(table), *more], dtype=np.uint32)
     arguments = (words("table", table.size), words("requests", requests.size), words("o", 32, "output"))
     inputs = {"table": offsets_or_idle(table), "requests": requests}
@@ -139,7 +142,7 @@ def random_layout(rng: np.random.Generator, shape: tuple[int, int]) -> SharedLay
 def accesses(
     row: TensorIntrinsic, operand: str, layout: SharedLayout, element_bytes: int, access: Access
 ) -> tuple[str, Table]:
-    """Return the kernel, and its table of byte offsets, that reads every fragment of a tile once for the intrinsic."""
+    """Return the name of a kernel that loads every fragment of a tile once for the intrinsic, and its byte offsets."""
     offsets = layout.offsets().astype(np.int64) * element_bytes
     if access.mode in ("row", "col"):  # wmma: the start of each fragment
         fragment = row.a.shape if operand == "a" else row.b.shape
@@ -268,7 +271,7 @@ def test_sites_of_template_instances_are_separate(run: Run) -> None:
 
 
 def test_uncoalesced_and_partial_requests(run: Run) -> None:
-    """Requests are per iteration, even if some lanes are inactive in earlier iterations."""
+    """Each iteration counts as one request, even if some lanes are inactive in it."""
     source = (
         '#include "common.cuh"\n'
         'extern "C" __global__ void kernel(const unsigned* a, unsigned* o) {\n'

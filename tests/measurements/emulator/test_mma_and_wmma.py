@@ -45,7 +45,7 @@ F16_CORNERS = (0.0, -0.0, 1.0, -2.0, 2.0**-24, -(2.0**-14), 65504.0, -65504.0, 2
 
 
 def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) -> None:
-    """Check random numbers, and all pairs of corner cases as a factor and as the initial sum."""
+    """Check random numbers, and all pairs of corner cases, of which one is a factor and the other the initial sum."""
     rng = np.random.default_rng(9)
     c = rng.standard_normal((16, 8)).astype(np.float16)
     sets = [(a, b, c)]
@@ -82,7 +82,7 @@ def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) 
 
 
 def instructions(row: TensorIntrinsic) -> str:
-    """Return the code of d += x * y: one instruction, or two for 8-bit types on sm_75, which has only half the size."""
+    """Return the code of d += x * y: one instruction, or two of half the size for 8-bit types on sm_75."""
     if row.name == "mma_m16n8k16_i8":
         return "".join(f"mma_m8n8k16_s8(d[{2 * i}], d[{2 * i + 1}], x[{i}], y[0]);" for i in range(2))
     if row.until:

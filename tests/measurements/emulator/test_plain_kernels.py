@@ -301,7 +301,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
 def test_a_lane_with_a_lock_continues_while_other_lanes_wait(run: Run, how: str, block: int) -> None:
-    """Lanes that have had the lock wait for all lanes, while the other lanes still wait for the lock."""
+    """Lanes that have released the lock wait for all other lanes, some of which still wait for the lock."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{
       while (atomicCAS(lock, 0, 1) != 0) __nanosleep(20);

@@ -1,4 +1,4 @@
-"""Reading a pipe as a file waits while the pipe has a writer, up to a time limit."""
+"""When a pipe is read as a file, the reader waits while the pipe has a writer, up to a time limit."""
 
 from __future__ import annotations
 

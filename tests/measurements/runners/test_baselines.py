@@ -1,4 +1,4 @@
-"""Libraries that candidates are compared with are replaced by fakes, which check the functions and arguments."""
+"""Fakes replace the libraries that candidates are compared with. The fakes check the functions and arguments."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""Every backend fulfils the contract of runners, which one class of tests checks."""
+"""Every backend fulfils the contract of runners. One class of tests checks all backends."""
 
 import dataclasses
 import json
@@ -240,7 +240,7 @@ class TestRunnerContract:
         closer = threading.Timer(0.1, close)
         closer.start()
         num_results = 0
-        for _ in results:  # each iteration sleeps, so that even a replay has not finished when it is closed
+        for _ in results:  # each iteration sleeps, so that even a replay is still running when the runner is closed
             time.sleep(1e-3)
             num_results += 1
         closer.join()

@@ -277,7 +277,7 @@ def warm_up(monkeypatch):
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)
 
     def clock():
-        """Return the current reading. Each reading lasts 5.9 ms; the warm-up reads the clock after every 5 ms."""
+        """Return the current reading, which changes every 5.9 ms. The warm-up reads the clock every 5 ms."""
         return clocks[min(int((cupy.now - clocks_began[0]) / 5.9e-3), len(clocks) - 1)]
 
     clocks_began = [0.0]

@@ -62,7 +62,10 @@ def array(address):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Replace cuTensorMapEncodeTiled by a fake whose maps contain a running number. Return its calls in order."""
+    """Replace cuTensorMapEncodeTiled by a fake, and return the fake's calls in order.
+
+    The fake fills the first map with the byte 1, the second map with the byte 2, and so on.
+    """
     calls, numbers = [], itertools.count(1)
 
     def encode(target, *values):

@@ -1,4 +1,7 @@
-"""On a GPU in virtual time, whose true kernel times are known, hosts, power and heat do not bias measured times."""
+"""Hosts, power and heat do not bias measured times.
+
+The tests use a simulated GPU with virtual time, so the true kernel times are known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""On a GPU in virtual time, whose true kernel times are known, measured ratios of kernels are true."""
+"""Measured ratios of kernel times equal the true ratios.
+
+The tests use a simulated GPU with virtual time, so the true kernel times are known.
+"""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class TestDatabase:
         with Store.open(tmp_path / "a.db") as store:
             for rows in (8, 16):
                 store.append(self.make_trial(32, Transpose(rows=rows, columns=8)))
-        with pytest.raises(TableError, match="2 problems"):
+        with pytest.raises(TableError, match="2 combinations of problem"):
             read_table(tmp_path / "a.db")
 
 
@@ -213,7 +213,7 @@ BAD: dict[str, str | bytes] = {
     "T4 without configurations": '{"results": [{"a": 1}]}',
     "a recording truncated": '{"recording": 2}',
     "a number that is too large": json.dumps(cache()).replace('"x": 32', '"x": 1' + "0" * 30),
-    "an integer beyond floats beside a float": json.dumps(cache())
+    "an integer that a float cannot represent, and a float": json.dumps(cache())
     .replace('"x": 32', '"x": 1' + "0" * 400)
     .replace('"x": 16', '"x": 0.5'),
     "no time is a number above 0": json.dumps(cache()).replace('"time": ', '"time": 1e-323, "was": '),

@@ -1,4 +1,4 @@
-"""The winner among programs timed in alternation is chosen soundly, and two finals agree on it."""
+"""If programs are timed in alternation, the choice of the winner is statistically sound and stable from run to run."""
 
 import math
 

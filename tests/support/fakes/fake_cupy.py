@@ -190,7 +190,7 @@ class _Function:
 
 
 class Foreign:
-    """An array of another library that shares a cupy array's memory and only has ``__cuda_array_interface__``."""
+    """Another library's array in the memory of a cupy array. It supports only ``__cuda_array_interface__``."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -198,7 +198,7 @@ class Foreign:
 
 
 class Exchanged:
-    """An array of another library that shares a cupy array's memory and only has DLPack, on device ``kind``."""
+    """Another library's array in the memory of a cupy array. It supports only DLPack, on device ``kind``."""
 
     def __init__(self, array: Any, kind: int = 2) -> None:
         self.array, self._kind = array, kind

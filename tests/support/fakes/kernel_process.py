@@ -1,4 +1,4 @@
-"""Use a database from inside an installed package; report what its kernel launches and which modules it imported.
+"""Use a database from inside an installed package. Report the launch of its kernel, and the imported modules.
 
 Arguments: PACKAGE HOLDER, the package's name and the folder that contains it. Prints one JSON document. There is no
 GPU: cupy is replaced by the fake.

@@ -1,4 +1,4 @@
-"""Small spaces whose best schedule is known, samplers over them, and distinguishable estimates and models."""
+"""Small spaces whose best schedule is known, samplers over them, and estimates and models that tests can tell apart."""
 
 import math
 from collections.abc import Sequence

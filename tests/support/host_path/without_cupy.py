@@ -45,7 +45,7 @@ def main(database: str, stand_in: str) -> None:
 
 
 def check(path: HostLaunchTable, stand_in: str, name: str, *tensors: Any) -> None:
-    """Launch a call from the table and from Python, and compare the two launches."""
+    """Launch the same call once through the table and once from Python, and compare the two launches."""
     operator = getattr(getattr(torch.ops, SPACE), name)
     operator(*tensors)
     result, before = operator(*tensors), path.counts()

@@ -59,9 +59,9 @@ class Planted:
 
 
 PLANTED = (
-    Planted("scales of a from the other lanes", "mxf8",
+    Planted("scales of a are taken from the wrong lanes", "mxf8",
             "multiply_scaled<i % 2, j % 4>", "multiply_scaled<(i + 1) % 2, j % 4>"),
-    Planted("scales of b from the same lanes for all fragments", "mxf8",
+    Planted("all fragments of b take scales from the same lanes", "mxf8",
             "multiply_scaled<i % 2, j % 4>", "multiply_scaled<i % 2, 0>"),
     Planted("scales of a and b exchanged", "mxf8", "scales.of_a(i, step), scales.of_b(j, step)",
             "scales.of_b(j, step), scales.of_a(i, step)"),
@@ -79,7 +79,7 @@ PLANTED = (
             "return part(b[step / steps_of_word][0], step);"),
     Planted("rows eight apart use the same scales", "mxf8", " + lane % 2 * 8 + lane / 4;", " + lane / 4;"),
     Planted("rows numbered like lanes", "mxf8", " + lane % 2 * 8 + lane / 4;", " + lane % 2 * 8 + lane % 8;"),
-    Planted("fragments of a alternate between lanes", "mxf8",
+    Planted("lanes load the scales of two fragments of a alternately", "mxf8",
             "smaller(2 * i + lane % 4 / 2,", "smaller(2 * i + lane % 2,"),
     Planted("only two fragments of b have their own scales", "mxf8",
             "smaller(4 * j + lane % 4,", "smaller(4 * j + lane % 2,"),

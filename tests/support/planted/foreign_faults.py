@@ -354,7 +354,7 @@ LOCK_FREE = ForeignKernel(
     block=1,
     fills=False,
     faults=(
-        ("no count beside the head", "step = 0x100000000ull", "step = 0"),
+        ("the head has no version counter", "step = 0x100000000ull", "step = 0"),
         ("the head is not compared", "now = atomicCAS(&head, old, next);", "now = old; head = next;"),
     ),
     orders=(Order(), *(Order("interleaved", seed) for seed in range(12))),

@@ -10,7 +10,7 @@ from search_spaces.launches.headers import Headers
 
 
 def parts_of(headers: Headers, header: str) -> dict[str, str]:
-    """Return the texts by name of ``header`` and of the files in its folder.
+    """Return the texts of ``header`` and of the files in its folder, by file name.
 
     Raises:
         ValueError: There is no such header.
@@ -26,7 +26,7 @@ def edited(headers: Headers, header: str, old: str, new: str, *, everywhere: boo
     """Return ``headers`` with ``old`` replaced by ``new`` in the files of ``header``.
 
     Raises:
-        ValueError: ``old`` does not occur exactly once or, with ``everywhere``, not at all.
+        ValueError: ``old`` does not occur, or it occurs more than once and ``everywhere`` is false.
     """
     parts = parts_of(headers, header)
     count = sum(text.count(old) for text in parts.values())

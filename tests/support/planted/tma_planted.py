@@ -34,7 +34,7 @@ SMALL: dict[str, int | str] = {
 CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "plain": ({}, {}),
     "two buffers": ({"fragment_buffers": 2, "stages": 3, "epilogue": "shared"}, {"epilogue": "bias"}),
-    "lines of both along m and n": (
+    "lines of a along m, of b along n": (
         {"tile_n": 128, "sg_data_n": 64},
         {"order_a": "col", "order_b": "row", "m": 152, "n": 136},
     ),
@@ -88,7 +88,7 @@ _READ = """  // orders TMA's next writes after this lane's reads, which the mbar
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
 PLANTED = (
     Planted("stages are not waited for", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),
-    Planted("stages are not waited for, two buffers", "two buffers", K.BARRIER_NOT_REACHED, _FULL, ""),
+    Planted("stages are not waited for, with two buffers", "two buffers", K.BARRIER_NOT_REACHED, _FULL, ""),
     Planted("the other phase is waited for", "plain", K.ASYNC_READ_BEFORE_WAIT,
             _FULL, "tile::wait_phase(place.full(), place.parity ^ 1u);"),
     Planted("a stage is not released", "plain", K.BARRIER_NOT_REACHED, _RELEASE, ""),
@@ -98,12 +98,12 @@ PLANTED = (
     Planted("a stage is released before it is read", "plain",
             K.ASYNC_READ_BEFORE_WAIT, "if (step + 1 == tile_steps) release();",
             "if (step == 0) release();"),
-    Planted("one warp releases for all", "plain", K.BARRIER_NOT_REACHED,
+    Planted("one warp releases a stage for all warps", "plain", K.BARRIER_NOT_REACHED,
             _RELEASE, "if (lane == 0 && warp_m == 0) ptx::mbarrier_arrive(place.empty());"),
     Planted("no proxy fence between reads and TMA's writes", "plain", K.MISSING_PROXY_FENCE, _FENCE, ""),
-    Planted("no proxy fence between reads and TMA's writes, two buffers", "two buffers",
+    Planted("no proxy fence between reads and TMA's writes, with two buffers", "two buffers",
             K.MISSING_PROXY_FENCE, _FENCE, ""),
-    Planted("one lane fences for all", "plain", K.MISSING_PROXY_FENCE, _FENCE, f"if (lane == 0) {_FENCE}"),
+    Planted("one lane fences for all lanes", "plain", K.MISSING_PROXY_FENCE, _FENCE, f"if (lane == 0) {_FENCE}"),
     Planted("the proxy fence after the release", "stream-K", K.MISSING_PROXY_FENCE,
             f"{_FENCE}{_READ}      {_RELEASE}", f"{_READ.strip()}\n      {_RELEASE}\n      {_FENCE}"),
     Planted("a full stage is filled again", "plain", K.MBARRIER_MISUSE,
@@ -123,7 +123,7 @@ PLANTED = (
     Planted("the first box is used for all", "wide boxes of k", WRONG, " + i * Boxes::width", ""),
     Planted("boxes overlap", "wide boxes of k", K.SHARED_RACE, "unsigned(i * Boxes::box_bytes)",
             "unsigned(i * Boxes::box_bytes / 2)"),
-    Planted("line and column coordinates exchanged", "lines of both along m and n",
+    Planted("line and column coordinates exchanged", "lines of a along m, of b along n",
             WRONG, "along_k ? mn0 : k0,", "along_k ? k0 : mn0,"),
     Planted("barriers are used before they are made", "plain", K.MBARRIER_MISUSE,
             "ptx::barrier_sync();\n    Place place",

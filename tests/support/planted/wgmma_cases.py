@@ -137,7 +137,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "tile_n": 48, "consumer_warpgroups": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
     ),
-    "shifted, ping-pong, each matrix by another distance": (
+    "ping-pong, each matrix shifted by another distance": (
         {
             "tile_n": 64,
             "consumer_warpgroups": 2,
@@ -203,7 +203,7 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {**FROM_REGISTERS, "tile_n": 16, "tile_k": 32},
         {"a": "f32", "m": 16, "n": 132, "order_b": "row", "epilogue": "bias"},
     ),
-    "many rows of words of b along n": (
+    "words of b along n, many rows": (
         {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "tile_k": 32, "cluster_m": 2, "consumer_warpgroups": 2},
         {"a": "f32", "m": 150, "n": 512, "order_b": "row", "epilogue": "bias+gelu"},
     ),

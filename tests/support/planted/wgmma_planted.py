@@ -109,7 +109,7 @@ PLANTED = (
     # The first faults are part of every test run; the others are nightly.
     Planted("one slice of k is multiplied twice", "plain", WRONG,
             {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
-    Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
+    Planted("expects only the bytes inside the matrix", "tail of k", K.BARRIER_NOT_REACHED,
             {_EXPECT:
              "ptx::mbarrier_arrive_expect_tx(place.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "
              "2 * (C::tile_m + C::tile_n));"}),
@@ -131,7 +131,7 @@ PLANTED = (
     Planted("a map of one row less", "plain", WRONG, maps={"a_map": {"sizes": (320, 255, 1)}}),
     Planted("a map without its swizzle", "plain", K.BARRIER_NOT_REACHED,
             maps={"b_map": {"swizzle": "64B", "box": (32, 32, 1)}}),
-    Planted("lines of the map an element pair apart", "plain", WRONG,
+    Planted("lines of the map are 16 bytes too short", "plain", WRONG,
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
@@ -140,19 +140,19 @@ PLANTED = (
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
             {"wait(place.empty(), place.parity ^ 1u);  // in the first":
              "wait(place.empty(), place.parity);  // the first"}),
-    Planted("a parity that turns over but once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
+    Planted("the parity flips only once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
             {"parity ^= 1u;": "parity = 1u;"}),
-    Planted("the stage before is that of the next barrier", "plain", K.BARRIER_NOT_REACHED,
+    Planted("the release of a stage arrives at the next stage's barrier", "plain", K.BARRIER_NOT_REACHED,
             {"return full() + 8; }": "return empty(); }"}),
     Planted("the first stage's barrier is after the last one", "plain", K.MBARRIER_MISUSE,
             {"barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16": "barrier + 16"}),
-    Planted("the first k-tile is added to what was there", "plain", WRONG, {"turn(true);": "turn(false);"}),
+    Planted("the first k-tile is added to old sums", "plain", WRONG, {"turn(true);": "turn(false);"}),
     Planted("two lanes of a warp release", "plain", K.MBARRIER_MISUSE,
             {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
              "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
     Planted("one more arrival at a full stage", "plain", K.MBARRIER_MISUSE,
             {_EXPECT: _EXPECT + "\nptx::mbarrier_arrive(place.full());"}),
-    Planted("an arrival in two: arrives, then expects", "plain", K.ASYNC_READ_BEFORE_WAIT,
+    Planted("arrival and expected bytes in two instructions", "plain", K.ASYNC_READ_BEFORE_WAIT,
             {_EXPECT:
              "ptx::mbarrier_arrive(place.full());\n"
              'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
@@ -175,9 +175,9 @@ PLANTED = (
     # Clusters.
     Planted("the mask is short by one block", OF_FOUR, K.BARRIER_NOT_REACHED,
             {"((1u << C::cluster_m) - 1) << (rank_n()": "((1u << (C::cluster_m - 1)) - 1) << (rank_n()"}),
-    Planted("tells the blocks of the other axis", "all of it", K.SHARED_RACE,
+    Planted("releases are signalled to the wrong blocks", "all of it", K.SHARED_RACE,
             {"m = along_n ? rank_m() :": "m = along_n ? rank_n() :"}),
-    Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
+    Planted("the first block exits without waiting for its cluster", ALONG_M, K.BLOCK_EXITED,
             {"(int stage = 0; stage < C::stages;": "(int stage = Plan::rank() ? 0 : 99; stage < C::stages;"}),
     Planted("the barriers are initialised after the synchronisation", ALONG_M, K.MBARRIER_MISUSE,
             {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
@@ -208,13 +208,13 @@ PLANTED = (
     Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
             {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, Threads);":
              "ready for the next launch\n    }"}, _STREAM_K),
-    Planted("asked for without an acquire", STREAM, K.GLOBAL_RACE,
+    Planted("the flag of stored sums is read without an acquire", STREAM, K.GLOBAL_RACE,
             {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}, _STREAM_K),
-    Planted("waits for the other's ticket alone", STREAM, K.GLOBAL_RACE,
+    Planted("waits only for the other worker's ticket", STREAM, K.GLOBAL_RACE,
             {"ptx::ld_acquire(stored)": "ptx::ld_acquire(tickets)"}, _STREAM_K),
     Planted("all tiles that are cut share their sums", STREAM, K.UNWRITTEN_OUTPUT,
             {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
-    Planted("both consumers of a block have one flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
+    Planted("both consumers in a block share a flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
     Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
             {"tile.tell_stored();\n    return false;": "tile.tell_stored();\n    return true;"}, _STREAM_K),
     Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
@@ -231,7 +231,7 @@ PLANTED = (
     Planted("another thread commits the stores", STORES, K.BULK_COPY_IN_FLIGHT,
             {"ptx::commit_stores();\n        }":
              "}\n        if (threadIdx.x % 128 >= 96 && ptx::elect()) ptx::commit_stores();"}),
-    Planted("the barrier of boxes is that of turns", TURNS, K.INVALID_ARGUMENT,
+    Planted("boxes and turns use the same barrier", TURNS, K.INVALID_ARGUMENT,
             {"of_turns = 2, of_boxes = 4": "of_turns = 2, of_boxes = 2"}),
     Planted("boxes of the first matrix", "boxes of a batch", K.GLOBAL_RACE,
             {"next % fragments * 64, work.batch,": "next % fragments * 64, 0,"}),
@@ -260,7 +260,8 @@ PLANTED = (
             {"x[i] = activate<activation(C::activation)>(x[i]);\n}":
              "x[i] = x[i] > 65504.0f ? 65504.0f : activate<activation(C::activation)>(x[i]);\n}"}, _FINISH),
     # Other faults.
-    Planted("outside of the matrix is NaN", "tail of k", WRONG, maps={"a_map": {"fill": "NAN_REQUEST_ZERO_FMA"}}),
+    Planted("elements outside the matrix are NaN", "tail of k", WRONG,
+            maps={"a_map": {"fill": "NAN_REQUEST_ZERO_FMA"}}),
     Planted("asks once whether a phase has ended", "plain", K.MBARRIER_MISUSE,
             {"while (!ptx::mbarrier_try_wait": "if (!ptx::mbarrier_try_wait",
              "while (!ptx::vote_all": "if (!ptx::vote_all"}),
@@ -289,13 +290,13 @@ PLANTED = (
             {"(column < blocks_n ? column : blocks_n - 1) * blocks_k + t);":
              "(column < blocks_n ? column : blocks_n - 1) * blocks_k + (t > 0 ? t - 1 : 0));"}),
     Planted("the scale of the first columns", "scaled blocks", WRONG, {"work.n0 / block + q": "0 * work.n0 + q"}),
-    Planted("the scale of the row eight above", "scaled blocks", WRONG,
+    Planted("rows eight apart use the same scale", "scaled blocks", WRONG,
             {"row0 + i * 64 + half * 8;\n          a[i]": "row0 + i * 64;\n          a[i]"}),
     Planted("all sums are scaled by the last block", "scaled blocks", WRONG,
             {_SCALED: "sums[i][r] = (sums[i][r] + acc[i][r]) * a[i][r / 2 % 2] * b[r / 4 * 8 / block];"}),
     Planted("scales of rows that are not there", "boxes of scaled rows", K.OUT_OF_BOUNDS_GLOBAL,
             {"ends.of_row(row < C::m ? row : C::m - 1)": "ends.of_row(row)"}),
-    Planted("a scale of columns for each second one", "scaled rows", WRONG,
+    Planted("16 columns share the first columns' scales", "scaled rows", WRONG,
             {"ends.scale_b + col);": "ends.scale_b + col / 16 * 16);"}, _FINISH),
     # Registers.
     Planted("takes more registers than were given", "registers", K.BARRIER_NOT_REACHED,

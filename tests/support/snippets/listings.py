@@ -40,7 +40,7 @@ def check_refusal(body: str, reason: str) -> None:
 
 
 def notes_of(listings: dict[str, str]) -> str:
-    """Return the notes of every listing below its title."""
+    """Return a text with the title of every listing, each followed by the listing's notes."""
     lines: list[str] = []
     for title, body in listings.items():
         lines += [f"== {title}", *parse(body, file="line").notes, ""]

@@ -93,7 +93,10 @@ def legal(space: Space) -> set[str]:
 
 @contextmanager
 def taking(way: Way) -> Iterator[None]:
-    """Force a code path of counting by the limits ``way``: no relations, small chunks, or every step searched."""
+    """Set the limits in ``way`` so that counting takes a certain code path.
+
+    The code paths are: no relations, small chunks, or a search at every step.
+    """
     relation_rows, chunk_rows, rollout_rows = way
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constraints, "RELATION_ROWS", relation_rows)

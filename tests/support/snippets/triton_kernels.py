@@ -61,7 +61,7 @@ def matmul_by_descriptors(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 
 @triton.jit
 def matmul_by_made_descriptors(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Multiply matrices by tensor descriptors that are made on the device, in the launch's scratch memory."""
+    """Multiply matrices, accessed through tensor descriptors that the kernel creates in the launch's scratch memory."""
     of_a = tl.make_tensor_descriptor(a, shape=[M, K], strides=[K, 1], block_shape=[BM, BK])
     of_b = tl.make_tensor_descriptor(b, shape=[K, N], strides=[N, 1], block_shape=[BK, BN])
     of_c = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BM, BN])

@@ -1,6 +1,6 @@
 // Fragments are loaded one step ahead. After the last step, other warps may overwrite the memory of the next fragment
-// while it is loaded. This is harmless, since this fragment is not multiplied; its register holds used fragments at
-// other times. With BROKEN the fragment is multiplied.
+// while it is loaded. This is harmless, since this fragment is not multiplied. In other steps, its register holds
+// fragments that are multiplied. With BROKEN, the fragment is multiplied.
 #include "common.cuh"
 
 inline __device__ void fetch(unsigned& fragment, unsigned row) {

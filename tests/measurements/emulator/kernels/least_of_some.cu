@@ -1,4 +1,5 @@
-// The minimum of a low number and an unwritten byte is often the number. With BROKEN one such minimum is stored.
+// The minimum of a low number and an unwritten byte often equals the low number. With BROKEN, one such minimum is
+// stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ signed char tile[64];
   const unsigned t = threadIdx.x;

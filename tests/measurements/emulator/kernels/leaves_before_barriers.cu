@@ -11,6 +11,6 @@ extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
     s[t] = a[t] + k;  // found here
     __syncthreads();
     o[t] = s[39 - t];
-    if (!BROKEN) __syncthreads();  // after it, the values read may be overwritten
+    if (!BROKEN) __syncthreads();  // after the barrier, the values that were read may be overwritten
   }
 }

@@ -1,4 +1,4 @@
-// Few floats exceed 1e38, but an unwritten value may, or be infinite. With BROKEN such a maximum is stored.
+// Few floats exceed 1e38, but an unwritten value may exceed it or be infinite. With BROKEN, such a maximum is stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// The tensor core drops the low bits of an f32 operand. With BROKEN operands are not rounded to tf32 before.
+// The tensor core drops the low bits of an f32 operand. With BROKEN, one operand is not rounded to tf32 before mma.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

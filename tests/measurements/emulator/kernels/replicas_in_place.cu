@@ -1,5 +1,5 @@
-// As in Triton's layouts, threads beyond the tile load copies of elements and do not store. Only BROKEN uses the
-// copies.
+// As in Triton's layouts, surplus threads load elements that other threads also load, and do not store. Only BROKEN
+// uses these values.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   unsigned x;

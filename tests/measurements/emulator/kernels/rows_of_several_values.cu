@@ -1,4 +1,5 @@
-// Lanes of a row store its value to one element. In rows beyond the last their values differ; only BROKEN uses them.
+// The lanes of a row store the row's value to one element. Beyond the last row, the lanes' values differ; only BROKEN
+// uses such rows.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

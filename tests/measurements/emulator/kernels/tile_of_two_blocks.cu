@@ -1,5 +1,5 @@
-// Two threads of a block store the same elements, whose values both threads have read from elements that no thread
-// writes. With BROKEN one thread stores two more elements, which the other block also stores.
+// Two threads of a block store equal values to the same elements. They read these values from elements that no thread
+// writes. With BROKEN, one thread stores two more elements, which the other block also stores.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x, b = blockIdx.x;
   o[b * blockDim.x + t] = a[b * blockDim.x + t];

@@ -1,4 +1,4 @@
-// With BROKEN, two unordered warps write a word. A second lane of one warp then writes the word after the first lane.
+// With BROKEN, two unordered warps write a word. In one of these warps, two lanes write it, one after the other.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

@@ -1,4 +1,4 @@
-"""Moves between a word and a vector of 8-bit registers, which Triton emits to convert int8 on sm_80."""
+"""Move instructions between a word and a vector of 8-bit registers. Triton emits them to convert int8 on sm_80."""
 
 from __future__ import annotations
 

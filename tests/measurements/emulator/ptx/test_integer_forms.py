@@ -62,7 +62,7 @@ HALVES = np.array([0.0, 1.0, -2.5, 1000.0, np.inf, np.nan], np.float16)
 
 @pytest.mark.parametrize("relu", ["", ".relu"])
 def test_fma_oob_treats_elements_outside_a_tensor_as_zero(relu: str) -> None:
-    """TMA writes a special NaN outside of the tensor. As on an H100, other NaNs stay NaN, including all ones."""
+    """TMA writes a special NaN outside of the tensor. As on an H100, other NaNs (for example 0xFFFF) stay NaN."""
     bits = [*(int(x) for x in HALVES.view(np.uint16)), 0xFFFF, OUTSIDE]
     cases = [*itertools.product(bits, bits, (0x3C00, 0xBC00))]
     (values,) = results([Snippet(f"fma.rn.oob{relu}.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, int)], cases)

@@ -1,4 +1,4 @@
-"""With cluster launch control, blocks take over each cluster that has not started once. Faults are reported."""
+"""With cluster launch control, running blocks take over each unstarted cluster exactly once. Faults are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More PTX instructions are right in corner cases, among them all types, scopes and spaces of atomics."""
+"""Corner cases of more PTX instructions, including all types, scopes and spaces of atomics."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
-    """Return a snippet that updates 8 bytes per thread, which initially hold a, by atom or red with operands b (and c).
+    """Return a snippet in which each thread updates its own word, initially a, by atom or red with operands b (and c).
 
     ``answer`` selects the old or the new value as the result.
     """

@@ -28,7 +28,7 @@ def f32_bits(x: float) -> int:
 
 
 def values(kind: str) -> list[float]:
-    """Return the value of each code without a sign bit."""
+    """Return the value of each code whose sign bit is 0."""
     exponents, mantissas = NARROW[kind]
     bias = 2 ** (exponents - 1) - 1
     return [

@@ -19,7 +19,7 @@ OPERANDS = (
 
 @pytest.mark.parametrize("text", OPERANDS)
 def test_the_fast_path_agrees_with_the_grammar(text: str) -> None:
-    """The fast path skips text in parentheses, so operands in parentheses are parsed by the grammar, for comparison."""
+    """Operands are also read in parentheses, because the fast path leaves text in parentheses to the grammar."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
     (group,) = reader.read(f"({text})")

@@ -63,7 +63,7 @@ PIPELINE = """
 
 @dataclass(frozen=True)
 class Release:
-    """Statements with which consumers release the slot, and the arrivals per phase of the mbarrier `empty`."""
+    """Statements that release the slot, and the number of arrivals that the mbarrier `empty` expects per phase."""
 
     statements: str
     arrivals: int

@@ -1,4 +1,4 @@
-"""Schedules and problems of tcgen05_matmul by name, in which faults are planted, and the class of a fault."""
+"""Named schedules and problems of tcgen05_matmul in which faults are planted, and the class of a planted fault."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PLANTED = (
         "ptx::mbarrier_init(sums.empty(), 1);",
     ),
     Planted(
-        "sums are empty when one block has read them",
+        "sums are released after only one block has read them",
         "several tiles of a pair",
         K.BARRIER_NOT_REACHED,
         "ptx::mbarrier_init(sums.empty(), finishing_warps * pair);",
@@ -42,7 +42,7 @@ PLANTED = (
         "sums_barriers_at = barriers_at",
     ),
     Planted(
-        "the address of sums overwrites a barrier",
+        "the address of the sums is stored over a barrier",
         "plain",
         K.MBARRIER_MISUSE,
         "address_at = sums_barriers_at + 16 * C::sum_buffers",
@@ -63,9 +63,19 @@ PLANTED = (
         "pair == 1 ? address : address & 0xfeffffffu",
         "address",
     ),
-    Planted("the first matrix twice", "batch", K.GLOBAL_RACE, "batch = id / (of_matrix * C::split_k);", "batch = 0;"),
     Planted(
-        "both blocks the same rows", "a pair", K.GLOBAL_RACE, "tile.m * C::tile_m + rank() * rows", "tile.m * C::tile_m"
+        "all blocks compute the first matrix",
+        "batch",
+        K.GLOBAL_RACE,
+        "batch = id / (of_matrix * C::split_k);",
+        "batch = 0;",
+    ),
+    Planted(
+        "both blocks compute the same rows",
+        "a pair",
+        K.GLOBAL_RACE,
+        "tile.m * C::tile_m + rank() * rows",
+        "tile.m * C::tile_m",
     ),
     # The copies.
     Planted(
@@ -97,7 +107,7 @@ PLANTED = (
         "pair * C::stage_bytes + 16",
     ),
     Planted(
-        "both blocks the same columns of b", "a pair", WRONG, "work.n0 + Plan::rank() * (C::tile_n / pair)", "work.n0"
+        "both blocks load the same part of b", "a pair", WRONG, "work.n0 + Plan::rank() * (C::tile_n / pair)", "work.n0"
     ),
     Planted(
         "b is a k-tile ahead",

@@ -17,14 +17,14 @@ PLANTED = (
         "Plan::wait(stage.full(), stage.parity ^ 1u);",
     ),
     Planted(
-        "sums are multiplied onto while they are read",
+        "products are added to sums that are still being read",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
         "Plan::wait(sums.empty(), sums.parity ^ 1u);",
         ";",
     ),
     Planted(
-        "the first product is added to what lies there",
+        "the first product is added to uninitialised sums",
         "plain",
         K.UNINITIALIZED_TENSOR_MEMORY,
         "step > 0 || (t > 0 && !Plan::scaled_k_tiles)",
@@ -95,7 +95,7 @@ PLANTED = (
         "tcgen05_instruction<T, 64,",
     ),
     Planted(
-        "rows that there are not",
+        "an unsupported number of rows",
         "plain",
         K.INVALID_ARGUMENT,
         "tcgen05_instruction<T, C::tile_m,",
@@ -139,7 +139,7 @@ PLANTED = (
         INTRINSIC,
     ),
     Planted(
-        "a swizzle that there is not",
+        "a swizzle that does not exist",
         "plain",
         K.INVALID_ARGUMENT,
         "descriptor(address & 0x3ffff) | 1ull << 46",

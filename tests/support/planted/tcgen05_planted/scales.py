@@ -24,16 +24,16 @@ PLANTED = (
         "C::sum_buffers * C::tile_n",
     ),
     Planted(
-        "scales lie on the sums",
+        "scales overlap the sums",
         "mxf8",
         WRONG,
         "C::sum_buffers * C::tile_n + stage.place * Plan::scale_columns",
         "stage.place * Plan::scale_columns",
     ),
-    Planted("the first scales for all steps", "mxf8", WRONG, "(step * Plan::scales % 4)", "(0)"),
-    Planted("a scale further for each step", "mxf4", K.INVALID_ARGUMENT, "(step * Plan::scales % 4)", "(step % 4)"),
+    Planted("all steps use the first scales", "mxf8", WRONG, "(step * Plan::scales % 4)", "(0)"),
+    Planted("steps of one scale instead of two", "mxf4", K.INVALID_ARGUMENT, "(step * Plan::scales % 4)", "(step % 4)"),
     Planted(
-        "the first word for all steps", "nvf4", WRONG, "unsigned(step * Plan::scales / 4 * Plan::word_columns)", "0u"
+        "all steps use the first word", "nvf4", WRONG, "unsigned(step * Plan::scales / 4 * Plan::word_columns)", "0u"
     ),
     Planted("scales of b are those of a", "mxf8", WRONG, "with, of_a, of_a + 4,", "with, of_a, of_a,"),
     Planted(
@@ -55,7 +55,7 @@ PLANTED = (
     ),
     Planted("scales of the first rows", "mxf8", WRONG, "work.batch * of_a + work.m0 / 128", "work.batch * of_a"),
     Planted(
-        "scales of a's matrices for b's",
+        "the stride between matrices of a's scales is used for b",
         "mxf8 of a pair",
         WRONG,
         "work.batch * of_b + work.n0 / 128",
@@ -76,7 +76,7 @@ PLANTED = (
     Planted(
         "lines of scales 64 bytes apart", "mxf8", WRONG, "8ull << 32 | 1ull << 46", "4ull << 32 | 1ull << 46", INTRINSIC
     ),
-    # Scales of blocks that software applies.
+    # Block scales that software applies.
     Planted(
         "the scale of the first k-tile", "scales of blocks", WRONG, "End::number(of_a + t) *", "End::number(of_a) *"
     ),

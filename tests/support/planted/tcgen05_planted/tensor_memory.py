@@ -37,9 +37,9 @@ PLANTED = (
         _ALLOC + "      " + _RELINQUISH,
         _RELINQUISH + "      " + _ALLOC,
     ),
-    Planted("permission to allocate that is kept", "plain", K.TENSOR_MEMORY_MISUSE, _RELINQUISH, ""),
+    Planted("the permission to allocate is not relinquished", "plain", K.TENSOR_MEMORY_MISUSE, _RELINQUISH, ""),
     Planted(
-        "allocated by the first lane's half of the columns",
+        "only half of the columns are allocated",
         "plain",
         K.TENSOR_MEMORY_MISUSE,
         "Plan::address_at, C::tensor_columns);",

@@ -1,4 +1,7 @@
-"""Each kernel tests one mechanism and fault of bulk copies, tensor boxes, distributed shared memory or mbarriers."""
+"""Bulk copies, tensor boxes, distributed shared memory and mbarriers.
+
+Each kernel tests one mechanism and one fault.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +186,7 @@ def test_boxes(
 
 
 def test_a_box_begins_at_sixteen_bytes() -> None:
-    """A box whose first coordinate is not a multiple of 16 bytes is an illegal instruction on an H100."""
+    """On an H100, a box whose first coordinate is not a multiple of 16 bytes causes an illegal instruction error."""
     map_ = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
     out = Operand("out", "output", U8, (512,))
     for position, good in (("8, 3", True), ("-8, 3", True), ("4, 3", False), ("9, 3", False)):
@@ -261,7 +264,7 @@ STORED, ADDED = (
 def test_boxes_are_only_written_by_supported_instructions(
     instruction: str, dtype: str, position: str, kind: FindingKind | None
 ) -> None:
-    """On an H100, writing boxes by any other instruction gives an illegal instruction."""
+    """On an H100, any other instruction that writes boxes causes an illegal instruction error."""
     element = SCALAR_DTYPES[dtype]
     map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))
     body = WRITE.replace("INSTRUCTION", instruction).replace("PLACE", position)

@@ -124,8 +124,8 @@ def test_readers_fence_before_bytes_are_overwritten_by_a_copy(body: str, use: st
     assert kinds(done) == MISSING
     done = run(body % {"use": f"{used} if (t == 7) fence();", "acquired": ""}, seed=seed)
     assert kinds(done) == MISSING
-    # As for copies out of shared memory, a thread's fence also covers other threads' accesses that are ordered before
-    # it.
+    # A thread's fence also covers other threads' accesses that are ordered before it, just as it does for copies out of
+    # shared memory.
     done = run(body % {"use": used, "acquired": "fence();"}, seed=seed)
     assert done.ok, done.reason
 

@@ -1,6 +1,7 @@
 """ldmatrix and stmatrix of sm_100 for bytes, and for packed values of four and six bits.
 
-Which lane has which element is written down here independently, from the fragments of the PTX ISA (9.7.14.5.15).
+The mapping of elements to lanes is written here from the fragments of the PTX ISA (9.7.14.5.15), independently of the
+emulator.
 """
 
 from __future__ import annotations

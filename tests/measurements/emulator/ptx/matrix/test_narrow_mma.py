@@ -65,7 +65,7 @@ NARROW = {"e2m1": (2, 1, 2), "e2m3": (2, 3, 0), "e3m2": (3, 2, 0)}
 
 
 def narrow(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Return bytes and the numbers that they encode. The other bits of the bytes are random, and must be ignored."""
+    """Return bytes and the numbers that they encode. The unused bits of each byte are random, and must be ignored."""
     if kind in KINDS:
         x = rng.integers(-4, 5, shape).astype(np.float64)
         return KINDS[kind].store(x).view(np.uint8), x

@@ -1,7 +1,7 @@
 """mma.sp.sync agrees with numpy for every shape, type, selector and saturation.
 
-Which lane has which element, and which metadata bits select it, is written down here from the tables of the PTX ISA
-("Sparse matrix storage" and the fragments of mma.sp), independently of the emulator's formulas.
+The mapping of elements to lanes and to metadata bits is written here from the tables of the PTX ISA ("Sparse matrix
+storage" and the fragments of mma.sp), independently of the emulator's formulas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,11 @@ class SparseMma:
 
 
 def selectors(a: str, k: int) -> range:
-    """Return the valid selectors: 1, 2 or 4 of 4 lanes hold 32 bits of metadata, 2 per kept element (tf32: 4)."""
+    """Return the valid selectors.
+
+    In each group of 4 lanes, 1, 2 or 4 lanes hold 32 bits of metadata each. A kept element has 2 bits of metadata
+    (tf32: 4 bits; s4 and u4: 2 bits per kept pair).
+    """
     of_row = {"tf32": 4 * (k // 2), "s4": 2 * (k // 4), "u4": 2 * (k // 4)}.get(a, 2 * (k // 2))
     return range(4 // (16 * of_row // 32 // 8))
 

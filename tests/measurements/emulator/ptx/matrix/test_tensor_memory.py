@@ -129,27 +129,27 @@ FAULTS = {
     "access of columns that are not allocated": ('"r"(d + (warp << 21))', '"r"(d + 64 + (warp << 21))', K.TENSOR_MEMORY_MISUSE),
     "sums in columns that are not allocated": ("const u32 d = address,", "const u32 d = address + 48,", K.TENSOR_MEMORY_MISUSE),
     "more columns than before": (_RELINQUISH, _ALLOC.replace("64", "128") + _RELINQUISH, K.TENSOR_MEMORY_MISUSE),
-    "allocation behind the permit": (_RELINQUISH, _RELINQUISH + _ALLOC, K.TENSOR_MEMORY_MISUSE),
-    "permit that is kept": (_RELINQUISH, "", K.TENSOR_MEMORY_MISUSE),
+    "allocation after the permit is relinquished": (_RELINQUISH, _RELINQUISH + _ALLOC, K.TENSOR_MEMORY_MISUSE),
+    "permit that is not relinquished": (_RELINQUISH, "", K.TENSOR_MEMORY_MISUSE),
     "freed twice": (_DEALLOC, _DEALLOC + _DEALLOC, K.TENSOR_MEMORY_MISUSE),
     "fewer columns freed than allocated": (_DEALLOC, _DEALLOC.replace("64", "32"), K.TENSOR_MEMORY_MISUSE),
     "freed at another address": (_DEALLOC, _DEALLOC.replace("(d)", "(d + 32)"), K.TENSOR_MEMORY_MISUSE),
     "lanes of another warp": ('"r"(d + (warp << 21))', '"r"(d)', K.TENSOR_MEMORY_MISUSE),
-    "sums at a lane that m does not have": ('::"r"(d), "l"(of_a)', '::"r"(d + (16 << 16)), "l"(of_a)', K.TENSOR_MEMORY_MISUSE),
+    "sums at a lane that m does not allow": ('::"r"(d), "l"(of_a)', '::"r"(d + (16 << 16)), "l"(of_a)', K.TENSOR_MEMORY_MISUSE),
     "sparse by the descriptor alone": ("instruction = 1 << 4", "instruction = 1 << 2 | 1 << 4", K.INVALID_ARGUMENT),
     "exit without freeing": (_DEALLOC, "", K.TENSOR_MEMORY_MISUSE),
     "columns that never come": (
         _RELINQUISH, _ALLOC.replace("64", "32") + 'asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 32;" '
         '::"r"(AT(address)) : "memory");\n' * 14 + _RELINQUISH, K.BARRIER_NOT_REACHED),
     "freed while a warp loads": (_WAIT_LOADS, "  " + _DEALLOC + _WAIT_LOADS, K.TCGEN05_IN_FLIGHT),
-    "sums that nobody wrote are added to": ("setp.ne.b32 p, 0, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], %1",
-                                            "setp.ne.b32 p, 1, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], %1",
-                                            K.UNINITIALIZED_TENSOR_MEMORY),
+    "products are added to uninitialised sums": ("setp.ne.b32 p, 0, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], %1",
+                                                 "setp.ne.b32 p, 1, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], %1",
+                                                 K.UNINITIALIZED_TENSOR_MEMORY),
     "sums that are not waited for": ("  wait(done, 0);\n", "", K.TCGEN05_IN_FLIGHT),
     "a commit that is forgotten": (_COMMIT, "", K.BARRIER_NOT_REACHED),
     "a commit by another thread": (_COMMIT, "  }\n  if (t == 32) {\n" + _COMMIT, K.TCGEN05_IN_FLIGHT),
     "registers that are not waited for": (_WAIT_LOADS, "", K.MISSING_TCGEN05_WAIT),
-    "no fence behind the wait": ('asm volatile("tcgen05.fence::after_thread_sync; // sums" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
+    "no fence after the wait": ('asm volatile("tcgen05.fence::after_thread_sync; // sums" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
     "no fence before memory is freed": ('asm volatile("tcgen05.fence::before_thread_sync; // end" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
     "operands overwritten": (_AT_ONCE, "  }\n  tile_a[t] = 0;\n  wait(done, 0);", K.TCGEN05_IN_FLIGHT),
     "operands without a proxy fence": ("  fence();\n  __syncthreads();", "  __syncthreads();", K.MISSING_PROXY_FENCE),
@@ -173,10 +173,10 @@ FAULTS = {
 # Faults in kernels whose operand A is in tensor memory.
 FAULTS_OF_STORES = {
     "a store that is not waited for": ('asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");', "", K.TCGEN05_IN_FLIGHT),
-    "no fence behind stores": ('asm volatile("tcgen05.fence::before_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
-    "no fence before what reads stores": ('asm volatile("tcgen05.fence::after_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
+    "no fence after stores": ('asm volatile("tcgen05.fence::before_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
+    "no fence before the mma that reads stores": ('asm volatile("tcgen05.fence::after_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),
     "a warp that stores nothing": ('asm volatile("tcgen05.st.sync', 'if (warp != 3) asm volatile("tcgen05.st.sync', K.UNINITIALIZED_TENSOR_MEMORY),
-    "columns that are read are written": ("const u32 d = address, by = d + 32", "const u32 d = address, by = d + 24", K.UNINITIALIZED_TENSOR_MEMORY),
+    "operand stored to columns that the mma does not read": ("const u32 d = address, by = d + 32", "const u32 d = address, by = d + 24", K.UNINITIALIZED_TENSOR_MEMORY),
 }  # fmt: skip
 
 

@@ -348,7 +348,7 @@ def test_sparse_products_require_the_same_waits(line: str, kind: str) -> None:
 
 def test_only_lanes_that_the_selector_names_have_metadata() -> None:
     def edit(named: int) -> Callable[[str], str]:
-        """Leave the metadata register of the lanes of pair ``named`` unwritten."""
+        """Return a function that removes the load of the metadata register in the lanes of pair ``named``."""
         load = "ld.global.u32 %m,"
         guard = f"and.b32 %k, %t, 2; setp.ne.u32 %p, %k, {2 * named}; @%p {load}"
         return lambda text: text.replace(load, guard)

@@ -1,4 +1,7 @@
-"""Rows of wmma tiles in shared memory need alignment, stricter for elements of up to 8 bits, which ldmatrix loads."""
+"""Rows of wmma tiles in shared memory must be aligned.
+
+The alignment is stricter for elements of up to 8 bits, because ldmatrix loads them.
+"""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def _name_products(inference: Inference) -> None:
 
 
 def _anchored(inference: Inference, shape: Shape, along: int) -> Spread:
-    """Return the blocked distribution with lines along a dimension, which is the same for all tiles of this shape."""
+    """Return the blocked distribution with lines along a dimension. All tiles of this shape share this distribution."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
     inference.anchor(spread)
     return spread

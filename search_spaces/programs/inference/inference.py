@@ -40,7 +40,7 @@ class Spread:
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
-        """Return the distribution with extent 1 along ``dimension``, which the result of a reduction has."""
+        """Return the distribution of a reduction's result, whose extent along ``dimension`` is 1."""
         if self.shape[dimension] == 1:
             return self
         shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
@@ -269,7 +269,10 @@ class Inference:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed: one for a heavy value, all used for a light value."""
+        """Return the distributions in which a value is computed; an empty list for an unused value.
+
+        A heavy value is computed in one distribution, a light value in each distribution in which it is used.
+        """
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []

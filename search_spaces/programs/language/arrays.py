@@ -80,7 +80,7 @@ class Array:
 
     @property
     def line_divisor(self) -> int:
-        """A number that divides, in every launch, the elements per line and the elements from one line to the next."""
+        """Common divisor of the length of a line and the distance between lines, in elements; valid in every launch."""
         if self.pitch is not None:
             return math.gcd(self.matrix[1] if self.line is None else self.line.divisor, self.pitch.divisor)
         return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor

@@ -38,7 +38,8 @@ def certain(
         type_: Type of the values.
         values: The values in float64.
         bounds: Bounds of the finite values; NaN stands for infinite.
-        sure: Mask of elements. An infinity or NaN occurs in every kernel where the mask is true.
+        sure: Mask for elements of ``values`` that are infinite or NaN: true if every kernel computes an infinity or NaN
+            there.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
     # Fast path: no value can overflow. The comparison is False if there is a NaN.
@@ -101,7 +102,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     """
     if type_.name not in LIMITS:
         values, bounds = rounded(type_, value)
-        # Unless the value or its bound is finite, some kernels return NaN.
+        # If neither the value nor its bound is finite, some kernels return NaN.
         return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))
     least, most = LIMITS[type_.name]
     values, bounds = value
@@ -140,7 +141,7 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
-    """Return the indices that argmax or argmin picks along ``axis``.
+    """Return the indices that argmax or argmin picks along ``axis``, with bounds.
 
     The bounds include every index that a kernel may pick because of rounding errors.
     """
@@ -156,7 +157,7 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
     certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
-    near &= ~(chosen & (errors == 0.0))  # of equal elements without errors, every kernel picks the first
+    near &= ~(chosen & (errors == 0.0))  # every kernel picks the first of several best elements that are exact
     bound = np.where(near, np.abs(positions - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
@@ -302,8 +303,8 @@ def _in_any_order(
         bounds: Error bounds of finite sums, including rounding errors.
         above: Upper limit of the sum of the finite positive terms, and so of any partial sum.
         below: Upper limit of the sum of the magnitudes of the negative terms.
-        sure: Mask of elements. An infinity or NaN occurs in every kernel without overflowing partial sums where the
-            mask is true.
+        sure: Mask for elements of ``values`` that are infinite or NaN: true if every kernel computes an infinity or NaN
+            there unless its partial sums overflow.
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
@@ -338,8 +339,8 @@ def _products_in_any_order(
 def rounded(type_: DType, value: Bounded) -> Bounded:
     """Return the effect of a cast on bounds: values stay unrounded, and bounds grow by the rounding error.
 
-    A value that overflows the type in every kernel becomes the number that the type stores for it: infinity, or the
-    largest number. The bound of an exact value that the type can represent does not grow.
+    If a value overflows the type in every kernel, it becomes infinity, or NaN if the type has no infinity. The bound of
+    an exact value that the type can represent does not grow.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:

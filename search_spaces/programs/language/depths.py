@@ -4,7 +4,7 @@
   the zeros. If the array continues, as in a loop with step 40, the additional elements are replaced by zeros in
   registers.
 - If an operand is computed element by element from loads, a wider operand is computed from wider loads. The additional
-  elements are then replaced by zeros, as a function of padding need not be zero.
+  elements are then replaced by zeros, because a function of padding may be nonzero.
 - Zeros are appended to any other operand, such as a function of another product (``PadTile``).
 """
 
@@ -26,7 +26,7 @@ Side = tuple[int, int]  # (id of a value or window, dimension)
 
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
-    """Return the operations with padded operands: each product's depth becomes a multiple of the instruction's.
+    """Return the operations, with operands padded so that product depths are multiples of the instruction's depth.
 
     Args:
         operations: Operations of the program.
@@ -94,7 +94,7 @@ class _Depths:
         return window.array.role == "input" and plain
 
     def _is_widened(self, value: ir.Value, d: int) -> bool:
-        """Return True if a value is computed element by element from loads, so that a wider copy can be computed."""
+        """Return True if a wider copy of a value can be computed: it is computed element by element from loads."""
         operation = self.definitions[value.id]
         match operation:
             case ir.LoadTile(_, window):
@@ -144,7 +144,7 @@ class _Depths:
         return self.ending.get((value.id, d)) or self.wider[value.id, d]
 
     def rebuilt(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return the operations, in which products use padded operands."""
+        """Return the operations, with the operands of products replaced by padded operands."""
         padded: list[ir.Operation] = []
         for operation in operations:
             if isinstance(operation, ir.Region):

@@ -35,8 +35,8 @@ class Digit:
 class Distribution:
     """Digits of the row and of the column, slowest first.
 
-    If no coordinate uses some digit of the warp or lane number, warps or lanes that differ in this digit hold the same
-    elements.
+    If no coordinate uses a digit of the warp or lane number, warps or lanes that differ only in this digit hold the
+    same elements.
     """
 
     digits: tuple[tuple[Digit, ...], tuple[Digit, ...]]

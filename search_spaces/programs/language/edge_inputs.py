@@ -93,7 +93,7 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 def _is_defined(expected: Iterable[tuple[FloatArray, FloatArray]]) -> bool:
     """Return True if all correct kernels have the same result and at least half of its elements are finite."""
-    results = iter(expected)  # Results are computed lazily: a first result that is not defined ends the check.
+    results = iter(expected)  # Results are computed lazily: if the first is undefined, the others are not computed.
     values, bounds = next(results)
     if not np.isfinite(bounds).all() or 2 * np.isfinite(values).sum() < values.size:
         return False

@@ -133,7 +133,10 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the dimension of a window along the size, or None. The window must cover the block's own tile."""
+        """Return the dimension of a window that lies along the size, or None if there is none.
+
+        Raises _Mixed unless the window covers exactly the block's own tile along the size.
+        """
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed

@@ -97,7 +97,7 @@ def _loaded(value: ir.Value, operations: Mapping[int, ir.Computing]) -> set[str]
 
 
 def _index_value(value: ir.Value, operations: Mapping[int, ir.Computing], name: str, number: int) -> float:
-    """Return an element of ``value`` if all elements of input ``name`` equal ``number`` and all coordinates are 0."""
+    """Return an element of ``value`` if input ``name`` contains only ``number``; other inputs and coordinates are 0."""
     operation = operations[value.id]
     match operation:
         case ir.LoadTile(_, window):

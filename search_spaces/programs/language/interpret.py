@@ -322,10 +322,11 @@ class _Block:
         self.loops[operation.first.number] = int(before[-1]) if len(before) else 0
 
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
-        """Return the value to store, before rounding if the program casts it to the output's type.
+        """Return the value to store. If the program casts it to the output's type, return the value before the cast.
 
-        ``ProgramProblem.expected`` adds the error of this rounding to the output's bound. If only some kernels round
-        the value to infinity, the bound stays finite, as the comparison accepts an infinity that is within the bound.
+        ``ProgramProblem.expected`` adds the rounding error of this cast to the output's bound. If only some kernels
+        round the value to infinity, the bound stays finite, because the comparison accepts an infinity that is within
+        the bound.
         """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))

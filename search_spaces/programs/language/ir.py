@@ -110,7 +110,8 @@ __all__ = [
 class Trace:
     """A program traced for one problem and one choice of tile sizes. Blocks divide ``extent`` into tiles of ``tile``.
 
-    ``written`` has the operations before the depths of products were padded; it is empty if no product was padded.
+    ``written`` has the operations as they were before the depths of products were padded. It is empty if no product was
+    padded.
     """
 
     name: str
@@ -202,7 +203,7 @@ def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
 
 
 def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return the operations, in which atomics fetch old values only if an operation uses these values."""
+    """Return the operations, with atomics changed so that they fetch old values only if an operation uses these."""
     used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
 
     def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:

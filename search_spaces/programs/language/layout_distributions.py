@@ -25,7 +25,7 @@ def of_fragment(
         order: Order of the fragment's elements in registers (``Fragment.register_order``).
         shape: Shape of the tile.
         groups: For each dimension, a triple: the number of subgroups along the dimension (0: not divided), the
-            difference between the numbers of adjacent subgroups, and the extent of a subgroup's tile.
+            difference between the ids of adjacent subgroups, and the extent of a subgroup's tile.
         slow: The dimension along which fragments are numbered slowest. Registers hold fragment after fragment in this
             numbering.
     """

@@ -32,7 +32,7 @@ ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
 # e2m1x2: pairs of 4-bit numbers, which only block-scaled products use
 INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}
 LOCALITIES = (0, 1, 2, 3)
-MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed by tiles, as positions are i32
+MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed by tiles: indices in tiles are i32
 
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
@@ -264,8 +264,8 @@ class ArrayOperations(NamedFunctions, Recorder):
 
         Elements outside of the array are not written.
 
-        Rows of the array from ``rows_below`` on are not written. Use it for arrays of concatenated sequences or groups,
-        in which the next rows belong to another sequence or group.
+        Rows of the array from ``rows_below`` on are not written. Use this argument for arrays of concatenated sequences
+        or groups, in which the next rows belong to another sequence or group.
 
         A store to an indexed window (RFC, store_scatter) needs distinct positions and an InOut array; all other
         positions keep the caller's values.

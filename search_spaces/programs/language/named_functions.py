@@ -25,7 +25,7 @@ def index_operand(operation: str, value: object) -> Index:
 
 
 class NamedFunctions(ABC):
-    """Builder functions of tiles that have no Python operator, such as ``p.exp``."""
+    """Builder functions for tile operations that have no Python operator, such as ``p.exp``."""
 
     @abstractmethod
     def map(self, function: str, *operands: object) -> Tile:

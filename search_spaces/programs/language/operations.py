@@ -349,7 +349,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class If:
-    """Run ``body`` if ``index`` is ``equals``. The condition is the same for all threads of a block."""
+    """Run ``body`` if the value of ``index`` is ``equals``. The condition is the same for all threads of a block."""
 
     number: int
     index: Index

@@ -42,14 +42,14 @@ INSIDE = Outside("inside")
 
 
 def misses(window: ir.Window, positions: Outside) -> bool:
-    """Return True if the padding of an index tile selects no element, as it is a constant outside of the array."""
+    """Return True if the padding of an index tile is a constant outside of the array, so that it selects no element."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return positions.kind == "constant" and not 0 <= positions.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges in ``edges`` beyond which a mask is false.
+    """Return those of ``edges`` beyond which a mask is false, because it is false beyond the edges ``masked``.
 
     Args:
         masked: Edges beyond which the mask is known to be false.
@@ -74,7 +74,10 @@ def stretched(outside: Outside, factor: int) -> Outside:
 
 
 def grouped(outside: Outside, size: int) -> Outside | None:
-    """Return the padding if ``size`` consecutive elements become one; None if a group crosses the end of an array."""
+    """Return the padding after every ``size`` consecutive elements are combined into one.
+
+    Return None if such a group of elements crosses the end of an array.
+    """
     if any(at.divisor % size or extent % size for at, extent, _ in outside.edges):
         return None
     edges = frozenset((at // size, extent // size, before) for at, extent, before in outside.edges)

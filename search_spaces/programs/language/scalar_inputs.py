@@ -49,7 +49,7 @@ class ScalarInput:
         return np.clip(drawn, -(2**31), 2**31 - 1).astype(np.int32)
 
     def _arranged(self, numbers: IntArray) -> IntArray:
-        """Return the numbers as i32; if ``ordered``, sorted and from ``low`` to ``high``."""
+        """Return the numbers as i32. If ``ordered``, they are sorted, the first is ``low`` and the last is ``high``."""
         arranged = np.array(numbers)
         if self.ordered:
             arranged.sort(axis=-1)

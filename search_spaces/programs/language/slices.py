@@ -134,8 +134,8 @@ class Slices(NamedFunctions):
 
         Returns:
             A tile of shape (rows, 16 * len(numbers) * spans). For each span and each e of ``numbers`` there are 16
-            columns. Column 2 c + h of them is computed from the four bits from bit ``4 e + 16 h`` on of word c of the
-            span: minus ``zero``, times ``times``.
+            columns. Column 2 c + h of them is ``(v - zero) * times``, where v is the four-bit number that begins at
+            bit ``4 e + 16 h`` of word c of the span.
 
         Raises:
             ProgramError: If words are not i32, their number per row is not a multiple of 8, or another argument is
@@ -171,12 +171,12 @@ class Slices(NamedFunctions):
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
     def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
-        """Return two tiles: the word with each four-bit number of the result, and the column numbers of the result."""
+        """Return, for each element of the result, the word that contains its four-bit number, and its column number."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
             fail(operation, f"words are {tile.value.dtype.name}: use i32")
         if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
-            fail(operation, f"invalid numbers={numbers!r}: use a range of the pairs 0 to 3 of a word")
+            fail(operation, f"invalid numbers={numbers!r}: use a range within the four pairs of a word, 0 to 3")
         if tile.shape[1] % SPAN_WORDS:
             fail(operation, f"words has {tile.shape[1]} columns: use a multiple of {SPAN_WORDS}")
         if to not in ("f16", "bf16"):

@@ -61,7 +61,7 @@ class Code:
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Write a declaration immediately, while statements are still collected for a loop that they share."""
+        """Write a declaration immediately, before the statements that are still being collected for a common loop."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:
@@ -86,8 +86,8 @@ class Code:
             source: Source position in the user's program.
             width: Number of registers per statement.
             writes: Name of the array that the statement writes; "" for none.
-            scattered: Arrays that the statement reads at other indices than r. Loops that write these arrays must end
-                before.
+            scattered: Arrays that the statement reads at indices other than r. If collected statements write one of
+                these arrays, their loop ends before this statement.
         """
         if count != self._count or self._written & set(scattered):
             self.flush()

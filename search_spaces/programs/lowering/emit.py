@@ -127,7 +127,7 @@ class Emitter(PipelinedLoops):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.TransposeTile(_, value):
-                # Emit pending products, as ``ref`` does not do so for a transposed product.
+                # Emit a pending product here, because this case does not call ``ref``, which would emit it.
                 self._finish_product(value.id)
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
@@ -189,7 +189,8 @@ class Emitter(PipelinedLoops):
     ) -> Ref:
         """Emit ``where`` with a constant as third argument.
 
-        ``uniform`` is a C++ test: the condition holds for all elements of the tile, so that the block skips the masks.
+        ``uniform`` is a C++ expression. If it is true, the condition holds for all elements of the tile, and the block
+        skips the masks.
         """
         mask, value, other = operands
         self.code.each(count, lambda r: f"{name}[{r}] = {value.text(self.code, r)};", source, writes=name)

@@ -122,7 +122,7 @@ class EmitterBase:
         return f"{prefix}{self._names}"
 
     def of(self, spread: Spread) -> Distribution:
-        """Return the distribution that a symbolic distribution has in this schedule."""
+        """Return the concrete distribution that this schedule gives to a symbolic distribution."""
         return self.distributions.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
@@ -230,7 +230,7 @@ class EmitterBase:
         for extent, position in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({position.code}) * {stride}")
             low, high = position.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
-            # only the first dimension can be dynamic, which this loop visits last
+            # only the first dimension can be dynamic; this loop visits it last
             size = array.dynamic if len(terms) == len(array.full) else None
             if size is not None:
                 tests.append(f"unsigned({position.code}) < unsigned({size.code})")
@@ -267,7 +267,10 @@ class EmitterBase:
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def count_of(self, loop: ir.Loop) -> str:
-        """Return CUDA C++ for a loop's iterations, summed over all blocks that share it; the number may be negative."""
+        """Return CUDA C++ for the number of iterations of a loop, summed over all blocks that share the loop.
+
+        The number may be negative for an empty loop.
+        """
         if self.split is not None and self.split.only_long and loop.number == combining_loop(self.inference):
             return f"{PARTS_OF_TILE} - 1"
         return count_code(loop)
@@ -277,7 +280,7 @@ class EmitterBase:
         return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
 
     def share_lines(self, loop: ir.Loop, count: str) -> list[str]:
-        """Return declarations, for a split loop, of the block's first iteration and number of iterations."""
+        """Return declarations of the block's first iteration and number of iterations in a split loop."""
         if not self.shares(loop):
             return []
         assert self.split is not None

@@ -199,7 +199,7 @@ class PipelinedLoops(SharedLoops):
             offset += n.bytes
 
     def _but_the_last(self, loop: ir.Loop) -> None:
-        """Emit the iterations of a peeled loop before the last iteration, which need fewer bounds checks."""
+        """Emit all iterations of a peeled loop except the last one. They need fewer bounds checks than the last one."""
         iterations, stores = self.iterations, self.stores
         self.iterations = without_last_iteration(iterations, loop.number)
         self._operations(loop.body)

@@ -33,7 +33,7 @@ class Distances:
     array: ir.Array
 
     def code(self, code: Code, index: str) -> str:
-        """Return the distance of register ``index`` in elements of the array, as CUDA C++."""
+        """Return CUDA C++ for the distance of register ``index`` from register 0, in elements of the array."""
         if self.array.pitch is None:
             line = self.array.matrix[1]
             return code.at(tuple(a * line + b for a, b in zip(self.lines, self.along, strict=True)), index)
@@ -272,11 +272,11 @@ class MemoryAccess(SharedTiles):
         return Ref("packed", name, operation.result.dtype)
 
     def _copy_boxes_once(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Emit the copy of a tile outside of loops to boxes in shared memory."""
+        """Emit the copy of a tile to boxes in shared memory. The tile is loaded outside of loops."""
         raise NotImplementedError
 
     def _copy_once(self, n: StagedNumbers, source: ir.Source) -> None:
-        """Emit the copy of a tile outside of loops to shared memory."""
+        """Emit the copy of a tile to shared memory. The tile is loaded outside of loops."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
         self._enter("{")

@@ -126,7 +126,7 @@ class Moves(EmitterBase):
         line: ir.Source,
         pad: ir.PadTile | None = None,
     ) -> None:
-        """Emit the widest possible accesses that copy registers to or from shared memory, except zeros of ``pad``."""
+        """Emit the widest possible accesses that copy registers to or from shared memory. Skip the zeros of ``pad``."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
         inside = None if pad is None else self._before_zeros(pad, of)

@@ -92,7 +92,10 @@ class Stores(MemoryAccess):
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Emit a variable with the row of register 0 minus ``rows_below``. Return the variable's name; "" if None."""
+        """Emit a variable with the row of register 0 minus ``rows_below``, and return the variable's name.
+
+        If the operation has no ``rows_below``, emit nothing and return "".
+        """
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)

@@ -41,7 +41,7 @@ class TensorMemory(Stores):
 
     Attributes:
         columns: Number of tensor-memory columns of each product, by the id of its result.
-        done: Address of the mbarrier that completed multiplications arrive at, as CUDA C++.
+        done: Address of the mbarrier that signals completed multiplications, as CUDA C++.
         tensor_address: Address in shared memory of the allocated tensor-memory address, as CUDA C++.
     """
 
@@ -68,7 +68,7 @@ class TensorMemory(Stores):
         return offset
 
     def _new_done(self) -> str:
-        """Allocate an mbarrier that completed multiplications arrive at, and return its address as CUDA C++."""
+        """Allocate an mbarrier that signals completed multiplications, and return its address as CUDA C++."""
         done = f"barriers + {self._barriers_of(1)}u"
         self.inits.append(f"ptx::mbarrier_init({done}, 1);")
         return done

@@ -21,7 +21,7 @@ def tile_loop(inference: Inference) -> list[str]:
 
 
 def grid_code(inference: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
-    """Return declarations of the block's coordinates, and a return of blocks without iterations of a split loop."""
+    """Return code that declares the block's coordinates and ends blocks that have no iterations of a split loop."""
     lines = _coordinates(inference, values, split)
     if split is None or not split.only_long:
         return lines

@@ -34,7 +34,7 @@ def read_in_place(inference: Inference) -> frozenset[int]:
 
 @cache
 def summed(inference: Inference) -> frozenset[int]:
-    """Return the results of reads of ``state`` in accumulations ``state = a @ b + state``, which need no copy.
+    """Return the results of reads that need no copy: reads of ``state`` in accumulations ``state = a @ b + state``.
 
     The loop must not read or set the state anywhere else.
     """

@@ -202,9 +202,9 @@ class ProgramProblem(Problem):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return random inputs.
 
-        Floats have a standard normal distribution. 8-bit integers have the range of their type; wider integers are at
-        most the largest size. Most indices are inside of the indexed array. Scalars that are loaded as indices are in
-        their declared range.
+        Floats have a standard normal distribution. 8-bit integers have the range of their type; wider integers are
+        nonnegative and less than the problem's largest size. Most indices are inside of the indexed array. Scalars that
+        are loaded as indices are in their declared range.
         """
         rng = np.random.default_rng(seed)
         saying: dict[str, IndexInput | ScalarInput] = {
@@ -368,5 +368,5 @@ def problem_type(program: Program) -> type[ProgramProblem]:
         bases=(ProgramProblem,),
         namespace=namespace,
         frozen=True,
-        kw_only=True,  # sizes of listings have defaults, and sizes without defaults may follow them
+        kw_only=True,  # allows fields without defaults after fields with defaults, such as sizes of listings
     )

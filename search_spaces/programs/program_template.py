@@ -56,7 +56,7 @@ class ProgramTemplate:
     content: str = ""
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
-        """Return the program's problem for an operator's problem, or the reason why there is none."""
+        """Return the tile program's problem that is equal to an operator's problem, or the reason why there is none."""
         return _problem(self, problem)
 
     def template(self) -> KernelTemplate:
@@ -130,7 +130,7 @@ class ProgramTemplate:
         return longer and self._if_alike(problem, longer, schedule)
 
     def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
-        """Return ``smaller`` if the schedule is also legal for this problem, else ``problem``."""
+        """Return ``smaller`` if the schedule is also legal for ``smaller``, else ``problem``."""
         own = self.problem(smaller)
         if isinstance(own, str):
             return problem

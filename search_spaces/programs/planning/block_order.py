@@ -23,10 +23,10 @@ EMPTY = 0.5  # assumption: a block that returns immediately takes as long as thi
 
 @dataclass(frozen=True)
 class Uneven:
-    """A loop whose number of iterations depends on a grid coordinate, and this number for each coordinate.
+    """A loop whose number of iterations depends on a grid coordinate.
 
-    If there are more than MOST_SIMULATED coordinates, only MOST_SIMULATED of them are sampled, including the first and
-    the last.
+    If there are more than MOST_SIMULATED coordinates, ``iterations`` is a sample for MOST_SIMULATED of them, including
+    the first and the last.
 
     Attributes:
         axis: Grid axis that the number of iterations depends on.
@@ -69,7 +69,7 @@ def uneven(inference: Inference) -> Uneven | None:
 
 @cache
 def may_share_long_tiles(inference: Inference) -> bool:
-    """Return True if tiles differ in the iterations of ``p.split``, and only due to their coordinates."""
+    """Return True if the number of iterations of ``p.split`` differs between tiles and depends only on coordinates."""
     shared, of = shared_loop(inference), uneven(inference)
     if shared is None or of is None or of.loop != shared[0].number:
         return False
@@ -131,7 +131,7 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 def imbalance(
     inference: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
 ) -> float:
-    """Return the time of the busiest SM, relative to the time if all blocks had the average length.
+    """Return the time of the busiest SM, relative to its time if all blocks had the average length.
 
     Blocks that return immediately are not included in the average, but they delay other blocks.
 
@@ -143,8 +143,8 @@ def imbalance(
         resident: Number of resident blocks per SM.
         parts: Number of blocks that share a tile, each with an equal range of iterations. The first blocks of all tiles
             are launched first.
-        each: A tile has a further block for each ``each`` iterations (``Split.each_if_long``); 0 if all tiles have
-            ``parts`` blocks.
+        each: Maximum number of iterations per block if tiles have different numbers of blocks
+            (``Split.each_if_long``); 0 if all tiles have ``parts`` blocks.
     """
     of, count = uneven(inference), inference.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:

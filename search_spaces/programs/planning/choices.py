@@ -112,7 +112,7 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
 
 
 def _without_parts(inference: Inference) -> tuple[object, ...]:
-    """Return the parts of a trace that determine tiles, with the number of blocks that share a loop removed."""
+    """Return the parts of a trace that determine tiles, without the number of blocks that share a loop."""
 
     def without(operation: ir.Operation) -> ir.Operation:
         if isinstance(operation, ir.Loop) and operation.parts:
@@ -130,8 +130,8 @@ def choices_of(problem: ProgramProblem) -> Choices:
     """Trace a program with every combination of values of ``p.choose``, and infer distributions.
 
     Raises:
-        ProgramError: If the program is invalid, or if the chosen sizes affect more than shapes, such as the number of
-            products.
+        ProgramError: If the program is invalid, or if the chosen sizes affect anything other than shapes, for example
+            the number of products.
     """
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)

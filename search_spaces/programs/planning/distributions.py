@@ -1,4 +1,4 @@
-"""Evaluate the symbolic distributions of the inference for one schedule."""
+"""Evaluate symbolic distributions, which the inference returns, for one schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-USER_MAP_VECTOR = 4  # consecutive elements per lane with a wg_map of the user, which does not specify lanes
+USER_MAP_VECTOR = 4  # consecutive elements per lane if the user gives a wg_map, because a wg_map does not specify lanes
 
 
 @dataclass(frozen=True)

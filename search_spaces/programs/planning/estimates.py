@@ -88,7 +88,7 @@ def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[s
 
 
 def fitting(inference: Inference, values: Mapping[str, Value]) -> Distributions | None:
-    """Return the distributions of a schedule; None if they do not fit the tiles. Then rules exclude the schedule."""
+    """Return the distributions of a schedule, or None if they do not fit the tiles. Rules exclude such schedules."""
     try:
         warps, anchors = warps_of(inference, values), range(1, len(inference.anchors) + 1)
         if products_fit(inference, values) and all(anchor_fits(inference, number, warps, values) for number in anchors):
@@ -106,8 +106,8 @@ class Needs:
         registers: Lower bound of the registers per thread.
         fragments: Number of these registers that hold operand fragments of one step along k.
         in_flight: Additional registers if a product is computed ahead: the left operand of an iteration's last product.
-        tiles: Shapes of the tiles that are exchanged through shared memory, by the outermost loop around the exchange
-            (None: outside of loops).
+        tiles: Shapes of the tiles that are exchanged through shared memory. The key is the outermost loop around the
+            exchange (None: outside of loops).
         joined: Bytes of other exchanges, by the outermost loop and by the id of a reduction's or scan's result. Key
             None is the conversion of wmma accumulators; key STORED_A is a computed operand of tcgen05.
         sums: Bytes for combining each partial sum across warps, by the sum's number. The schedule decides whether this
@@ -164,8 +164,8 @@ class _Used:
     Attributes:
         held: Every distribution of a value in registers, and a source line that uses it.
         states: The distribution of each state.
-        inside: Distributions of values in loops that need registers in addition to states.
-        outside: Distributions of values outside of loops that need registers in addition to states.
+        inside: Distributions of values in loops that need registers in addition to those of the states.
+        outside: Distributions of values outside of loops that need registers in addition to those of the states.
         grouped: For each reduction of groups: distribution, dimension, group size, source line.
         moved: For each conversion: outermost loop, old and new distribution, True if always through shared memory.
         joined: For each reduction: outermost loop, result, distribution, dimension, group size, words per element; the
@@ -246,7 +246,7 @@ def _used(inference: Inference, wmma: bool) -> _Used:
 
 
 def _why_not(inference: Inference, distributions: Distributions, used: _Used) -> str | None:
-    """Return why distributions conflict, or None: wrong number of warps, or groups split among subgroups."""
+    """Return why distributions conflict (wrong number of warps, or groups split among subgroups), or None."""
     for id_, user_map in inference.user_maps.items():
         if map_warps(user_map) != distributions.warps:
             source = inference.definitions[id_].source

@@ -105,7 +105,7 @@ def runs_ahead(values: Mapping[str, Value]) -> bool:
 
 @cache
 def exposed_products(inference: Inference) -> float:
-    """Return the fraction of an iteration's multiplications that a warpgroup waits for, which are the first product's.
+    """Return the fraction of an iteration's multiplications that a warpgroup waits for: those of the first product.
 
     The program must have a loop whose first product can be computed ahead.
     """

@@ -33,7 +33,7 @@ class ScanStep:
 def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
     """Return the steps of a scan along ``dimension``."""
     steps, registers = list[ScanStep](), range(of.registers)
-    keys = list(registers)  # numbers of all registers, in which the digits of earlier steps are set to 0
+    keys = list(registers)  # number of each register, with the digits of earlier steps set to 0
     for digit in reversed(of.digits[dimension]):
         if digit.size == 1:
             continue

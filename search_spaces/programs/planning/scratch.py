@@ -20,7 +20,7 @@ WMMA_SUMS: Exchange = None
 
 
 def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
-    """Return the outermost loop in which a partial sum is combined, for each value of the parameter of the sum."""
+    """Return the outermost loop in which a partial sum is combined, by the parameter's value: INSIDE or AFTER."""
     around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(inference, around),
@@ -40,12 +40,12 @@ def flag_bytes(inference: Inference) -> int:
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
-    """Return the bytes of the largest exchange, as several exchanges use the same memory one after another.
+    """Return the bytes of the largest exchange, because exchanges use the same memory one after another.
 
     Args:
         exchange: Layout of exchanged tiles.
         tiles: Shapes of exchanged tiles.
-        other_bytes: Bytes of each other exchange.
+        other_bytes: Bytes of each exchange other than the exchanges of tiles.
     """
     return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])
 

@@ -61,7 +61,8 @@ def _accumulates(inference: Inference, loop: ir.Loop) -> bool:
 def splittable(inference: Inference) -> ir.Loop | None:
     """Return the only loop of a program if the search may split its iterations among blocks, else None.
 
-    The loop must only accumulate products, starting at zero, and the program must not store anything before its end.
+    The loop must only accumulate products, starting at zero, and the program must not store anything before the
+    end of the loop.
     """
     if len(inference.loops) != 1 or not accumulating(inference):
         return None

@@ -37,7 +37,7 @@ def why_not_in_tensor_memory(inference: Inference) -> str | None:
     right = next((o for o in products if not is_staged(inference, o.b, _spread(inference, o, "right"))), None)
     if right is not None:
         return (
-            f"tcgen05 reads b from shared memory, to which only loads copy it: b of the mma at {right.source} is "
+            f"tcgen05 reads b from shared memory, so a load must copy it there: b of the mma at {right.source} is "
             "computed, or its window cannot be copied to shared memory"
         )
     for operation in products:

@@ -26,7 +26,7 @@ class _Range:
 
 
 def always(operation: ir.Map, inference: Inference, iterations: dict[int, int]) -> str | None:
-    """Return a CUDA C++ test: the condition of a ``where`` holds for all elements of the tile.
+    """Return a CUDA C++ test of whether the condition of a ``where`` holds for all elements of the tile.
 
     Return "true" if it holds in every block and iteration, and None if the condition depends on data.
     """

@@ -64,7 +64,7 @@ def _check_scopes(inference: Inference) -> None:
 
 
 def _check_windows(inference: Inference) -> None:
-    """Check that positions divide no negative numbers, and that windows on shared-memory tiles stay inside."""
+    """Check that no position divides a negative number, and that windows on shared-memory tiles stay inside them."""
     iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):
@@ -128,7 +128,7 @@ def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
 
 
 def _check_assigned(inference: Inference) -> None:
-    """Check that no two blocks assign the same element, whose final value would depend on the order of blocks."""
+    """Check that no two blocks assign the same element, because its value would depend on the order of blocks."""
     blocks = inference.trace.blocks
     zero = {number: 0 for number in inference.trace.iterations()}
     for operation, _ in inference.trace.walk():

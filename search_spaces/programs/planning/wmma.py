@@ -28,7 +28,7 @@ def why_not_wmma(inference: Inference) -> str | None:
             if not is_staged(inference, value, spread):
                 name = "a" if side == "left" else "b"
                 return (
-                    f"wmma reads operands from shared memory, to which only loads copy them: {name} of the mma at "
+                    f"wmma reads operands from shared memory, so loads must copy them there: {name} of the mma at "
                     f"{operation.source} is computed, or its window cannot be copied to shared memory"
                 )
         if operation.c is not None and not _adds_up(inference, operation):

@@ -16,7 +16,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop decisions without effect on boxes, and slower methods of filling boxes."""
+    """Return rules that drop decisions that have no effect on boxes, and slower methods of filling boxes."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

@@ -1,4 +1,8 @@
-"""Decisions and rules for wgmma and tcgen05, which read operands from boxes: who fills boxes, and what they require."""
+"""Decisions and rules for wgmma and tcgen05, which read operands from boxes.
+
+The main decision is what fills the boxes: all threads, TMA, or TMA in a producer warp. The rules check what boxes and
+instructions require.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +152,7 @@ def why_not_boxed(inference: Inference) -> str | None:
             )
         if key not in inference.staged:
             return (
-                f"wgmma and tcgen05 read b from shared memory, to which only loads copy it: b of the mma at "
+                f"wgmma and tcgen05 read b from shared memory, so a load must copy it there: b of the mma at "
                 f"{operation.source} is computed, or its window cannot be copied to shared memory"
             )
     return None
@@ -192,7 +196,7 @@ def _way_rule(choices: Choices) -> Rule:
         return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
     return Rule.refusing(
-        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, to which only loads copy b"
+        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, so a load must copy b there"
     )
 
 
@@ -287,7 +291,10 @@ def _operand_rules(s: Staged) -> list[Rule]:
 
 
 def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
-    """Return ``why_not`` without the parameter ``home`` in its signature, so that rules do not require this column."""
+    """Return ``why_not`` with a signature of only ``**columns``, so that a rule passes all columns in its ``names``.
+
+    Otherwise a rule would not pass ``home``, because this parameter has a default.
+    """
 
     def of_all(**columns: Value) -> str | None:
         return why_not(**columns)

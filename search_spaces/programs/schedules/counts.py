@@ -78,9 +78,9 @@ def _chained(inference: Inference, number: int) -> bool:
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the largest number of iterations of a block relative to the average.
 
-    The largest number is assumed to occur in the first or the last block. If blocks share only long tiles, a block has
-    at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile. Otherwise ``each`` is
-    0.
+    The largest number is assumed to occur in the first or the last block. If several blocks share a tile only if it is
+    long, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile.
+    Otherwise ``each`` is 0.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
@@ -119,8 +119,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for this at the
-        # end.
+        # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for the increment
+        # at the end.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
     # True if blocks wait at the end of a tile before they load operands of the next tile
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)
@@ -143,7 +143,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Blocks skip tiles without iterations. The number of the other tiles differs by at most one between blocks.
+        # Blocks skip tiles without iterations. The numbers of remaining tiles of two blocks differ by at most one.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched

@@ -128,7 +128,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         doc = "launches of the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if any(may_share_long_tiles(i) for i in choices.inferences.values()):
-        doc = "whether all tiles are shared by the same number of blocks, or tiles with few iterations by fewer"
+        doc = "whether all tiles have the same number of blocks, or tiles with few iterations have fewer blocks"
         listed.append(categorical(TILES, (ALL, LONG), doc, before=ALL))
     if is_splittable(choices):
         listed.append(

@@ -1,9 +1,9 @@
 """Compute ``estimates.needs`` for many schedules at once, as columns of numbers.
 
-A row is a combination of parameter values. In most rows, lanes, widths and subgroups do not fit the tiles; the needs of
-these rows are zero. To find them, each condition is evaluated once per combination of the few parameters that it
-depends on. Needs are computed only for the remaining rows. The last result is cached, as several attributes read the
-needs of the same rows one after another.
+A row is a combination of parameter values. The lanes, widths or subgroups of most rows do not fit the tiles; the needs
+of such rows are zero. To find such rows, each condition is evaluated once per combination of the few parameters that it
+depends on. Needs are computed only for the remaining rows. The last result is cached, because several attributes read
+the needs of the same rows one after another.
 """
 
 from __future__ import annotations

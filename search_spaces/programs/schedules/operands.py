@@ -25,7 +25,7 @@ from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
 FULL_WAVES = 2  # with this number of blocks per SM or more, splitting k adds no parallelism
-EVEN_WAVES = 4  # the same limit for p.split; it is higher, as splitting also balances blocks of different lengths
+EVEN_WAVES = 4  # limit for p.split; it is higher, because splitting also balances blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
@@ -148,7 +148,7 @@ def split_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return pruning rules that drop numbers of blocks of a split loop without benefit."""
+    """Return pruning rules that limit the number of blocks of a split loop to useful numbers."""
     shared = shared_loop(choices.first)
     assert shared is not None
     loop, _ = shared

@@ -62,7 +62,7 @@ def _cut(
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return reduced batch sizes, with unchanged ratios and at least 2 each.
 
-    Batch sizes are all extents of arrays except the last two.
+    Batch sizes are sizes that occur only in dimensions of arrays before the last two.
     """
     counted = {name for array in trace.arrays for name in array.sizes[:-2]}
     counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
@@ -93,7 +93,7 @@ def _with_partial_wave(
 
 
 def independent_tiles(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
-    """Return the tile extent of each size along which results are independent."""
+    """Return, for each size along which results are independent, the extent of a block's tile."""
     trace = choices_of(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
@@ -121,11 +121,11 @@ def _whole_iterations(splits: int, stages: int) -> int:
 
 
 def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
-    """Return how many whole iterations a proxy needs if ``p.split`` divides them among ``parts`` blocks.
+    """Return how many whole iterations a proxy needs in a loop that ``p.split`` divides among ``parts`` blocks.
 
-    The reduced loop has an additional iteration. The numbers of iterations then differ by at most one between blocks,
-    and the block with the most refills its ring. If only long tiles are shared, all blocks except the last have the
-    same number of iterations, and the last block needs at least one.
+    The reduced loop has an additional iteration. The numbers of iterations of two blocks then differ by at most one,
+    and the block with the most iterations refills its ring. If only long tiles are shared, all blocks except the last
+    have the same number of iterations, and the last block needs at least one.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 
@@ -148,7 +148,7 @@ def _iterations_of_loops(inference: Inference, schedule: Schedule, most_parts: i
 
 
 def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: int | None = None) -> int:
-    """Return how many whole iterations a proxy needs in the loop that needs the most.
+    """Return how many whole iterations a proxy needs: the maximum over its loops.
 
     Args:
         problem: The original problem.
@@ -160,7 +160,7 @@ def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: i
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, for each size that can be reduced, the extent of a tile or step, and how many whole ones are needed."""
+    """Return, for each size that can be reduced, the extent of a tile or step, and the required number of these."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}

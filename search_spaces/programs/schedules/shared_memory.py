@@ -71,7 +71,7 @@ def shared_memory(
 
 
 def exchange_loops(inference: Inference) -> dict[str, int | None]:
-    """Return the outermost loops that may contain exchanges (None: outside of loops), by suffix of attribute names."""
+    """Map suffixes of attribute names to the outermost loops that may contain exchanges (None: outside of loops)."""
     around = (*inference.inside.values(), *inference.stored_in)
     loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -149,7 +149,7 @@ def _scratch(
 
 
 def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
-    """Return the attributes with the bytes that combining each partial sum across warps needs."""
+    """Return an attribute for each partial sum: the bytes needed to combine it across warps."""
 
     def size(number: int) -> Callable[..., object]:
         return each_needs(choices, lambda _, needs: needs.sums.get(number, 0))
@@ -212,7 +212,10 @@ def _tile_bytes(choices: Choices, index: int, name: str) -> Attribute:
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return attributes that each add one column to a sum: sums of two columns are cheaper to enumerate than of all."""
+    """Return attributes that are cumulative sums of the columns ``parts``.
+
+    A sequence of sums of two columns is cheaper to enumerate than one sum of all columns.
+    """
     sums = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": sums[-1].name, "part": part}

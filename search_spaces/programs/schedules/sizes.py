@@ -28,14 +28,14 @@ _OF_ANY_LANES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number that depends on the values of ``p.choose``: an attribute, or a constant if it never differs."""
+    """A number that may depend on the values of ``p.choose``. If so, it is an attribute, otherwise a constant."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
     def constant(self, choices: Choices) -> dict[str, int]:
-        """Return a constant number by name; an empty mapping for a number that depends on a chosen size."""
+        """Return a mapping of the name to the constant number, or an empty mapping if it depends on a chosen size."""
         names, table = choices.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
@@ -129,7 +129,7 @@ def anchor_count(choices: Choices) -> int:
 
 
 def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
-    """Return (elements per line, number of lines) of an anchor; (1, 1) if there are fewer anchors with these sizes."""
+    """Return an anchor's (elements per line, number of lines), or (1, 1) if these sizes result in fewer anchors."""
     if number >= len(inference.anchors):
         return 1, 1
     anchor = inference.anchors[number]
@@ -139,8 +139,8 @@ def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
 def lane_counts(choices: Choices, number: int) -> tuple[int, ...]:
     """Return the candidate numbers of lanes that share a memory line.
 
-    The candidates are powers of two. If all operations support other numbers, divisors of line lengths that are odd or
-    twice an odd number are also candidates.
+    The candidates are powers of two. If all operations support other numbers, the divisors of each line length that is
+    not a multiple of 4 are also candidates.
     """
     lines = {_anchor_line(i, number)[0] for i in choices.inferences.values()}
     if not all(_takes_any_lanes(o) for o, _ in choices.first.trace.walk()):

@@ -66,9 +66,7 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, blocks))
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
-        return (
-            f"{blocks} tiles on {launched} blocks have no partial wave after whole waves, which stream-K could divide"
-        )
+        return f"{blocks} tiles on {launched} blocks have no partial wave after full waves for stream-K to distribute"
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):
@@ -97,7 +95,7 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def stream_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return pruning rules of stream-K: more than one wave of tiles, and as many blocks as fit on an SM.
+    """Return pruning rules that require, for stream-K, more than one wave of tiles and as many blocks as fit on an SM.
 
     Stream-K launches ``min_blocks`` blocks per SM.
     """
@@ -130,7 +128,7 @@ def _resident_rule(choices: Choices, device: Device) -> Rule:
         if stream_k == 0 or min_blocks >= fit:
             return None
         return (
-            f"stream-K launches {min_blocks} blocks per SM, but {fit} with {tile_m}x{tile_n}x{tile_k} tiles in "
+            f"stream-K launches {min_blocks} blocks per SM, but {fit} blocks with {tile_m}x{tile_n}x{tile_k} tiles and "
             f"{stages} stages fit: more resident blocks hide latency, which saves more time than an equal division of "
             "k"
         )

@@ -29,7 +29,7 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
+FEW_THREADS = 128  # number of threads if each scheduler of an SM has one warp
 ROWS_OF_FRAGMENT = 16  # smallest number of rows that a warp multiplies with one instruction
 LEAST_RESULTS = 32  # smallest number of results per thread with which fragment reads are fast enough for mma.sync
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
@@ -81,8 +81,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 Rule(
                     f"warp_part{p.suffix}",
                     lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
-                    "each of {threads} threads has fewer than 32 accumulators of a {m}x{n} tile: fewer subgroups "
-                    "read less from shared memory",
+                    "each of {threads} threads has fewer than 32 accumulators of a {m}x{n} tile: use fewer "
+                    "subgroups, which read less from shared memory",
                     names={k: v for k, v in names.items() if k != "k"},
                 )
             )
@@ -214,7 +214,7 @@ def _raster_rule() -> Rule:
     def why_not(down: int, across: int, raster: str) -> str | None:
         if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
             return None
-        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
+        return f"raster {raster} gives {down} x {across} tiles the same order as a simpler raster"
 
     return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
 
@@ -254,7 +254,7 @@ def _is_reduced(choices: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that lanes and widths leave as few threads as possible with copies of other threads' elements."""
+    """Return the rule on lanes and widths: as few threads as possible hold copies of other threads' elements."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)
@@ -272,8 +272,8 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads hold copies than "
-        "necessary",
+        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads than necessary hold "
+        "copies of other threads' elements",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

@@ -42,8 +42,8 @@ def _home_rule(name: str) -> Rule:
 def wmma_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the pruning rule that drops wmma if mma.sync can read all operands.
 
-    mma.sync is faster, as its accumulators need no shared memory. For mma.sync, operands of other than 16-bit types
-    must be contiguous along k, because ldmatrix transposes only 16-bit types.
+    mma.sync is faster, as its accumulators need no shared memory. For mma.sync, operands must be contiguous along k
+    unless their type has 16 bits, because ldmatrix transposes only 16-bit types.
     """
     names = choices.instructions(device)
     if not any(is_wmma(name) for name in names) or choices.element is None:

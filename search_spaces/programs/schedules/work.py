@@ -250,8 +250,8 @@ class _Counter(BlockWork):
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
         """Count a product whose operands are in boxes.
 
-        Each multiplication reads all of b, and rows of a if a is in shared memory. One warp issues tcgen05
-        instructions. Sums are read from tensor memory once, after the loop or after each product.
+        Each multiplication reads all of b. If a is in shared memory, each multiplication also reads its rows of a. One
+        warp issues tcgen05 instructions. Sums are read from tensor memory once, after the loop or after each product.
         """
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])

@@ -36,7 +36,7 @@ class _Normal:
         return tuple(self.of(o) for o in operations)
 
     def of(self, part: Any) -> Any:
-        """Return an object that occurs in a trace, such as a value or an index, with new ids."""
+        """Return a copy, with new ids, of an object of a trace, such as a value or an index."""
         if isinstance(part, Source):
             return _NOWHERE
         if isinstance(part, tuple):

@@ -1,4 +1,4 @@
-"""Complete listings that are fragments of programs: undefined names become inputs, and unused results outputs."""
+"""Complete listings of program fragments: undefined names become inputs, and unused results become outputs."""
 
 from __future__ import annotations
 

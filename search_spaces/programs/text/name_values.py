@@ -79,7 +79,7 @@ class Names:
             self.value_of[name] = self.grid[name] = position
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Return the end of a loop: the size with the name of the loop's variable, or else the number in the text."""
+        """Return the end of a loop: the size named by ``stop`` or by the loop's variable, or the number ``stop``."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))

@@ -1,4 +1,4 @@
-"""Names of element-wise functions in listings. Functions that MLIR's dialects have keep their names."""
+"""Names of element-wise functions in listings. Functions that exist in MLIR's dialects have the dialects' names."""
 
 from __future__ import annotations
 

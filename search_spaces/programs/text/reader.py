@@ -48,7 +48,7 @@ _LOCALITY = re.compile(r"locality\s*<(\d)>")
 
 
 def read(text: str, file: str = "text") -> Listing:
-    """Parse a listing. Raises ProgramError, in one line with the position of a syntax error."""
+    """Parse a listing. Raises ProgramError with a one-line message that names the position of a syntax error."""
     text = text.replace("\u2019", "'")
     reader = _ListingReader(text, file)
     for lost in _LOST_STATEMENT.finditer(text):

@@ -67,7 +67,7 @@ class Survey:
     grid: list[Statement] = field(default_factory=list)
     body: tuple[Statement, ...] = ()
     used: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)  # names of the tiles to which the text stores
+    stored: set[str] = field(default_factory=set)  # names of the tiles that stores write
     notes: list[str] = field(default_factory=list)
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
@@ -311,7 +311,10 @@ def is_turned(tile: TileInfo) -> bool:
 
 
 def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
-    """Return the array's dimension along dimension ``d`` of a window; None for the extent 1 of a vector."""
+    """Return the array's dimension along dimension ``d`` of a window.
+
+    Return None if the array has one dimension and the window's extent along ``d`` is therefore 1.
+    """
     own = 1 - d if is_turned(tile) else d
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 

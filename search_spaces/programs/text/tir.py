@@ -123,7 +123,8 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
         elif tuple(map(int, counts)) not in [b.extents for b in blocks]:
             line = _line(text, grid.start())
             raise ProgramError(
-                f"{file}:{line}: tir.grid({', '.join(counts)}) has other extents than every block: use those extents"
+                f"{file}:{line}: tir.grid({', '.join(counts)}) does not have the extents of any block: use the extents "
+                "of a block"
             )
     for binding in re.finditer(r"tir\.bind\(\.\.\.\)", text):
         note(binding.start(), "a binding is missing: axes are bound to the surrounding loops in order")
@@ -220,7 +221,7 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
         )
     at = text.index("tir.match_buffer")
     if len(source.shape) == 1:
-        note(at, f"{source.name} has one dimension: its layout maps rows and columns, beyond what strides express")
+        note(at, f"{source.name} has one dimension: its layout maps rows and columns in ways that no strides express")
     fitting = [
         r for r in intrinsics_for(target.element, True) if r.unit == unit and r.fragment(side).shape == target.shape
     ]

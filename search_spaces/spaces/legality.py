@@ -85,7 +85,7 @@ class Legality:
         return _Lookup(output, tuple(self._row[name] for name in needs), strides, table)
 
     def __call__(self, codes: IntArray) -> BoolArray:
-        """Return a mask of the configurations that satisfy every rule. ``codes`` [n, parameters] has one per row."""
+        """Return a mask of the configurations, the rows of ``codes`` [n, parameters], that satisfy every rule."""
         variables = np.zeros((len(self._row), len(codes)), dtype=np.int64)
         for i, code in enumerate(self._code):
             variables[i] = code[codes[:, i]]
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """Return the configurations of ``rows`` that also satisfy the rules without an array of combinations."""
+        """Return those of ``rows`` whose configurations also satisfy the rules that have no array of combinations."""
         columns_by_name = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(columns_by_name, self._domains, len(rows))
         for item in self._evaluated:

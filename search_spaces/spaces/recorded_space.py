@@ -111,7 +111,10 @@ class RecordedSpace(Space):
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)
 
     def _moved(self, targets: IntArray, parents: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one of the recorded schedules nearest to each target, other than the parent if possible."""
+        """Return, for each target, one of the nearest recorded schedules at random.
+
+        The target itself is excluded. If no other schedule is recorded, return the parent.
+        """
         near = [self._by_distance(target)[:_NEAR] for target in targets]
         return [
             self._at(order[[int(rng.integers(len(order)))]])[0] if len(order) else parent

@@ -5,10 +5,9 @@ Attributes and rules are functions of columns. The names of the functions' argum
     Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
     Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
 
-An argument receives the column (a parameter or attribute of the space) with the name of the argument, or with the name
-that ``names`` maps the argument to. Arguments with a default are not columns, and ``**`` collects all columns in
-``names``. Integer columns are passed as int64 arrays, text columns as TextColumn. ``each`` converts functions of single
-values.
+An argument receives the column (a parameter or attribute of the space) of the same name, unless ``names`` maps the
+argument to another column. Arguments with a default are not columns, and ``**`` collects all columns in ``names``.
+Integer columns are passed as int64 arrays, text columns as TextColumn. ``each`` converts functions of single values.
 
 A space calls the functions with any combination of values of their inputs, including combinations that another rule
 rejects. So the functions must not raise exceptions or divide by zero.
@@ -158,7 +157,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Number of configurations that ``rule`` alone rejects, of ``raw`` configurations in the product of all domains."""
+    """Number of configurations that ``rule`` rejects on its own, among ``raw`` in the product of all domains."""
 
     rule: str
     count: int

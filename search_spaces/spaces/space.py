@@ -1,4 +1,4 @@
-"""Space of a template's legal schedules for a problem, with counting, sampling and moves without enumeration."""
+"""Space of a template's legal schedules for a problem. Counting, sampling and moves need no enumeration."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:  # imported on first use, because verification needs neither c
 
 
 DRAWN = 256  # for the error of an empty space: number of schedules that are sampled to find a nearly legal one
-# Of the samples with one value of ``stratified_by``, each combination of values of ``covering`` gets at least this
-# share.
+# minimum share of each combination of values of ``covering`` among the samples with the same value of
+# ``stratified_by``
 LEAST_SHARE = 1 / 8
 
 
@@ -48,7 +48,7 @@ class EmptySpace(ValueError):
 class Space:
     """A space: parameters with finite domains, derived attributes, and rules that legal schedules satisfy.
 
-    The same functions of rules work on one schedule and on columns of schedules. The raw product of the domains may
+    The functions of rules work on single schedules and on columns of schedules. The raw product of the domains may
     have any size: counting and sampling use the tables of ``elimination``, which are computed on first use and cached.
     The space alone determines the order of legal configurations, and so their ranks.
 
@@ -142,7 +142,7 @@ class Space:
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
-        """The parameters, without values that a rule on one parameter alone rejects. This makes tables much smaller."""
+        """The parameters, without values that a rule on a single parameter rejects. This makes tables much smaller."""
         narrowed = dict(self._parameter)
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
@@ -280,7 +280,10 @@ class Space:
         return EmptySpace(f"no schedule of {self.described} is legal: {reasons_text}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return a number per row, which is smaller if the row violates fewer rules, or later (more specific) rules."""
+        """Return a number per row. The number is smaller for rows that are more nearly legal.
+
+        A row is more nearly legal if it violates fewer rules, or rules that come later (are more specific).
+        """
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
         for position, rule in enumerate(self.rules):
@@ -307,7 +310,7 @@ class Space:
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Return a mask of rows that satisfy every rule. ``columns`` has valid values of all parameters."""
-        rows = np.arange(len(columns))  # indices of the rows that the rules evaluated so far allow
+        rows = np.arange(len(columns))  # indices of the rows that satisfy all rules evaluated so far
         whole = self._checked_columns(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
@@ -348,7 +351,10 @@ class Space:
         return violations
 
     def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
-        """Raise ValueError for the first rule that a schedule violates, with the reason, or as ``explain`` does."""
+        """Raise ValueError if a schedule violates a rule. The message has the first such rule, and the reason.
+
+        Also raises the errors of ``explain``.
+        """
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
 

@@ -16,8 +16,8 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
-EXACT = "exact"  # value of components for which every order gives the same bits
-RULE = "order_of_sums"  # prefix of the names of rules on the order of sums
+EXACT = "exact"  # value of a component if every order of the sums gives the same bits
+RULE = "order_of_sums"  # prefix of the names of rules that restrict the order of sums
 
 
 class OrderTerm(NamedTuple):
@@ -143,7 +143,7 @@ class OrderRule:
         return ""
 
     def restricted(self, space: Space, parts: Sequence[OrderPart]) -> Space:
-        """Return the space of the schedules in ``space`` that satisfy the rule, which can still be counted exactly."""
+        """Return the space of the schedules in ``space`` that satisfy the rule. It can still be counted exactly."""
         terms = self.reference.terms if self.reference is not None else ()
         missing = [term.name for term in terms if term.name not in {part.name for part in parts}]
         reasons = [f"{space.name} has no component {name}, which the reference has" for name in missing]

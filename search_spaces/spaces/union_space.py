@@ -78,7 +78,7 @@ class UnionSpace:
         Draws are sorted by a virtual time. For draw j of a stratum, this time is j / share plus the stratum's random
         start.
         """
-        draw_ranks(1, min(n, 0), seed)  # call draw_ranks for its ValueError if n or seed is negative
+        draw_ranks(1, min(n, 0), seed)  # draws nothing, but raises ValueError if n or seed is negative
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
         heapq.heapify(waiting)

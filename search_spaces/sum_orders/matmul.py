@@ -76,7 +76,7 @@ def _range(extent: int, tile_k: int, split_k: int) -> str:
 
 
 def _dealt(kind: str) -> tuple[OrderPart, ...]:
-    """Return the parameters that determine where stream-K divides k, one component for each, to keep counting fast."""
+    """Return a component for each parameter that determines where stream-K divides k. This keeps counting fast."""
 
     def part(name: str) -> OrderPart:
         def value(stream_k: int, **values: Value) -> str:

@@ -125,7 +125,7 @@ def _with_rule(
         space = template.space(problem, device)
         return rule.restricted(space.valid if valid else space, parts)
 
-    @wraps(template.space)  # keep the name of the function's module, which enters the template version
+    @wraps(template.space)  # keep the name of the function's module, on which the template version depends
     def space(wanted_problem: Problem, device: Device) -> Space:
         return of_problem(device) if wanted_problem == problem else template.space(wanted_problem, device)
 

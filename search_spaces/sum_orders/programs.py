@@ -40,7 +40,7 @@ _ANY_ORDER = (
 
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components of the order for a tile program's schedules."""
+    """Return the components of the order of sums for a tile program's schedules."""
     choices = choices_of(problem)
     domains = tuple(choices.domains)
     parts = [*_splits(choices, problem, device)]
@@ -63,7 +63,7 @@ def _depends_on_block(loop: ir.Loop) -> bool:
 
 
 def _tiles(choices: Choices) -> Callable[..., str]:
-    """Return a function that describes tiles if numbers of iterations differ between tiles, as in causal attention.
+    """Return a function that describes tiles whose numbers of iterations may differ, as in causal attention.
 
     A row is also affected by iterations that only other rows of the tile need: for example, rescaling with a factor
     near 1 rounds the row's sums. So rows have the same bits only in tiles of the same size.
@@ -162,8 +162,8 @@ def _own_iterations(inference: Inference, number: int) -> int:
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
     """Return how elements along a dimension are added: (count, stride) for each level, the innermost first.
 
-    Registers of a thread, and more than two warps, are added sequentially. Lanes of a warp, and two warps, are added
-    pairwise.
+    Registers of a thread are added sequentially, lanes of a warp pairwise. Two warps are added pairwise, more than two
+    warps sequentially.
 
     Args:
         of: Distribution of the elements over threads and registers.

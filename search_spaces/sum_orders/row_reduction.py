@@ -19,7 +19,7 @@ _BY_LANE = "LayerNormOnePass"
 
 
 def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components of the order for a row reduction."""
+    """Return the components of the order of sums for a row reduction."""
     if isinstance(problem, Reduce) and problem.kind in ("max", "argmax"):
         return (OrderPart("sums", (), lambda: f"{EXACT}, a maximum"),)
     contiguous, length = problem.reduces_contiguous, problem.length

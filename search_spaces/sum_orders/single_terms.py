@@ -71,5 +71,5 @@ def _matches(
 
 
 def _is_apart(base: Index, loop: int, size: int) -> bool:
-    """Return True if the ranges of ``size`` positions from ``base`` on are disjoint in all iterations of a loop."""
+    """Return True if the ranges of ``size`` positions that begin at ``base`` do not overlap between loop iterations."""
     return base.kind == "multiply" and abs(base.number) >= size and base.args[0] == Index("loop", loop)

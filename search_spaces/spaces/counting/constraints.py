@@ -147,8 +147,8 @@ class Constraints:
 
         The number is exact if all variables are parameters. Combinations with attributes are counted in a fixed sample,
         and Chao's estimate of unseen combinations is added ("Nonparametric estimation of the number of classes", 1984).
-        Only basic arithmetic is used, which rounds equally on every machine, because the order of elimination depends
-        on the result.
+        The order of elimination depends on the result. So only basic arithmetic is used, which rounds in the same way
+        on every machine.
         """
         known = self._combinations.get(mask)
         if known is None:

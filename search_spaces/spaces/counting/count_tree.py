@@ -1,6 +1,6 @@
 """Result of variable elimination: exact counts, and conversion of ranks to configurations.
 
-A step eliminates parameters and results in one table, whose rows are grouped. Each row of the table assigns values to
+A step eliminates parameters and produces one table, whose rows are grouped. Each row of the table assigns values to
 some parameters, and refers to one group in each child step. The count of a row is the product of the total counts of
 these groups. Unranking goes from the last step to the first: the rank within a group selects a row by the cumulative
 counts, and the remainder of the rank is split among the row's children.

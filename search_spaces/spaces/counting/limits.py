@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MADE_ROWS = 1 << 25  # maximum number of rows of all joins together, which take some seconds to join
+MADE_ROWS = 1 << 25  # maximum number of rows of all joins together; joining this many rows takes some seconds
 
 
 class TooTightlyTied(ValueError):

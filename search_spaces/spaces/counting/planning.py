@@ -8,9 +8,9 @@ variable if the table hardly grows and grouping would not shrink it, because thi
 estimated for independent, uniformly distributed values.
 
 As long as tables are small, the next step is the one with the smallest estimated table; among equal sizes, the first in
-the order of declaration. If that table has more than ROLLOUT_ROWS rows, the total work is estimated for each possible
-step, followed by greedy steps, and the step with the least work is chosen. The plan is deterministic and depends only
-on sizes.
+the order of declaration. If that table has more than ROLLOUT_ROWS rows, each possible next step is completed to a plan
+by greedy steps. The step whose plan has the least estimated work is chosen. The result is deterministic and depends
+only on sizes.
 
 Held variables are eliminated last, together in one step. This yields the count for each combination of their values.
 """
@@ -27,9 +27,9 @@ ROLLOUT_GAIN = 0.8
 GROWS = 1.5  # a join enlarges a table if the ratio of the new to the old length is above this value
 SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old length is below this value
 LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
-GROUPING_WORK = 1.0  # work per row of grouping, relative to a join that adds rows
+GROUPING_WORK = 1.0  # work per row that is grouped, relative to a join that adds rows
 
-# (kind of action, index of the relation to join, the variable whose domain is joined, or the evaluation)
+# (kind of action, index): the index of a relation to join, of a variable whose domain to join, or of an evaluation
 Action = tuple[Literal["join", "domain", "evaluate"], int]
 
 
@@ -151,7 +151,7 @@ class EliminationPlan:
         return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
-        """Return the estimated work of this step and the greedy steps after it; infinite from ``enough`` on."""
+        """Return the estimated work of this step and the greedy steps after it; infinity if it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = EliminationPlan(
             relations,
@@ -302,7 +302,7 @@ class _Draft:
                 del self.relations[action[1]], joins[action[1]]
 
     def _filter(self, due: set[int], joins: dict[int, RelationSize]) -> None:
-        """Apply all evaluations, and join all relations, whose variables are already in the table."""
+        """Apply the evaluations and join the relations whose variables are all in the table."""
         again = True
         while again:
             again = False

@@ -115,7 +115,7 @@ def group_starts(sorted_key: IntArray) -> IntArray:
 class Join:
     """Natural join of two relations. ``counts`` has the number of joined rows for each left row; ``rows`` creates rows.
 
-    Joined rows have the order of the left rows, and for one left row the order of the right relation.
+    Joined rows are in the order of the left rows. Joined rows of one left row are in the order of the right relation.
     """
 
     def __init__(self, left: Relation, right: Relation, sizes: Mapping[str, int]) -> None:

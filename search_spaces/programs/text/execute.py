@@ -204,5 +204,5 @@ class Execution(Computations):
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.survey.note(s, f"{position.args[0]} increases by {step}: read as every {every} iterations")
+        self.survey.note(s, f"{position.args[0]} increases by {step}, so a remainder by {every} counts iterations")
         return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]

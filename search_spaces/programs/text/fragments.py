@@ -169,4 +169,4 @@ def _output(survey: Survey, s: Statement, name: str, type_: Type | None) -> None
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     survey.outputs[name] = array
     survey.arrays[array.name] = array
-    survey.note(s, f"{name} is not used: it is stored to an output")
+    survey.note(s, f"{name} is not used, so the program stores it to an output")

@@ -177,7 +177,7 @@ class Names:
         if isinstance(value, State):
             return value.read()
         if isinstance(value, WindowHandle) and value.window.id in self.loaded:
-            self.survey.note(s, f"{name} is a tile: the vector that was loaded from it is used")
+            self.survey.note(s, f"{name} is a tile where a vector is needed: the vector loaded from it is used")
             return self.loaded[value.window.id]
         if not isinstance(value, Tile):
             self.refuse(s, f"{name} is not a vector" if value is not None else f"{name} is undefined")

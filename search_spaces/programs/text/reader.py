@@ -279,7 +279,7 @@ class _ListingReader(Tokens):
         self.expect(",")
         step = self.take_word()
         self.expect("Do")
-        self.note(f"{name} is read as going from {first} to {size} in steps of {step}, the extent of the tiles")
+        self.note(f"{name} is read as a loop from {first} to {size} in steps of {step}, the extent of the tiles")
         return Statement("scf.for", (name,), (first, f"%{size}", f"%{step}"), body=tuple(self._block(False)), line=line)
 
     def _operation(self, op: str, results: tuple[str, ...], line: int) -> Statement:

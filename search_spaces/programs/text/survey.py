@@ -192,7 +192,7 @@ def _declare(survey: Survey, statement: Statement, name: str) -> None:
     ]  # fmt: skip
     if unused and name not in survey.arrays:
         survey.arrays.pop(unused[0].name, None)
-        survey.note(statement, f"{name} is undefined: the unused argument {unused[0].name} is used")
+        survey.note(statement, f"{name} is undefined: it is read as the unused argument {unused[0].name}")
     if name not in survey.arrays:
         survey.arrays[name] = ArrayInfo(name, type_)
 
@@ -250,7 +250,8 @@ def _find_uses(survey: Survey) -> None:
                 survey.products[tile.name] = s.results[0]
                 survey.stored.add(tile.name)
                 survey.note(
-                    tile.statement, f"nothing is stored to {tile.name}: {s.results[0]} is stored to it after the loop"
+                    tile.statement,
+                    f"nothing is stored to {tile.name}: the program stores {s.results[0]} to it after the loop",
                 )
 
 

@@ -182,7 +182,9 @@ class Windows(Names):
             missing = [n for n in self.grid if not any(n in names_of(position) for tile in self.survey.tiles.values()
                        for position in tile_offsets(self.survey, tile) if tile.name == tiles[0])]  # fmt: skip
             axes = " and ".join(missing) or "other axes"
-            self.survey.note(s, f"all blocks along {axes} store here: read as atomic_rmw <addf>")
+            self.survey.note(
+                s, f"all blocks along {axes} store to the same elements: the store is read as atomic_rmw <addf>"
+            )
             self.p.atomic_rmw("addf", value, window)
         else:
             self.p.store(value, window, rows_below=self._index(s, s.index[0][0]) if s.index else None)
@@ -195,7 +197,9 @@ class Windows(Names):
             other = self._meant(name, window, said)
             if other is not None:
                 self.survey.note(
-                    s, f"{name} has another map than the statement: {other}, which has this map, is prefetched"
+                    s,
+                    f"the map of {name} differs from the map in the statement: {other}, which has that map, is "
+                    "prefetched instead",
                 )
                 window = self._handle(s, other)
         locality = s.attribute("locality", 3)

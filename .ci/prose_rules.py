@@ -1,6 +1,6 @@
-"""A rule of pymarkdown against the words and the first words of sentences in ``[tool.prose]`` of pyproject.toml.
+"""A rule of pymarkdown that reports the words and sentence beginnings that ``[tool.prose]`` of pyproject.toml forbids.
 
-pymarkdown loads the class with the name of this file, and calls it with each line of a page.
+pymarkdown loads the class with the name of this file, and calls its ``next_line`` with each line of a page.
 """
 
 from __future__ import annotations

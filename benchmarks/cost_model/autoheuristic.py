@@ -30,7 +30,7 @@ LIBRARY = "extern_mm"  # name of cuBLAS among the choices; every other choice is
 _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_numstages=(\d+)_numwarps=(\d+)$")
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
 # Bandwidths that differ from the data sheet. Matmuls of a100_mm reach up to 1.73 TB/s, 85% of the data sheet. Matmuls
-# of h100_mm reach only 2.40 TB/s, so the recording H100 must have had less than 3.35 TB/s. 2.5 TB/s fits best.
+# of h100_mm reach only 2.40 TB/s, so the H100 that was recorded must have had less than 3.35 TB/s. 2.5 TB/s fits best.
 _DRAM_BANDWIDTH = {"h100": 2.5e12}
 
 

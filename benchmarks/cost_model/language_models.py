@@ -1,11 +1,11 @@
-"""Estimate operators of language models by the time model, and list published times of other kernels.
+"""Estimate times of language-model operators by the time model, and list published times of other kernels.
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
 This benchmark measures nothing; published times were measured by their authors. In each space, a local search starts
-from the best of the random samples, and the schedules with the shortest estimates are compiled. The table shows the
-schedule with the shortest estimate by the registers and spills of its compiled code. It also shows a limit from the
-bytes: 1.3 times their transfer time at 3.0 TB/s, plus 2 us.
+from the best of the random samples, and the schedules with the shortest estimates are compiled. Each compiled schedule
+is estimated again, with the registers and spills of its code. The table shows the schedule that is then the fastest. It
+also shows a limit that follows from the transferred bytes: 1.3 times their transfer time at 3.0 TB/s, plus 2 us.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ VOCABULARY = 128256  # size of Llama 3's vocabulary
 PUBLISHED = {
     "64 experts, m 65536, bf16": "DeepGEMM: 657 to 670 TFLOP/s on an H200, 256 experts of 4096 x 6144 (TileOPs#1567)",
     "cross entropy, 8192 rows": "quack: about 3.0 TB/s on an H100 from 65k columns on: 701 us",
-    "its gradient, 8192 rows": "no figure of the gradient alone was found",
+    "its gradient, 8192 rows": "no published time of the gradient alone was found",
     "linear layer and cross entropy, 4096 rows": "quack: 6.85 ms, Liger: 7.10 ms on an H200 (Liger-Kernel#1348)",
     "linear layer and cross entropy, 8192 rows, 262144 columns": "Liger: 788 TFLOP/s on Hopper (Liger-Kernel#1422)",
     "gradient of its logits, 4096 rows": "Liger's whole backward pass: 763 TFLOP/s on Hopper, 8192 rows "
     "and 131072 columns (Liger-Kernel#1422)",
-    "cache append, 1 token, 32 heads of each": "6.92 us on an H100, without norm (vllm#52363)",
+    "cache append, 1 token, 32 heads of queries, keys and values": "6.92 us on an H100, without norm (vllm#52363)",
 }
 """Times of the best public kernel, measured by its authors. If shape or GPU differ, the text says so."""
 
@@ -103,7 +103,9 @@ def problems() -> dict[str, Problem]:
     by_name["linear layer and cross entropy, 4096 rows"] = LinearCrossEntropy(MANY, VOCABULARY, K)
     by_name["linear layer and cross entropy, 8192 rows, 262144 columns"] = LinearCrossEntropy(8192, 262144, K)
     by_name["gradient of its logits, 4096 rows"] = LinearCrossEntropyDlogits(MANY, VOCABULARY, K)
-    by_name["cache append, 1 token, 32 heads of each"] = QkNormRopeAppend(1, 32, 32, page=16, pages=64, norm=0)
+    by_name["cache append, 1 token, 32 heads of queries, keys and values"] = QkNormRopeAppend(
+        1, 32, 32, page=16, pages=64, norm=0
+    )
     for tokens in (64, MANY):
         for cache in ("", "e4m3"):
             by_name[f"cache append, {tokens} tokens, cache of {cache or 'bf16'}"] = QkNormRopeAppend(

@@ -39,7 +39,7 @@ BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 signi
 WRITES_WAIT = ("h100",)
 # p of the p-norm that combines the time at the power limit with the time without this limit; assumed, not fitted
 SHARPNESS = 4.0
-# upper limits of the second table's columns, in seconds of the fastest configuration
+# limits between the columns of the second table, which group problems by the seconds of the fastest configuration
 BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 
 

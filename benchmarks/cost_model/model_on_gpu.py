@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     means = [statistics.fmean(column) for column in zip(*(judged.figures for judged in results.values()), strict=True)]
     print(f"| mean of {len(results)} | | | {_cells(*means)} |")
     if left_out:
-        print(f"\n{left_out} problems are left out: programs that are not loaded, or too few schedules.")
+        print(f"\n{left_out} problems are left out: their programs are not loaded, or they have too few schedules.")
     return 0
 
 

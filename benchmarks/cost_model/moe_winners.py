@@ -1,4 +1,4 @@
-"""Rank MoE configurations that were fastest on GPUs, by the time model, within the space of their tuner.
+"""Compute the time model's ranks of the MoE configurations that were fastest on GPUs, within their tuner's space.
 
 ``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` takes the folders of configurations of an
 installed vLLM and SGLang, whose tuners have the same space. Files for only the second matmul (``_down``) are skipped.
@@ -162,7 +162,7 @@ def page(vllm: Path, sglang: Path) -> str:
         *table(*of_vllm),
         "## SGLang",
         "",
-        "Only the folder for one version of Triton was used, without files for only the second matmul.",
+        "Only the folder for one version of Triton was used. Files for only the second matmul were skipped.",
         "",
         *table(*of_sglang),
         f"## Groups with a median percentile above {GOAL:.0f}",
@@ -173,16 +173,16 @@ def page(vllm: Path, sglang: Path) -> str:
         "it.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
-        "  For such tiles, the model counts more reads of L2 than for wide tiles, "
-        "but nothing that makes narrow tiles faster.",
+        "  For such tiles, the model counts more reads of L2 than for wide tiles. "
+        "It does not model any effect that makes narrow tiles faster.",
         "  From 1,024 rows on, the model's first choices are the winners.",
         "- In an experiment, each short contiguous access counted as 64 bytes.",
         "  This halved the percentile of L40S but made the percentile of RTX PRO 6000 worse, so it was rejected.",
         "",
-        "A group is the winners of one package, GPU and type.",
-        "The list shows each group's median percentile, separately for narrow and other winners (their number is in "
-        "brackets),",
-        "and how far the winners are behind the first choice:",
+        "A group consists of the winners of one package, GPU and type.",
+        "The list shows each group's median percentile, once for narrow winners and once for other winners "
+        "(with their number in brackets).",
+        "It also shows how far the winners are behind the first choice:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

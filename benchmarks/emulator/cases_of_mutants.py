@@ -16,7 +16,7 @@ from measurements.emulator.ptx.digest import instructions
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
-OF_CASE = "PTX of "  # prefix that replaces the header's name of a mutant in the PTX of a golden case
+OF_CASE = "PTX of "  # for a mutant of a golden case's PTX, this prefix and the case's name replace the header's name
 # seconds to compile a case, and the cost (``Case.cost``) that one second of verification covers
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10
 _SIZES = ("m", "n", "k", "rows", "columns")

@@ -1,4 +1,4 @@
-"""Faults to plant in tile programs, in statements and in the loops of generated kernels, chosen on 2026-11-29."""
+"""Faults to plant in the statements of tile programs and in the loops of generated kernels, chosen on 2026-11-29."""
 
 # ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "z = p.where(seen, z, -inf)", "z = p.where(seen, z, 0.0)", device="a100"),
     Fault("the accumulator is not rescaled when the maximum rises", "values", "attention", WHOLE, {}, PROGRAM,
           "values, acc * fade))", "values, acc))", device="a100"),
-    Fault("the first query is aligned with the first key instead of the last query with the last key", "indices", "attention", CAUSAL, {}, PROGRAM,
+    Fault("causal attention aligns the first query and the first key, but must align the last query and the last key", "indices", "attention", CAUSAL, {}, PROGRAM,
           "seen = seen & (p.columns(j, bn) <= p.rows(i + offset, bm))", "seen = seen & (p.columns(j, bn) <= p.rows(i, bm))", device="a100"),
     Fault("the window is one key too long", "bounds", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=1000, head_size=64, causal=1, window=200), {}, PROGRAM,
           "> p.rows(i + (offset - o.window), bm)", ">= p.rows(i + (offset - o.window), bm)", device="a100"),
@@ -45,7 +45,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
     Fault("gradients of keys include queries before the key", "bounds", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64, causal=1), {}, PROGRAM,
           "before = p.rows(j, bt) <= p.columns(i + offset, bs)", "before = p.rows(j, bt) <= p.columns(i + offset + 1, bs)", device="a100"),
-    Fault("gradients omit the row sums of result times gradient", "values", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64), {}, PROGRAM,
+    Fault("gradients omit the term sum(result * gradient) of each row", "values", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64), {}, PROGRAM,
           "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        acc", "e * change\n        acc", device="a100"),
     # Decoding
     Fault("all sequences use the page table of the first sequence", "indices", "decode_attention", DECODE, {}, PROGRAM,
@@ -83,7 +83,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "parity(unsigned(begun / C::stages) & 1u)", "parity(0u)"),
     Fault("the ring's stage is reset for each tile of a block", "orders", "grouped_matmul", GROUPED, {"persistent": 1, "filled_by": ("tma", "warp"), "stages": (3, 5)}, BOXES,
           "stage(begun % C::stages)", "stage(0)"),
-    Fault("tile numbers of groups after the 32nd start at zero again", "indices", "grouped_matmul", GroupedMatmul(m=1000, n=512, k=256, groups=40), {}, "tile/find_tile.cuh",
+    Fault("after the 32nd group, tile numbers start at zero again", "indices", "grouped_matmul", GroupedMatmul(m=1000, n=512, k=256, groups=40), {}, "tile/find_tile.cuh",
           "    upto += before;\n", "", device="a100"),
     Fault("the scale is indexed by the sorted row instead of the token", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, tokens=400, dtype="e4m3", w_order="col"), {}, PROGRAM,
           '(chosen, at // BLOCK), (bm, 1)', '(row, at // BLOCK), (bm, 1)', device="h200"),

@@ -57,7 +57,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("pairs of warps along n compute the same columns", "indices", "matmul", LARGE, {"subgroups_n": (2, 4)}, MATMUL,
           "return thread / 32 % C::subgroups_n; }", "return thread / 32 / 2 % C::subgroups_n; }", device="a100"),
     # TMA and mma.sync
-    Fault("the last k-tile expects the bytes of one box too few", "orders", "tma_matmul", LARGE, {}, TMA,
+    Fault("for the last k-tile, the mbarrier does not expect the bytes of one box", "orders", "tma_matmul", LARGE, {}, TMA,
           "ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);",
           "ptx::mbarrier_arrive_expect_tx(place.full(), t + 1 == work.count ? C::stage_bytes - BoxesB::box_bytes : C::stage_bytes);", device="rtx5090"),
     Fault("the ring's parity is reset at the start of each k range", "orders", "tma_matmul", LARGE, {"stream_k": 1}, TMA,

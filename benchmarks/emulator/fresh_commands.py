@@ -54,7 +54,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 With `--sample`, the command also counts the legal schedules.
-None of the changes below reduced the number of launches, blocks or checks, because these detect the faults.
+None of the changes below removed a launch, a block or a check, because these detect the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -73,8 +73,8 @@ Changes, with the saved CPU time where it was measured:
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
   Source locations of a PTX program are read once. A schedule of `--schedule` is checked without counting all legal
   schedules. Seventeen frozen dataclasses were replaced by tuples.
-- **2026-11-29**: Operators, rows of the device table, rich, pictures and readers of files are imported or created on
-  first use.
+- **2026-11-29**: Operators, rows of the device table, the package rich, pictures and readers of files are imported or
+  created on first use.
   Listing the operators imports no module of a command.
   A quick verification of softmax imports 544 modules instead of 573.
   The command `space copy` creates 71 dataclasses instead of 187.
@@ -97,12 +97,12 @@ A quick verification of softmax by `--schedule` (minimum of ten runs, at a load 
 
 At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
 Quick verifications still made the same runs, so none of the added time came from additional checks.
-CPU time of each cause in ms, at a load of 5 to 10:
+CPU time in ms that each cause took, before and after it was fixed, at a load of 5 to 10:
 
 | cause | before | after |
 |---|---:|---:|
 | the parent process freed its objects at the end, which copied memory shared with the child (`--version`) | 45 | 37 |
-| all names in the headers were read, to leave out constants that no header names (`copy`) | 7 | 1 |
+| all names in the headers were read, to omit constants whose names occur in no header (`copy`) | 7 | 1 |
 | the check of the runner's digest held two copies of the file in memory | 6 | 2 |
 
 The cause in the third row already existed in 2b5bf952. During the last two hours of 2026-11-29, numpy was imported
@@ -136,7 +136,7 @@ def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
 
 
 def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
-    """Return the file of the schedule sampled by ``--sample 1`` in a tree."""
+    """Sample a schedule with the code of ``tree``, and write it to a file in ``folder``. Return the file."""
     command = [sys.executable, "-m", "autosched", "space", *problem, "--sample", "1", "--json", "--device", DEVICE]
     out = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout
     file = folder / f"schedule-{problem[0]}.json"
@@ -147,9 +147,10 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 def drawn_by_earliest(
     trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
 ) -> dict[str, Path]:
-    """Sample a schedule in the earliest tree (the last in the list), and return a file with it for each tree.
+    """Return a file for each tree that contains the schedule sampled in the earliest tree (the last in the list).
 
-    Parameters are matched by position. A tree whose template has other parameters uses its own schedule.
+    Parameters are matched by position. If a tree samples another template or has another number of parameters, its file
+    contains the schedule that it sampled itself.
     """
     files = {name: drawn(tree, problem, folders[name]) for name, tree in trees.items()}
     (earliest,) = json.loads(files[list(trees)[-1]].read_text())["samples"]
@@ -254,7 +255,9 @@ def main() -> int:
     parser.add_argument("--before", type=Path, help="folder of an earlier commit's tree")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--size", type=int, default=4096, help="value of every size of the problems")
+    parser.add_argument(
+        "--size", type=int, default=4096, help="value of m, n, k, rows and columns (except m of matvec: 1)"
+    )
     arguments = parser.parse_args()
     trees = {"now": HERE}
     if arguments.before is not None:

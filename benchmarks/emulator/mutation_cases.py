@@ -135,8 +135,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
-    # Hilbert curves that the edges of the output cut in both directions, for wide and for high outputs. The first
-    # output is a single line of tiles.
+    # Hilbert curves of which the output's edges cut off parts in both directions, for wide and for tall outputs. The
+    # first output is a single line of tiles.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
@@ -298,8 +298,8 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
         {"batch_mapping": "outer"},
     ),
-    # Two cases of matvec, one with an element after the last full step along k; and rows shorter than a vector, one per
-    # thread.
+    # Two cases of matvec: one has an element after the last full step along k, the other has only full steps. In the
+    # case of reduce, rows are shorter than a vector, and each thread reduces one row.
     "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
     "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
     "reduce_argmax_short": (
@@ -323,8 +323,8 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(72, 104, 136, a="f16", batch=3, order_a="col", out="f32"),
         {**_STREAM_K, "batch_mapping": "inner", "raster": "column", "layout_a": _TURNED_SWIZZLE},
     ),
-    # Sums in f16: with split-K, in one fragment of two registers, transposed with a second output, and through shared
-    # memory.
+    # Cases of f16 sums: with split-K; with a single fragment of two registers; with a transposed operand and a second
+    # output; through shared memory.
     "mma_f16_sums_split": (
         *("mma_f16_sums_stream_k", "rtx4090"),
         Matmul(70, 41, 200, a="f16", acc="f16", batch=2, order_b="col", epilogue="bias+silu"),
@@ -393,7 +393,8 @@ def all_cases() -> tuple[Case, ...]:
 def cases_of_columns(n: int) -> Iterator[Case]:
     """Return cases with a tile of n columns, which together use every line of ``ptx/`` for this n.
 
-    One case reads a from shared memory, with a contiguous along k and b along n. Another case reads a from registers.
+    One case reads ``a`` from shared memory, where ``a`` is contiguous along k and ``b`` along n. Another case reads
+    ``a`` from registers.
     Cases accumulate in f32 and in f16, and one case copies tf32 operands through registers.
     """
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}

@@ -23,9 +23,9 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-# This value in place of a header's name plants the fault in the Python module of the operator.
+# If ``Fault.header`` has this value, the fault is planted in the Python module of the operator.
 PROGRAM = "the tile program"
-# This value in place of a header's name plants the fault in the generated CUDA, where ``old`` is a regular expression.
+# If ``Fault.header`` has this value, the fault is planted in the generated CUDA, and ``old`` is a regular expression.
 CUDA = "the generated CUDA"
 SAMPLED = 6000  # maximum number of schedules to sample until one of them executes the edited line
 
@@ -126,7 +126,7 @@ def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleT
     """Return a module with edited text; without edits if ``old`` and ``new`` are empty."""
     text = inspect.getsource(right)
     if old and text.count(old) != 1:
-        raise ValueError(f"{right.__name__} has {text.count(old)} times {old!r}")
+        raise ValueError(f"{right.__name__} contains {text.count(old)} occurrences instead of one of {old!r}")
     text = text.replace(old, new) if old else text
     name = f"{right.__name__}_faulty"
     # A program's version is computed from the text of its file, which is read again later. So the file must exist as
@@ -157,12 +157,12 @@ def edited(header: str, old: str, new: str) -> Headers:
     parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}
     count = sum(text.count(old) for text in parts.values())
     if count != 1:
-        raise ValueError(f"{old!r} occurs {count} times in {header} and its folder, not once")
+        raise ValueError(f"{old!r} occurs {count} times in {header} and its folder, but must occur once")
     return headers | Headers.of({n: text.replace(old, new) for n, text in parts.items() if old in text})
 
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """Verify the schedule with the fault at ``depth``. Return the result and the seconds."""
+    """Plant the fault, and verify the faulty schedule at ``depth``. Return the result and the seconds."""
     from autosched.verify.schedules import verify_one
     from benchmarks.emulator.speed import cpu
 

@@ -1,4 +1,4 @@
-"""Decide by experiments whether a mutant of PTX that no verification reports is an equivalent program.
+"""Decide by experiments whether a PTX mutant that passes every verification is equivalent to the correct program.
 
 The experiments, for a kernel with constant sizes:
 
@@ -25,8 +25,8 @@ Passes = Callable[[str], bool]  # a function that verifies a PTX text, and retur
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Opcodes whose result usually differs if an operand differs. Results that are computed from copied values are copied
-# too, until a branch, a store or an address uses such a result.
+# With these opcodes, a different operand usually gives a different result. So a result that such an opcode computes
+# from copied values is copied, too. Copies are compared with values where other opcodes, such as stores, use them.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -94,7 +94,7 @@ def _undefined(text: str, mutant: Mutant) -> str:
 
 
 def _without_partners(text: str, mutant: Mutant) -> str:
-    """Return the correct program, with an undefined result in the lanes whose partner in a shuffle differs.
+    """Return the correct program, but with undefined results in lanes whose shuffle partner differs in the mutant.
 
     This supports only ``shfl.bfly`` that becomes ``shfl.down``. For other mutants, return "".
     """
@@ -133,8 +133,8 @@ def _followed(text: str, mutant: Mutant) -> str:
 
     The copies are computed from the wrong value, by instructions that preserve differences.
 
-    A trap follows if other instructions compute different results from the values and from the copies. The result is ""
-    if the mutant does not change a value.
+    The program traps if other instructions compute different results from the values than from the copies. The result
+    is "" if the mutant does not change a value.
     """
     lines = text.split("\n")
     at = mutant.line - 1
@@ -180,7 +180,7 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     match: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return code to insert before and after an instruction: it copies results, or traps where results would differ."""
+    """Return code to insert before and after an instruction, which copies its results or traps if they would differ."""
     opcode, guard = match["opcode"], match["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):

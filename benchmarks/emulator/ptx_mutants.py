@@ -64,7 +64,7 @@ _QUALIFIERS = {
 _PAIRS = (("f16.f16", "bf16.bf16"), ("bf16.bf16", "f16.f16"), (".rn.f16.", ".rn.bf16."), (".rn.bf16.", ".rn.f16."))
 _FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # opcodes that may be replaced without changing the qualifiers
 _COMMUTES = ("add", "mul", "min", "max", "and", "or", "xor", "mad", "fma", "setp.eq", "setp.ne", "mul24")
-_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # never removed; for example, a label needs its jump
+_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # opcodes of instructions that no mutant removes
 _NUMBER = re.compile(r"(?<![\w.%$])(-?\d+)(?![\w.])")
 _HEX = re.compile(r"(?<![\w.%$])0x([0-9a-fA-F]+)\b")
 _ADDRESS = re.compile(r"\[(?P<base>%?[\w$]+)(?:\+(?P<offset>-?\d+))?\]")
@@ -170,9 +170,10 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
 
 
 def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
-    """Yield the mutants of ``mutants_of_ptx`` in random order: one per instruction, then another one each, and so on.
+    """Yield the mutants of ``mutants_of_ptx`` in random order.
 
-    The edits of an instruction are only computed when they are needed.
+    The first round yields one mutant of each instruction, the next round a second mutant of each instruction, and so
+    on. The edits of an instruction are only computed when they are needed.
     """
     instructions = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}

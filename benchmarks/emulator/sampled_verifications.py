@@ -1,6 +1,6 @@
-"""Verify sampled schedules of operators with tile programs, and schedules that need GPUs not available for tests.
+"""Verify sampled schedules of operators with tile programs, and schedules for GPUs that are not available for tests.
 
-These features are tensor memory, block scales, sm_75, and TMA with stream-K.
+The schedules for such GPUs use tensor memory, block scales, sm_75, or TMA with stream-K.
 
     python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
         sampled_verifications.md

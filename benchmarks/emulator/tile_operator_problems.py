@@ -1,4 +1,4 @@
-"""Problems of operators with tile programs, of which ``sampled_verifications`` verifies sampled schedules.
+"""Problems of operators with tile programs; ``sampled_verifications`` samples and verifies their schedules.
 
 Small problems, such as the first problem of each operator, are emulated completely. Problems with sizes of real models
 are verified on smaller (reduced) problems.

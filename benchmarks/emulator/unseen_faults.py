@@ -1,4 +1,4 @@
-"""Plant faults to which verifications were not tuned, in kernels and in the host code of launches, and verify them.
+"""Plant faults for which verifications were not tuned, in kernels and in the host code of launches, and verify these.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
@@ -83,7 +83,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("row sums omit all tiles after the 48th", "sizes", "matmul", Matmul(2048, 8192, 256, a="f16", reduction="row_sum"),
           {"tile_n": (32, 64, 128)}, MATMUL, "for (int i = 0; i < R::across; ++i) {",
           "for (int i = 0; i < (R::across < 48 ? R::across : 48); ++i) {"),
-    Fault("no copies are issued more than 200 k-tiles before the end", "sizes", "matmul", Matmul(1024, 1024, 32768, a="f16"),
+    Fault("copies are only issued if fewer than 200 k-tiles remain", "sizes", "matmul", Matmul(1024, 1024, 32768, a="f16"),
           {"split_k": 1, "stream_k": 0, "stages": (2, 3, 4), "tile_k": (32, 64), "fragment_buffers": 1}, MATMUL,
           "const bool more = left > ahead;", "const bool more = left > ahead && left < 200;"),
     Fault("the bias repeats after 2048 columns", "epilogue", "matmul", Matmul(4096, 4096, 1024, a="bf16", epilogue="bias"),
@@ -145,7 +145,7 @@ FIRST: tuple[Fault, ...] = (
           "      parity ^= stages / unsigned(C::stages) & 1u;\n", ""),
     Fault("only the first four matrices of the batch are used", "indices", "wgmma_matmul", Matmul(1024, 1024, 1024, batch=8, a="bf16"), {}, WGMMA,
           "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 4;"),
-    Fault("one store of a box too many is in flight", "orders", "wgmma_matmul", LARGE, {"store_buffers": (1, 2)}, WGMMA,
+    Fault("a box is overwritten although the TMA store of its previous contents may still read it", "orders", "wgmma_matmul", LARGE, {"store_buffers": (1, 2)}, WGMMA,
           "ptx::wait_stores_read<C::store_buffers - 1>();", "ptx::wait_stores_read<C::store_buffers>();"),
     Fault("offsets of rows of a transposed output overflow 32 bits", "sizes", "wgmma_matmul_transposed",
           Matmul(64, 1 << 26, 128, a="f16"), {"tiles_per_block": 1, "cluster_m": 1}, WGMMA,
@@ -207,7 +207,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("a skip of several stages wraps around the ring at most once", "orders", "wgmma_matmul", LARGE, {"ping_pong": 1}, WGMMA,
           "stage = stages % unsigned(C::stages);",
           "stage = stages < unsigned(C::stages) ? stages : (stages - unsigned(C::stages)) & 15u;"),
-    Fault("the tile stride of a block is 132 instead of the launched grid", "host", "wgmma_matmul", LARGE, {"tiles_per_block": (2, 4), "stream_k": 0},
+    Fault("the tile stride of a block is 132 instead of the number of launched blocks", "host", "wgmma_matmul", LARGE, {"tiles_per_block": (2, 4), "stream_k": 0},
           WGMMA, "const int launched = int(gridDim.x / unsigned(cluster));", "const int launched = 132 / cluster;"),
     Fault("the launch of a stream-K kernel may use fewer blocks than planned", "host", "wgmma_matmul", LARGE, {"stream_k": 1}, host=_may_shrink),
     Fault("a buffer of launch control counts as empty one reader too early", "orders", "tcgen05_matmul", Matmul(4096, 1024, 128, a="f16", order_b="col"),

@@ -1,1 +1,1 @@
-"""Time the steps that README describes on a fresh machine."""
+"""Time the steps that README describes, on a fresh machine."""

@@ -141,7 +141,7 @@ def take_dependencies(environment: Path, dependencies: Path) -> None:
     """Make the packages of the folder SITE_PACKAGES importable in a new environment."""
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    # link to the folder: its shared libraries are looked up inside the environment
+    # The shared libraries of the packages in this folder are only found inside the environment, so link to the folder.
     if (dependencies / "nvidia").is_dir():
         (site / "nvidia").symlink_to(dependencies / "nvidia")
 

@@ -1,4 +1,4 @@
-"""Measure how busy a Ray cluster's GPUs are, and what is lost with a node: ``python -m benchmarks.gpu.fleet``.
+"""Measure how busy a Ray cluster's GPUs are, and the loss when a node fails: ``python -m benchmarks.gpu.fleet``.
 
 Eight simulated GPUs on two nodes of this machine take 50 ms per measurement. In a second run, one node is killed
 halfway. The page is printed, or written to ``--out``.
@@ -50,7 +50,7 @@ def candidate(number: int) -> Candidate:
 
 
 def busy(log: Path) -> float:
-    """Return the mean share of time in which the eight GPUs measured, between the first and the last measurement."""
+    """Return the mean share of time in which a GPU was measuring, from the first to the last measurement."""
     spans = [tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines()]
     began, ended = min(b for b, _ in spans), max(e for _, e in spans)
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))

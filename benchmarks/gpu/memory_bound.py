@@ -77,7 +77,7 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
 
 
 def copy_of(moved: int) -> Copy:
-    """Return a copy whose reads and writes are together ``moved`` bytes, rounded to rows of 4 KB."""
+    """Return a copy problem that reads and writes ``moved`` bytes in total, rounded to rows of 4 KB."""
     return Copy(max(1, round(moved / 2 / 4096)), 1024)
 
 

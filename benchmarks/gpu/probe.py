@@ -61,7 +61,7 @@ VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
 SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumer_warpgroups": 1, "stages": 3, "producer_registers": 0,
                            "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
 ROUNDS = 8
-LONGEST_TRIP = 5000.0  # longest round trip of a store that the fit tries, in cycles
+LONGEST_TRIP = 5000.0  # maximum number of cycles that the fit tries as the round-trip time of a store
 AGREES = 0.25  # maximum relative difference at which a derived constant agrees with the assumed constant
 
 
@@ -105,8 +105,8 @@ class NotKnown(ValueError):
 class Constant:
     """A constant of the time model: unit, assumed value, and a function that derives it from measured times.
 
-    The argument of ``estimate`` is the seconds of the varied schedules by name, of a tiny launch ("tiny") and of a copy
-    ("copy"). ``estimate`` raises NotKnown if no value of the constant explains the times.
+    The first argument of ``estimate`` maps names to seconds: the names of the varied schedules, "tiny" (a tiny launch)
+    and "copy" (a copy). ``estimate`` raises NotKnown if no value of the constant explains the times.
     """
 
     name: str
@@ -310,7 +310,7 @@ def _counts_of_copy(problem: Problem, schedule: Schedule, device: Device) -> Cos
 
 
 def _copy_schedule(problem: Problem, device: Device) -> Schedule:
-    """Return the schedule of a copy that the model predicts to be the fastest among some schedules."""
+    """Return the schedule with the shortest predicted time among some sampled schedules of a copy."""
 
     def seconds(schedule: Schedule) -> float:
         return analytic.predict(_counts_of_copy(problem, schedule, device), device)

@@ -2,11 +2,18 @@
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-The parts are a probe of assumptions, the tests marked gpu, and a comparison of candidates on the GPU and in the
-emulator. Then follow random schedules, which must all be correct, matmul shapes compared with cuBLAS, torch and Triton,
-and the other operators. Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 are measured
-too. ``--parts`` selects parts. ``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are
-kept as ``results-N.json`` and ``table-N.txt``, and trials of a killed run are added to the recordings.
+These parts run in this order, or only those selected by ``--parts``:
+
+- a probe of assumptions
+- the tests marked gpu
+- a comparison of candidates on the GPU and in the emulator
+- random schedules, which must all be correct
+- matmul shapes, compared with cuBLAS, torch and Triton
+- the other operators
+
+Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 are measured too.
+``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as ``results-N.json`` and
+``table-N.txt``, and trials of a killed run are added to the recordings.
 
 Exit status 0 for success. 1, with one line on stderr, if no GPU can be used, the GPU stopped responding, a check
 failed, or the run was interrupted. 2 for bad usage, such as a folder that cannot be written.
@@ -77,9 +84,9 @@ PARTS = tuple(SHARES)
 RESERVE = 0.03  # share of the total time reserved for writing the last results
 LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes are tuned
 REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
-# share of a shape's time for comparing the finalists, and again for comparing the winner with the library
+# share of a shape's time: one half for the comparison of the finalists, the other for that of the winner and libraries
 FINAL_SHARE = 0.25
-# entrants that are compared with matmuls, in addition to the library; they are better bounds than a copy
+# entrants, in addition to the library, that are compared with matmuls; their times are better bounds than a copy's time
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2
@@ -290,7 +297,7 @@ class Benchmark:
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _sampled(self, seconds: float) -> None:
-        """Measure random schedules, which no search has selected, and check that the verified schedules are correct."""
+        """Measure random schedules, which were not selected by a search, and check that their results are correct."""
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):

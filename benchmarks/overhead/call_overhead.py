@@ -1,4 +1,4 @@
-"""Measure the overhead of calling a tuned kernel compared with a raw cupy launch, and the cold start of a process.
+"""Measure the cold start of a process, and the overhead of calling a tuned kernel compared with a raw cupy launch.
 
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 

@@ -29,7 +29,7 @@ struct Map {
 void mix(std::uint64_t& hash, std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; }
 }  // namespace
 
-// cuda.bindings look up functions by this call: return the newest version of the function.
+// cuda.bindings looks up functions by calling this function, which returns the newest version of a function.
 API int cuGetProcAddress_v2(const char* name, void** to, int, std::uint64_t, int* status) {
   static void* const self = [] {
     Dl_info found;

@@ -118,7 +118,7 @@ def look_ups(path: Path, one: Matmul) -> dict[str, float]:
 
 
 def merged(folder: Path, trials: int, problems: int) -> dict[str, Any]:
-    """Merge two databases, which share half of their problems, and return the times of the merge."""
+    """Merge two databases that have half of their problems in common, and return the time of the merge."""
     fill(folder / "mine.db", trials, problems)
     fill(folder / "theirs.db", trials, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:

@@ -6,9 +6,9 @@ FOLDER has Kernel Tuner caches (.json or .json.gz) with the raw ``times`` of eve
 configurations from the fastest tenth of one file, by the procedure that is used on a GPU. Times are sampled from the
 recorded times: either independently, or in order. "In order" takes consecutive recorded times, which include the drift
 of the recording. ``benchmarks/results/guard_power.md`` explains the method. The check also compares an entry and its
-control (the next configuration) with their times at tuning. *unsettled* is the share of unchanged entries that this
-comparison makes uncertain. *told* is the share of entries for which it detects a driver that slows entry and baseline,
-but not the control.
+control (the next configuration) with their times at tuning. The column *uncertain* has the share of unchanged entries
+that this comparison makes uncertain. The column *driver detected* has the share of entries for which this comparison
+detects a simulated new driver, which slows down the entry and the baseline, but not the control.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ PROGRAMS = 3  # programs timed in a round: baseline, candidate, baseline again
 class Result:
     """Figures for one file, one way of sampling its times (``drawn``: independently or in order), and one slowdown.
 
-    ``false_alarms`` is the number of runs that report an unchanged entry as slower. ``slowed`` entries were slowed, and
-    the check reported ``found`` of the slowed entries. ``slowed_quiet`` and ``found_quiet`` are the same numbers for
-    entries whose noise is below QUIET. ``settled`` counts unchanged entries that are the same or faster by the check's
-    paired times. The times at tuning make ``unsettled`` of the settled entries uncertain. For ``told`` of the settled
-    entries, the times at tuning reveal a driver that slows entry and baseline.
+    Numbers of runs and entries:
+
+    - ``false_alarms``: runs that report an unchanged entry as slower
+    - ``slowed``: entries that were slowed down; ``found``: those of them that the check reported
+    - ``slowed_quiet`` and ``found_quiet``: the same numbers for entries whose noise is below QUIET
+    - ``settled``: unchanged entries that are the same or faster by the check's paired times
+    - ``unsettled``: settled entries that become uncertain when they are compared with their times at tuning
+    - ``told``: settled entries whose times at tuning reveal a new driver that slows down both entry and baseline
     """
 
     file: str
@@ -113,7 +116,10 @@ class Noise:
         return Timing.of(of_entry), Timing.of(of_control)
 
     def unsettled(self, comparison: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make ``comparison`` uncertain. ``driver`` is a new driver's slowdown."""
+        """Return True if the times at tuning make ``comparison`` uncertain.
+
+        ``driver`` is the simulated slowdown by a new driver (0.05: 5%).
+        """
         of_entry, of_control = self.tuned()
         of_entry = Timing(*(t / (1 + driver) for t in (of_entry.median, of_entry.p25, of_entry.p75)), of_entry.count)
         assert comparison.control is not None
@@ -181,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.json:
         print(
             "| recorded on | drawn | slowdown | runs | runs with a false alarm | found | found, noise under 1% "
-            "| unsettled | told |"
+            "| uncertain | driver detected |"
         )
         print("|---|---|---|---|---|---|---|---|---|")
     for result in results(options.folder, options.runs, options.entries, options.seed):

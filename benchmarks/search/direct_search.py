@@ -112,7 +112,7 @@ def _cpu_seconds() -> float:
 def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
     """Return a Markdown page."""
     lines = [
-        f"# Direct search of the time model compared with {trials} trials",
+        f"# Direct search with the time model, compared with a search of {trials} trials",
         "Without a GPU, `tune` searches for schedules with short predicted times, and compiles only the best of them.",
         f"This page compares its result with the best of {trials} compiled trials of the sampler.",
         "",
@@ -131,7 +131,7 @@ def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
         spent = f"{direct.seconds:.1f} s | {sampled.seconds:.1f} s | {direct.compiled}"
         lines.append(f"| {case.name} | {case.device} | {times} | {spent} |")
     worse = sum(direct.best > sampled.best * 1.001 for _, direct, sampled in searches)
-    last = f"The best schedule of the direct search is more than 0.1% slower in {worse} of {len(searches)} problems."
+    last = f"The direct search's best is over 0.1% slower than the trials' best in {worse} of {len(searches)} problems."
     return "\n".join([*lines, "", last, ""])
 
 

@@ -216,7 +216,7 @@ class RecordedProvider(BenchmarkProvider):  # type: ignore[misc]
 
 
 def _no_kernel(*arguments: Any) -> None:
-    """Replace a compiled kernel, which a search never calls."""
+    """Stand in for a compiled kernel, because searches never call the kernel."""
 
 
 def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedule]:

@@ -46,8 +46,8 @@ _PART = 1000  # number of random schedules whose times are estimated in one call
 class Family:
     """Results for a family of problems.
 
-    ``gaps`` has for each search how much slower its choice is than the reference. ``seconds`` are the sampler's CPU
-    seconds per proposal.
+    ``gaps`` lists how much slower the choice of each search is than the reference (0.1: 10%). ``seconds`` is the
+    sampler's CPU time per proposal.
     """
 
     name: str
@@ -71,7 +71,7 @@ def families() -> dict[str, Problem]:
 
 
 def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
-    """Search one family. Return None if the time model cannot estimate a template, which has no cost counts."""
+    """Search one family. Return None if no template has cost counts, which the time model needs for an estimate."""
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     if not len(templates):
         return None

@@ -107,7 +107,10 @@ class Searcher:
 
 
 def stream(searcher: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
-    """Search like ``tune``. Return simulated seconds (infinite if never) and evaluations until NEAR the optimum."""
+    """Search like ``tune``, until a schedule is within NEAR of the optimum.
+
+    Return the simulated seconds (infinite if there is no such schedule) and the number of evaluations.
+    """
     while searcher.proposed < MOST:
         free_slots = in_flight.size(searcher.reported) - len(searcher.out)
         if free_slots > 0:

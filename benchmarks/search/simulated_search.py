@@ -233,7 +233,7 @@ class Search:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Advance the clock by the time of the proposing process for the work within the block."""
+        """Advance the clock by the time that the proposing process takes for the work within the ``with`` block."""
         counted, began = self._counted, time.process_time()
         yield
         measured = time.process_time() - began
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, outcome: Outcome) -> float:
-    """Return the log seconds of the best schedule that searches with the true times find."""
+    """Return the logarithm of the seconds of the best schedule found by searches with the true times or by this run."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     known = [outcome.winner]
     for seed in range(SEARCHES):

@@ -113,7 +113,10 @@ def shipped(format: Format) -> list[Shipped]:
 
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
-    """Verify entries not in ``known`` for ``seconds``, append results to the journal, return how many remain."""
+    """Verify entries that are not in ``known``, and append the results to the journal.
+
+    After ``seconds``, no verification is started. Return the number of entries that were not verified.
+    """
     often = Counter(e.key for e in entries if e.key and e.key not in known)
     first = {e.key: e for e in reversed(entries)}
     jobs = {key: first[key] for key, _ in often.most_common()}

@@ -165,7 +165,7 @@ def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
 
 @lru_cache(maxsize=4)  # a small cache is enough, because launches of one module are consecutive
 def assembled(text: str, arch: str) -> bytes:
-    """Assemble PTX for ``arch`` ("sm_90a") with ptxas, or without ptxas, with the driver for the current GPU.
+    """Assemble PTX for ``arch`` ("sm_90a") with ptxas. If ptxas is missing, the driver assembles for the current GPU.
 
     Raises:
         Refused: The assembler rejects the PTX.

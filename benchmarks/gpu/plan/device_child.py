@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.gpu.plan.torch_calls import LANGUAGE
 
-HOST = ("calls", "chain of 40 decode products", "chain of 20 decode layers, dependent and not")
+HOST = ("calls", "chain of 40 decode products", "chain of 20 decode layers, with and without dependent launches")
 _ROUNDS, _CALLS = 30, 200
 _SECONDS = 0.3  # repetitions of each GPU measurement
 
@@ -141,7 +141,7 @@ def _microseconds(call: Call, copies: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a result line for each key in the arguments. A key of "language" is a call and its problem, as JSON."""
+    """Print a result line for each key in the arguments. A key of "language" is a JSON list of a call and a problem."""
     part, *keys = arguments
     for key in keys:
         try:

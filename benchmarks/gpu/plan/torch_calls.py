@@ -40,7 +40,7 @@ def _several(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _gradients(forward: Callable[..., Any], arrays: list[tuple[Any, ...]], of: int) -> Prepared:
-    """Return a call of only the backward pass, which computes the gradients of the first ``of`` arrays."""
+    """Return a call that runs only the backward pass, which computes the gradients of the first ``of`` arrays."""
     import torch
 
     held = []

@@ -87,7 +87,7 @@ def main() -> None:
     full = f", and the final best configuration in full, for at most {seconds:g} s" if seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
-        "# Published kernels, written as their users would",
+        "# Published kernels, written the way their users would write them",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
         f"Each kernel has {options.trials} trials, with estimated times for {options.device}. "
         f"Every new best configuration is verified in the emulator{full}.",

@@ -1,4 +1,4 @@
-// y = A * x, with A in ELLPACK-R format: rows have equal length, of which lengths[row] elements are used.
+// y = A * x, with A in ELLPACK-R format: rows are stored with equal length, but only lengths[row] elements are used.
 __global__ void spmv_ellpackr(const double *values, const double *x, const int *columns, const int *lengths, int n, double *y) {
   int row = blockIdx.x * BLOCK_SIZE + threadIdx.x;
   if (row >= n) return;

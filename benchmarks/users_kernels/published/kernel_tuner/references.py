@@ -1,4 +1,4 @@
-"""References of Kernel Tuner's example kernels in numpy."""
+"""Reference results of Kernel Tuner's example kernels, computed with numpy."""
 
 import numpy as np
 

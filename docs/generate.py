@@ -55,7 +55,7 @@ SPACES: dict[str, tuple[Problem, ...]] = {
 }
 
 
-# The public names of `autosched`, by purpose. The page shows a class with a `+` with its methods.
+# The public names of `autosched`, by purpose. For a class that is marked with `+`, the page also shows the methods.
 API = {
     "Tuning": (
         "tune",

@@ -5,8 +5,10 @@ python examples/ship_tuned_kernels.py [FOLDER]
 The best schedules are kept in a repository as JSON, so that reviews show changes. For a release, a small database is
 built from the JSON files. Add the database to your package as data, and open it with importlib.resources. Users of the
 package do not tune: the first process compiles the called kernels with NVRTC, and later processes read the compiled
-kernels from the cache. Without a GPU the times are estimated. The second process then looks the kernel up, checks the
-database as in CI, and calls the kernel in the emulator.
+kernels from the cache.
+
+This example checks the built database as in CI, and then starts a second process, which calls the kernel. Without a
+GPU, times are estimated, and the second process calls the kernel in the emulator.
 """
 
 import subprocess

@@ -126,7 +126,7 @@ def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleT
     """Return a module with edited text; without edits if ``old`` and ``new`` are empty."""
     text = inspect.getsource(right)
     if old and text.count(old) != 1:
-        raise ValueError(f"{right.__name__} contains {text.count(old)} occurrences instead of one of {old!r}")
+        raise ValueError(f"{right.__name__} has {text.count(old)} occurrences instead of one: {old!r}")
     text = text.replace(old, new) if old else text
     name = f"{right.__name__}_faulty"
     # A program's version is computed from the text of its file, which is read again later. So the file must exist as

@@ -1,7 +1,7 @@
 """XeTile RFC, appendix 2.4: GEMM with a ring buffer of four slots in shared memory, which the program fills.
 
-The RFC's 64 subgroups are 2,048 threads, too many for a block; 16 subgroups of 32x32 for a 128x128 tile fit. The RFC
-passes absolute offsets to an operation that expects relative ones. This program computes the slot from the iteration.
+The RFC's 64 subgroups are 2,048 threads, too many for a block. Here a tile is 128x128, with 16 subgroups of 32x32. The
+RFC passes absolute offsets to an operation that expects relative ones. Here the slot is computed from the iteration.
 """
 
 from autosched.tile import Input, Output, program, wg_map

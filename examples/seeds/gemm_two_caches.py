@@ -1,8 +1,8 @@
-"""XeTile RFC, appendix 2.5: GEMM with prefetches to L1 and L2. A prefetch to L2 is for four steps.
+"""XeTile RFC, appendix 2.5: GEMM with prefetches to L1 and L2. Each prefetch to L2 covers four steps.
 
-The RFC's 512x256 accumulators need 512 KiB, too much for an SM; 4x2 subgroups of 64x64 for a 256x128 tile fit. In the
-RFC, the second tile for L2 starts 128 columns after the first, the width of such a tile, and the condition counts steps
-instead of columns.
+The RFC's 512x256 accumulators need 512 KiB, too much for an SM. Here a tile is 256x128, with 4x2 subgroups of 64x64. In
+the RFC, the second tile for L2 starts 128 columns (one tile width) after the first. The RFC's condition for a prefetch
+to L2 counts steps instead of columns.
 """
 
 from autosched.tile import Input, Output, program, wg_map

@@ -7,12 +7,12 @@ Times are in SM cycles. A block executes ``iterations`` steps of the main loop. 
 - special: warp instructions of special functions, over SPECIAL_RATE lanes a cycle;
 - shared: wavefronts, one per cycle, including spills (local memory uses the same 128-byte-wide L1);
 - load: bytes from L2, divided by the smaller of the bandwidth of the SM's port and the SM's share of the L2 bandwidth.
-Multicast data, which L2 reads for another block of the cluster, only passes through the port.
+  Multicast data, which L2 reads for another block of the cluster, only passes through the port.
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``, the
-clock at which all units except tensor cores reach their peak.
+an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``.
+``clock_hz`` is the clock at which all units except tensor cores reach their peak.
 
 ``r`` blocks are resident on an SM (``devices.occupancy``). Each block alternates between using the pipes and waiting:
 
@@ -40,14 +40,14 @@ Every group of blocks also takes time to fill its pipelines and to store its til
 exposed. Further costs are added:
 
 - ``drains``: the arithmetic stops until a result has left the registers. Each drain costs a refill and the waiting
-time.
+  time.
 - ``restarts``: loads start again after a drain. Each restart costs the time of a first load.
 - ``round_trips``: accesses to L2 that do not overlap with other work. Each costs the latency.
 - ``boxes``: results are stored through boxes in shared memory. Each box costs two barriers. If all buffers are in use,
-a block also waits until a TMA store has read a buffer (STORE_ROUND_TRIP), minus the time in which the block writes the
-other buffers.
+  a block also waits until a TMA store has read a buffer (STORE_ROUND_TRIP), minus the time in which the block writes
+  the other buffers.
 - ``alone_bytes``: traffic of a final block that runs alone, limited by the SM's port or by load latencies
-(``alone_trips``).
+  (``alone_trips``).
 - ``staged_bytes``: traffic of a preparing launch before the kernel, at DRAM bandwidth.
 
 In attention, for example, a step multiplies the result of another product (``chained``). Each warp then waits for its
@@ -98,17 +98,17 @@ DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM; 4.3 TB/s on an H200 need 13 K
 RUN_BYTES = 8.0  # DRAM time lost per contiguous run, in bytes that could be transferred in this time: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per warp of the block
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
-SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
+SPECIAL_RATE = 16.0  # results per SM and cycle, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # number of instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # number of warps per block that would overlap pipes as well as an asynchronous unit does
+ASYNC_WARPS = 8  # number of warps per block with which pipes would overlap as well as with an asynchronous unit
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
 CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wait for each other at start and end. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
-# cycles in which neither of two alternating warpgroups multiplies, twice per step. Published effect of alternation:
-# attention on 8,192 positions with heads of 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
+# cycles in which neither of two alternating warpgroups multiplies; they occur twice per step. Published effect of
+# alternation: attention on 8,192 positions with heads of 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 ALTERNATION = 420.0
-# fraction of the second products' time on an SM that other instructions hide, if first products are issued ahead. On an
+# If first products are issued ahead, other instructions hide this fraction of the second products' time on an SM. On an
 # H100, this shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv 2407.08608, ablation of
 # "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
 HIDDEN = 0.41
@@ -168,7 +168,8 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
     """Return the fraction of a launch's predicted time for which each resource of the device is busy.
 
-    DRAM has two entries: transfers at the full rate, and waiting because of too few requests in flight or short runs.
+    DRAM has two entries: transfers at the full rate, and waiting. DRAM waits if too few requests are in flight, or if
+    contiguous runs are short.
 
     Args:
         work: Counts of the launch.
@@ -180,7 +181,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
         Fractions from 0 to 1, by name of the resource.
 
     Raises:
-        ValueError: As of ``predict``.
+        ValueError: As for ``predict``.
     """
     if work.then:
         return _busy_pipeline((dataclasses.replace(work, then=()), *work.then), device, registers, spill_bytes)
@@ -235,7 +236,7 @@ def analyse(
         Seconds, and the cycles of each pipe, [n]. For a pipeline, the cycles describe its longest launch.
 
     Raises:
-        ValueError: As of ``predict``.
+        ValueError: As for ``predict``.
     """
     if not any(work.then for work in works):
         return _of_launches(works, device, registers, spill_bytes)
@@ -385,7 +386,7 @@ def _pipe_cycles(
 
 
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
-    """Compute the cycles per step that a block waits at barriers and until the pipes are busy again after them."""
+    """Compute the cycles per step that a block loses at barriers: waiting, and then filling the pipes again."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
     cycles = w.ping_pong * 2.0 * ALTERNATION
     stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + cycles
@@ -402,9 +403,10 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
     alone = _mix(pipes[:-1], block.overlapping)
-    # In a chain of products each warp waits for its own result, and only the other warps of its scheduler overlap with
-    # this. Warpgroups that do not alternate reach their products at the same time: all of them multiply, or none does.
-    # H100, 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take 22.
+    # In a chain of products each warp waits for its own result. Only the other warps of its scheduler can work during
+    # this wait. Warpgroups that do not alternate reach their products at the same time: all of them multiply, or none
+    # does. H100, 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take
+    # 22.
     own = np.maximum(np.floor(block.warps_of_scheduler), 1.0)
     hidden = (1.0 - w.exposed_products) * pipes[0] * np.minimum(HIDDEN * together, 1.0)
     exposed = pipes[0] - hidden
@@ -418,7 +420,8 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
-    # raise z (``wait``) to the minimum of the balanced-job bound: for smaller z the bound would fall as z grows
+    # raise z (``wait``) at least to the point where the balanced-job bound is smallest: for smaller z, the bound would
+    # fall as z grows
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
     queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
     longest: FloatArray = np.maximum(together * busy, queued)
@@ -504,7 +507,10 @@ def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> Floa
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return the fraction of the tensor cores' peak rate that each launch's unit reaches, for the power limit."""
+    """Return the peak rate of each launch's unit as a fraction of the tensor cores' peak rate, for the power limit.
+
+    The fraction is 0 for units other than tensor cores.
+    """
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
@@ -515,7 +521,7 @@ def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return each unit's flops per SM and cycle of ``clock_hz``, also for units that have another clock."""
+    """Return each launch's flops per SM and per cycle of ``clock_hz``, even if its unit runs at another clock."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     rates = {
         (name, operand): unit(name).flops_per_cycle(device, operand) * unit(name).clock_hz(device) / device.clock_hz

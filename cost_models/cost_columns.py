@@ -1,4 +1,4 @@
-"""Cost counts of n launches, as one array per count."""
+"""Cost counts (``CostCounts``) of n launches, as one array per count."""
 
 from __future__ import annotations
 

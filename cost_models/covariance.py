@@ -133,7 +133,7 @@ def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[fl
 
 
 def _matern(squares: Columns, variance: float, offset: float) -> Columns:
-    """Compute in place covariances (Matern 5/2 plus ``offset``) from 5 times the squared distances."""
+    """Convert 5 times the squared distances to covariances (Matern 5/2 plus ``offset``), in place."""
     r = np.sqrt(squares)
     squares /= 3
     squares += r

@@ -33,7 +33,7 @@ def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules
     Args:
         problem: Problem to compute.
         templates: Kernel templates of the schedules, each with cost counts.
-        device: GPU of the times.
+        device: GPU for which times are estimated.
         schedules: Schedules of the templates' spaces.
 
     Returns:
@@ -121,7 +121,7 @@ class AnalyticEstimates(Estimates):
     Args:
         problem: Problem to compute.
         templates: Kernel templates of the schedules, each with cost counts.
-        device: GPU of the times.
+        device: GPU for which times are estimated.
     """
 
     def __init__(self, problem: Problem, templates: TemplateSet, device: Device) -> None:

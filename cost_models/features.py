@@ -191,7 +191,7 @@ WORK = (
     Feature("work.barriers", "barriers of a step", lambda b: b.column("barriers_per_iteration")),
     Feature(
         "work.waste",
-        "log2 of the flops of the launch over the useful flops, because of partial tiles",
+        "log2 of the ratio of executed to useful flops; above 0 if tiles are partial",
         lambda b: np.log2(np.maximum(b.column("flops") * b.column("blocks"), 1.0) / max(b.problem.flops, 1.0)),
     ),
     Feature(
@@ -403,7 +403,8 @@ def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
     becomes NaN. Superfluous indicator columns and columns of templates are dropped.
 
     Raises:
-        FeatureMismatch: Any other column of the table is not in ``names``, or vice versa.
+        FeatureMismatch: Apart from these columns, the table has a column that is not in ``names``, or lacks one of
+            ``names``.
     """
     here = {name: i for i, name in enumerate(table.names)}
     _require(names, table.names)

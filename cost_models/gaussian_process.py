@@ -109,8 +109,8 @@ class IncrementalPosterior:
 
     The posterior deviation depends only on which points were observed, not on the observed values. A pending trial is
     therefore added immediately, with the posterior mean as its value until the value is known (kriging believer).
-    Memory is 4 bytes per point and observation. If a ``grid`` of the same points is passed, observations are faster
-    until ``replace`` is called.
+    Memory is 4 bytes per point and observation. If a ``grid`` of the same points is passed, adding an observation is
+    faster until ``replace`` is called.
     """
 
     def __init__(self, points: npt.NDArray[np.float32], parameters: Hyperparameters, grid: Grid | None = None) -> None:
@@ -198,7 +198,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """Return the logarithm of the known values' likelihood with the trend, divided by that without the trend."""
+        """Return the logarithm of the likelihood ratio of the known values: with the trend over without the trend."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess

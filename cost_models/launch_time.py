@@ -9,14 +9,14 @@ pipe's rate in lanes per cycle. The pipes are:
 - issue (four schedulers); FMA, with integer multiplications; integer and logic; special functions and conversions;
   f64; tensor cores
 - L1: wavefronts of shared memory, lines of global requests (lines that hit L1 count twice), and spills. Shared and
-global requests each take at least as long as the load/store units need for the addresses.
+  global requests each take at least as long as the load/store units need for the addresses.
 - L2: sectors that miss L1
 
 Pipes overlap partly: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
 dependent instructions. With ``r`` resident blocks per SM, other blocks hide all of this waiting time except the
-fraction ``EXPOSED / r``. An SM needs the busy and the waiting time of each of its blocks, and at least the time of one
-full chain. DRAM transfers overlap with the time of the SMs. The power limit may lower the clock of the SMs
-(``power_limit.py``).
+fraction ``EXPOSED / r``. The time of an SM is the sum of the busy and the exposed waiting times of its blocks, but at
+least the time of one full chain. DRAM transfers overlap with the time of the SMs. The power limit may lower the clock
+of the SMs (``power_limit.py``).
 
 No rate is fitted to measurements: the rates of the pipes are published by NVIDIA. ``OVERLAP``, ``EXPOSED`` and ``TAIL``
 are round numbers; values fitted to recordings of other kernels were not better. docs/reference/estimates.md reports the
@@ -50,10 +50,10 @@ MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, while all S
 START = 600.0  # cycles to launch and retire a block; resident blocks do this concurrently
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # time of a sector of an atomic operation, as a multiple of the time of a plain sector
-# Extra cycles of L1 for a line that hits. L1 delivers only 64 bytes per cycle, so a line that hits takes one cycle more
-# than a line that misses, whose time is counted at L2. Data-centre chips have no extra cycles (WIDE_L1). Measured on
-# Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For GeForce and RTX A cards, the
-# only evidence is that rankings of gemm and dedispersion improve.
+# Extra cycles of L1 for a line that hits. L1 delivers only 64 bytes per cycle, so a line that hits costs one more
+# cycle. A line that misses does not, because its time is counted at L2. Data-centre chips have no extra cycles
+# (WIDE_L1). Measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For GeForce
+# and RTX A cards, the only evidence is that rankings of gemm and dedispersion improve.
 HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a complete line per cycle
 # Load/store units of an SM. Each processes one lane's address per cycle. An SM has four per partition, or eight on

@@ -109,7 +109,7 @@ def counts(
 
 
 def _lines(problem: Matmul, side: str, k: int) -> float:
-    """Return the ratio of the bytes of an operand that L2 moves to the bytes that a step uses.
+    """Return how many bytes of an operand L2 moves for each byte that a step uses.
 
     If the operand's rows (or columns) are long, a step that uses half of a 128-byte L2 line costs as much as one that
     uses the whole line. In recordings on A100 with k of 50,000, steps of 64 bytes take longer than steps of 128 bytes:
@@ -160,10 +160,10 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
     """Return the DRAM bytes of a launch.
 
-    A wave of blocks reads the panels of its band once. If its capacity suffices, L2 keeps the panels of a for the next
-    wave, and the panels of b for the next band. Blocks that share an SM drift apart after the first wave, and then read
-    panels again that L2 has evicted. Each panel is read at most once per block that shares the SM, and at most once per
-    tile that needs it.
+    A wave of blocks reads the panels of its band once. If L2 has sufficient capacity, it keeps the panels of a for the
+    next wave, and the panels of b for the next band. Blocks that share an SM drift apart after the first wave, and then
+    read panels again that L2 has evicted. Each panel is read at most once per block that shares the SM, and at most
+    once per tile that needs it.
     """
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,

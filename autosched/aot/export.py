@@ -71,7 +71,7 @@ def collect(
     requested: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
-            raise ValueError("no device to select the kernels of the problems for: name a device")
+            raise ValueError("kernels are selected for a device, but none is given: name a device")
         requested = [(problem, device) for problem in problems]
     else:
         requested = _recorded(store, operator, device, skipped)

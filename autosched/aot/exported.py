@@ -21,7 +21,7 @@ from search_spaces.operators.row_reduction import RowProblem
 class ExportedKernel:
     """A compiled kernel to export. ``launch.entry`` is the name of the kernel in the cubin.
 
-    ``verification`` is the JSON text that the kernel's trial stores; None if exactly this kernel was not verified.
+    ``verification`` is the JSON text that the kernel's trial stores; None if this exact kernel was not verified.
     ``seconds`` is the time of the trial; 0 if a model chose the schedule.
     """
 

@@ -14,7 +14,7 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
 _BITWISE = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_MOST_CHARACTERS = 4000  # maximum number of characters after nested attributes are replaced
+_MOST_CHARACTERS = 4000  # maximum length in characters, once nested attributes are replaced by their definitions
 
 
 class PythonOnlyExpression(ValueError):

@@ -74,7 +74,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
                 _check_cpp(launch_of_sizes, tuple(problem.sizes))
                 return launch_of_sizes
         except PythonOnlyExpression:
-            pass  # if an expression cannot be exported, use the numbers for the sizes of ``problem``
+            pass  # an expression cannot be exported: export its value for the sizes of ``problem`` instead
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),

@@ -148,7 +148,7 @@ class _OperatorGroup(_Group):
 def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     """Build the command line, with one subcommand for every operator of ``search_spaces.catalogue.operators()``.
 
-    Building every command takes longer than many commands run. ``only`` therefore builds a single command.
+    Many commands run for less time than it takes to build all commands. ``only`` therefore builds a single command.
 
     Args:
         only: Name of the command to build. If no command has this name, all commands are built.
@@ -386,7 +386,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return the exceptions for users' errors that modules with a slow import define."""
+    """Return the exception classes for users' errors that are defined in modules with a slow import."""
     from measurements.emulator import HostFailure
     from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied

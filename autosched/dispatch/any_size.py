@@ -23,7 +23,7 @@ class KernelOfAnySize:
     schedule of the nearest tuned size. Sizes with the same schedule share one compiled kernel, unless only some of the
     sizes are divisible by 16 or by 8.
 
-    Only the kernels of the MOST_KERNELS sizes that were used last stay loaded. If a CUDA graph launches a kernel, keep
+    Only the kernels of the MOST_KERNELS most recently used sizes stay loaded. If a CUDA graph launches a kernel, keep
     a reference to the kernel (the result of ``of``), so that it is not unloaded.
 
     If a dynamic size is 0, no kernel is launched, and passed outputs are unchanged.

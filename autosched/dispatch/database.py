@@ -84,7 +84,8 @@ class Database:
             problem: A problem, or a tile program.
             device: A device, or its name. None: this machine's GPU; without a GPU, the only device that has times of
                 the problem.
-            provenance: Restrict trials to this provenance. None: prefer measured to replayed to estimated times.
+            provenance: Restrict trials to this provenance. None: prefer measured times, then replayed times, then
+                estimated times.
             sizes: Sizes of a tile program, by name.
 
         Returns:
@@ -262,8 +263,8 @@ def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
 def device_name(store: Store, device: str | Device) -> str:
     """Return the name of a device as it is stored in the trials of ``store``.
 
-    Raises UnknownDevice for a name that is neither in the device table nor in the store, so that a misspelt name is not
-    an empty result.
+    Raises UnknownDevice for a name that is neither in the device table nor in the store, so that a misspelt name gives
+    an error instead of an empty result.
     """
     if isinstance(device, Device):
         return device.name

@@ -76,8 +76,8 @@ def matmul(
         activation: "none", "relu", "gelu" or "silu".
         precision: "tf32" allows rounding f32 inputs to tf32, "ieee" does not.
         acc: "f16" accumulates products of f16 in f16.
-        dtype: Type of the result. Default: the type of ``out``, or without ``out`` the type of a. For a of 8-bit floats
-            the default is bf16, for int8 it is int32, or bf16 with scales.
+        dtype: Type of the result. Default: the type of ``out``. Without ``out``, it is bf16 if a has 8-bit floats. If a
+            is int8, it is int32, or bf16 if scales are given. Otherwise it is the type of a.
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
@@ -275,7 +275,7 @@ def forget() -> None:
 
 
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
-    """Return the kernel that calls without ``database`` use for a problem on a GPU; None if none is loaded."""
+    """Return the kernel for a problem on a GPU that calls without ``database`` use; None if none is loaded."""
     database, key = _default.get(), problem.key()
     plain = ((owner[0], loaded.gpu, loaded.kernel) for owner, loaded in list(_loaded.items()))
     tiled = ((owner[0], owner[4][3], kernel) for owner, kernel in list(_tile_kernels.items()))

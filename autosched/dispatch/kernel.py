@@ -67,7 +67,7 @@ class LoadedKernel(ABC):
         self.outputs = tuple(o for o in operands if o.role == "output")
         # function that packs weights; None if the kernel does not read packed weights
         self.packing: Callable[[Any], Any] | None = None
-        self.packed: LoadedKernel | None = None  # kernel for calls with packed weights; None if this kernel is used
+        self.packed: LoadedKernel | None = None  # kernel for calls with packed weights; None: use this kernel
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
@@ -320,8 +320,8 @@ class BoundKernel:
     Args:
         result: Array that every call writes and returns.
         bound: Function that launches the kernel on cupy's current stream.
-        elsewhere: Function that returns a context manager, which makes the caller's stream (torch's for tensors) cupy's
-            current stream.
+        elsewhere: Function that returns a context manager. Inside it, cupy's current stream is the caller's stream (for
+            tensors, torch's current stream).
         is_current: Function that returns True if the caller's stream already is cupy's current stream.
         arrays: Arrays to keep alive.
     """

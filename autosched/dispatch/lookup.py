@@ -1,14 +1,15 @@
 """Selection of the kernel for a problem on a device: from the exact trial, the nearest trial, or the time model.
 
 1. The database's best trial of exactly this problem and device, regardless of the model's prediction. If the vendor's
-library won the trial, the library is selected.
+   library won the trial, the library is selected.
 2. Otherwise the recording of this problem and device that is part of autosched.
-3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. Unless only
-  dynamic sizes differ, the time model must not predict that the schedule is slower than ``default_choice``. If the
-  library won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. At equal distance,
-  the database precedes the recordings. Recordings are used only for the device that they were measured on.
+3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. If the two
+   problems differ in more than dynamic sizes, a schedule is skipped if the time model predicts that it is slower than
+   ``default_choice``. If the library won the nearest trial, the library is selected. At most MOST_TRIED trials are
+   considered. At equal distance, the database precedes the recordings. Recordings are used only for the device that
+   they were measured on.
 4. Otherwise the schedule that the time model chooses (``default_choice``); without a database, only if a recorded
-problem is near enough.
+   problem is near enough.
 
 Every schedule is validated before a kernel is generated from it. Trials that cannot be used are skipped, and the result
 lists the reasons. The selection needs no GPU.

@@ -14,8 +14,8 @@ from search_spaces.templates.compiler_controls import plain
 def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None) -> None:
     """Raise ValueError if a trial's schedule breaks a rule on ``device`` (default: the trial's device).
 
-    For a device that is not in the device table, only the domains of the parameters are checked: some known device must
-    allow every value.
+    For a device that is not in the device table, only the domains of the parameters are checked: at least one known
+    device must allow all values of the schedule.
     """
     if is_library(trial.schedule):
         return

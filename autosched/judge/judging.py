@@ -331,7 +331,7 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
 
 
 def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
-    """Combine all runs to one result, from runs that did not end, findings of launches, wrong outputs, and cheats."""
+    """Combine all runs into one result: failed runs, findings of launches, wrong outputs and cheats."""
     for run in runs:
         if (status := SubmissionStatus.of_verdict(run.status)) is not None:
             seen.add(status, run.reason)

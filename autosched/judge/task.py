@@ -108,7 +108,7 @@ def _takes(case: Case, task_case: Case) -> bool:
 
 
 def _with_uneven(task_cases: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
-    """Append the first candidate that the reference supports to the task's own cases."""
+    """Append to the task's own cases the first candidate that the reference supports."""
     return (*task_cases, *itertools.islice((case for case in candidates if _takes(case, task_cases[0])), 1))
 
 

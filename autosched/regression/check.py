@@ -48,7 +48,7 @@ class CheckOptions:
         kernel_files: Files of the user's kernels in the database.
         baseline_kernel_files: Files of the user's kernels in the baseline environment.
         programs: The user's tile programs, FILE[:NAME].
-        with_python: Python of another environment. A static check compares its compiler with the installed compiler.
+        with_python: Python of another environment, whose compiler a static check compares with the installed compiler.
     """
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)
@@ -229,7 +229,7 @@ def timed_on(
     pool: KnownPrograms,
     start: Callable[[], TimingSession],
 ) -> CheckReport:
-    """Time the entries in sessions of a GPU, which the function ``start`` starts.
+    """Time the entries on a GPU, in sessions that the function ``start`` starts.
 
     Args:
         name: Name of the database, for the report.

@@ -144,7 +144,7 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return an expert's matrix products for layers that are tuned into a database; empty for other layers.
+        """Return an expert's matrix products if they are tuned into a database instead of a file; otherwise [].
 
         Args:
             model: The config.json.

@@ -180,7 +180,7 @@ _STALE = "the kernel file had another reference when the entry was tuned: tune t
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
-    """Return a key of a summary's problem and device that does not change with the kernel file's reference."""
+    """Return a key of a summary's problem and device. It stays the same if the kernel file's reference changes."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return json.dumps(fields, sort_keys=True), summary.device
 

@@ -25,7 +25,11 @@ Measure = Callable[[int], Times]  # function that times a number of rounds of an
 
 @dataclass(frozen=True)
 class ComparisonEffort:
-    """Limits of the rounds: steps of ``rounds`` until the entry is decided, at most ``most_rounds`` or ``seconds``."""
+    """Number of rounds of a comparison.
+
+    Each step has ``rounds`` rounds. Steps are repeated until the entry is decided, or until ``most_rounds`` rounds or
+    ``seconds`` seconds are reached.
+    """
 
     rounds: int = 40
     most_rounds: int = 320
@@ -120,7 +124,7 @@ def judged(
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
-    """Return the verdict on an entry without times of a second process."""
+    """Return the verdict on an entry that was not timed in a second process."""
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:
@@ -132,7 +136,7 @@ def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
             SpeedChange.UNCERTAIN, "slower in one process, and a second process could not run", first
         )
     return ComparisonOutcome(
-        SpeedChange.UNCERTAIN, f"slower, but with p = {first.p:.2g} possibly by chance among so many entries", first
+        SpeedChange.UNCERTAIN, f"slower, but among so many entries this may be chance (p = {first.p:.2g})", first
     )
 
 

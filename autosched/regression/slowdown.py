@@ -79,9 +79,9 @@ class TimeComparison:
         control: Ratio of the control's time to the baseline's; None without a control.
         limit: Slowdown above which an entry is slower: the larger of the allowed slowdown and the noise.
         p: Probability of such times if the slowdown is within the limit.
-        lost_seconds: Time that the candidate takes longer than the baseline, in seconds.
+        lost_seconds: Seconds by which the candidate is slower than the baseline.
         rounds: Number of rounds.
-        moved: Reason if the times are unreliable; "" if they are reliable.
+        moved: Why the times are unreliable; "" if they are reliable.
     """
 
     verdict: SpeedChange

@@ -211,9 +211,10 @@ def _better(program: Compiled, then: Resources) -> bool:
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
     """Return lines about a longer predicted time, and about rivals that are now predicted to be faster than the entry.
 
-    The time at tuning is the recorded time if the model estimated it. Otherwise the model predicts it from the recorded
-    resources. If another version of the emulator counted instructions for one of the times, all times are predicted
-    from resources. Differences within the entry's limit do not count as a change of rank.
+    If the recorded time is an estimate, it is used as the time at tuning. Otherwise the model predicts the time at
+    tuning from the recorded resources. If one of the estimates is based on instruction counts of another version of the
+    emulator, all times are predicted from resources. Differences within the entry's limit do not count as a change of
+    rank.
     """
     names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
     try:
@@ -233,7 +234,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return trial.seconds if estimated else predicted(trial, resources)
 
     def now(trial: Trial, program: Compiled) -> float | None:
-        """Return the current prediction. It uses the machine code only if the prediction ``then`` used it."""
+        """Return the current prediction. It is based on the machine code only if the result of ``then`` was."""
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 

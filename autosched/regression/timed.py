@@ -263,7 +263,7 @@ class _Timer:
                 continue
             self._blame(entrants)
             if not self._controls:
-                raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {entrants[0].reason}")
+                raise _Failed(EntryStatus.UNCERTAIN, f"the kernels run alone, but not together: {entrants[0].reason}")
             self._controls.pop(0)  # the control may be the cause of the failure, so try the next control
 
     def _blame(self, entrants: Sequence[Entrant]) -> None:

@@ -135,7 +135,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
-    """Yield a line about rivals that are estimated to be faster than the entry only with the other compiler."""
+    """Yield a line about rivals that are estimated to be faster than the entry, but only with the other compiler."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []

@@ -20,7 +20,7 @@ _WORST_SHOWN = 0.5
 
 
 def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Path) -> Path:
-    """Draw a panel for each title with the searches of several samplers, at most three panels in a row.
+    """Draw one panel per title, at most three in a row. Each panel shows the searches of several samplers.
 
     Writes .svg or .png by the suffix of ``path``, and returns the path. Raises ValueError for another suffix,
     ImportError without matplotlib, and OSError if the file cannot be written.
@@ -60,7 +60,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
 
 
 def _corners(curves: FloatArray) -> NDArray[np.intp]:
-    """Return the first, the last, and all positions at which a stepwise curve changes.
+    """Return the first and the last position, and all positions at which a stepwise curve changes.
 
     Other points lie on the lines between these.
     """

@@ -83,7 +83,7 @@ class Summary:
         seconds: Duration of the command.
         facts: Properties of the run, by name. The Markdown omits empty properties.
         columns: Headings of the cases' ``cells``.
-        hidden: Verdict whose cases the Markdown only lists if they have a reason.
+        hidden: A verdict. The Markdown lists cases with this verdict only if they have a reason.
         footnote: A line below the table.
     """
 

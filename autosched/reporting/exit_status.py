@@ -46,30 +46,30 @@ ANSWERS = {
     ),
     "verify of CUDA, PTX or a binary": (
         "no fault was found, and --expect holds",
-        "a fault was found (with --fail-on note: or a note), or --expect does not hold",
+        "a fault was found (or, with --fail-on note, a note), or --expect does not hold",
         "the code is invalid or does not compile, or the launch could not be emulated to its end",
     ),
     "verify of a Python script": (
         "the script launched a Triton kernel, and no fault was found",
-        "a fault was found, or the script fails or is ended at --time-limit",
+        "a fault was found, the script failed, or it was stopped at --time-limit",
         "the script launched no Triton kernel, or a launch could not be emulated to its end",
     ),
-    "verify of an executable, run": (
+    "verify of an executable, or run": (
         "the executable launched a kernel, no fault was found, and the executable's exit status is 0",
         "a fault was found, or the executable fails",
         "the executable launched no kernel, or uses a feature that is not emulated",
     ),
-    "verify of a submission, judge": (
+    "verify of a submission, or judge": (
         "the submission is correct",
         "the submission is not correct",
         "the task or the submission is malformed, or the check is inconclusive",
     ),
     "check": (
-        "an entry was compared, and none is slower, wrong or broken",
+        "at least one entry was compared, and no entry is slower, wrong or broken",
         "an entry is slower, wrong or broken",
         "no entry could be compared, an entry's reference has changed, or the machine's timings are unreliable",
     ),
-    "pytest --autosched-db, --autosched-configs": (
+    "pytest --autosched-db, or --autosched-configs": (
         "as check",
         "as check",
         "as check",

@@ -309,7 +309,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
 
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
-    """Return a trial with a time as JSON values.
+    """Convert a trial that has a time to JSON values.
 
     The result also has the arithmetic rate, the share of the roofline, and the limiting resource (null if unknown).
     """

@@ -86,7 +86,10 @@ def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
 
 
 def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
-    """Divide the array into equal rectangles of one number each, as (row, column, rows, columns, number)."""
+    """Divide the array into rectangles of equal size, so that all elements of a rectangle have the same number.
+
+    Return (row, column, rows, columns, number) of each rectangle.
+    """
     height, width = (_step(numbers, d) for d in (0, 1))
     return [
         (row, column, height, width, int(numbers[row, column]))

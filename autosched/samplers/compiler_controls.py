@@ -18,7 +18,7 @@ from search_spaces.templates.compiler_controls import (
     register_caps,
 )
 
-ADVISER = "compiler_controls"  # name that trials with compiler controls have as their sampler
+ADVISER = "compiler_controls"  # sampler name that is stored with trials with compiler controls
 SHARE = 0.1  # fraction of the trials that vary compiler controls
 INCUMBENTS = 3  # number of fastest schedules whose controls are varied
 # number of consecutive proposals with an expected gain below ``min_gain`` after which controls are also varied

@@ -17,7 +17,8 @@ from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-# number of parameters in which the first proposals differ, because similar schedules use similar numbers of registers
+# Minimum number of parameters in which the first proposals differ from each other. Schedules that are more similar
+# would use similar numbers of registers.
 DISTANCE = 2
 SPREAD = 48  # number of first proposals that differ in this way
 
@@ -28,7 +29,7 @@ class ModelSampler(Sampler):
     Args:
         space: Space of the proposals.
         seed: Random seed.
-        estimates: Estimated times to search. Default: none.
+        estimates: Estimates by which schedules are ranked. Default: none.
     """
 
     name = "model"

@@ -63,7 +63,7 @@ class SeededSampler(Sampler):
         self._sampler.prepare()
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the adviser's name for schedules of its advice, else the name given by the wrapped sampler."""
+        """Return the adviser's name for schedules that the adviser suggested, else the wrapped sampler's name."""
         return self._adviser if schedule in self._advised else self.name
 
     def ask(self, n: int) -> list[Schedule]:

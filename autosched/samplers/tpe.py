@@ -2,8 +2,8 @@
 
 Optuna only supports independent domains without rules, so most of its suggestions are illegal. A suggestion that is
 illegal or not new is not measured, but immediately reported to Optuna as failed. After a few such suggestions in a row,
-the last one is repaired: the most similar new legal schedule among random schedules and neighbours of the best
-schedules is proposed.
+the last one is repaired: the sampler proposes the most similar schedule that is new and legal. It chooses this schedule
+from random schedules and neighbours of the best schedules.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class OptunaSampler(Sampler):
         pool = [near for schedule in best for near in self._space.neighbours(schedule, _NEIGHBOURS)]
         pool += self._space.sample(_RANDOM, int(seed[0]))
         pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
-        # of equally similar schedules, choose the first, a neighbour of the best schedules
+        # among equally similar schedules, choose the first, because the neighbours of the best schedules come first
         return min(pool, key=lambda s: differences(s, suggestion), default=None)
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:

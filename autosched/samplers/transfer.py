@@ -66,7 +66,7 @@ class TransferredTimes:
 
     @property
     def estimates(self) -> Estimates:
-        """Estimates with the encoding of the space as features, and the transferred times."""
+        """Estimates with transferred times. The features of a schedule are its encoding by the space."""
         return Estimates(self._space.encode, self.log_seconds)
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
@@ -87,7 +87,8 @@ class TransferredTimes:
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
         """Return the values of each key as a row of numbers.
 
-        Numbers are unchanged. A text is replaced by its index among the other recording's texts; NaN if it is unknown.
+        Numbers are unchanged. A text is replaced by its index among the values of the parameter in the other recording;
+        NaN if it does not occur there.
         """
         rows = [
             [

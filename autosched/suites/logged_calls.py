@@ -1,4 +1,4 @@
-"""Read call logs of autosched and of other projects as members of a suite."""
+"""Read call logs of autosched and of other projects, and convert the calls to members of a suite."""
 
 from __future__ import annotations
 

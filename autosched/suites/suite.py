@@ -87,9 +87,9 @@ class Standing:
     def expected_gain(self) -> float:
         """Weighted seconds that the next chunk of this member is expected to save.
 
-        This is half of the last chunk's saving, but at least the fraction LEAST_SAVED divided by the number of chunks,
-        so that every search may get further chunks. Before the first chunk, this is the member's ``saving``. It is 0
-        while no schedule works.
+        This is half of the last chunk's saving, but not less than a minimum, so that every search may get further
+        chunks. The minimum is the weighted best time, multiplied by LEAST_SAVED and divided by the number of chunks.
+        Before the first chunk, this is the member's ``saving``. It is 0 while no schedule works.
         """
         if self.exhausted:
             return -math.inf
@@ -102,7 +102,7 @@ class Standing:
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
     def gain_per_second(self, chunk_seconds: float) -> float:
-        """Return ``expected_gain`` per second: the mean time of a chunk is ``chunk_seconds`` before the first one."""
+        """Return ``expected_gain`` divided by the mean time of a chunk (``chunk_seconds`` before the first chunk)."""
         chunks = len(self.bests) - 1
         return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 

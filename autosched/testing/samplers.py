@@ -191,7 +191,7 @@ class SamplerContract:
         assert not {s.key() for s in sampler.ask(12)} & {s.key() for s in batch}
 
     def test_results_of_schedules_that_were_not_proposed_are_accepted(self, make: Make, space: SearchSpace) -> None:
-        """Check that results of schedules that it did not propose are accepted."""
+        """Check that a sampler accepts results of schedules that it did not propose."""
         sampler = make(space, 10)
         others = space.sample(30, 99)
         for schedule in others:

@@ -35,7 +35,7 @@ def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
 
 
 def _of_sinks(sinks: Any, out: Any, sums: Any, gradient: Any, packed: bool) -> Any:
-    """Return the gradient of the sinks. Its weight in a softmax is exp(sink - logarithm of the sum)."""
+    """Return the gradient of the sinks. The weight of a sink in a softmax is exp(sink - logarithm of the sum)."""
     # shape (batch, heads, queries); for packed sequences (queries, heads)
     of_result = (out.float() * gradient.float()).sum(-1)
     of_result = of_result.T if packed else of_result

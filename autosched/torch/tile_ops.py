@@ -1,7 +1,8 @@
 """Operators ``torch.ops.autosched`` for tile operators. Schema, shapes and CPU code are derived from the problem type.
 
-For CPU tensors, an operator computes the problem's reference, or runs the selected kernel in the emulator within
-``emulated``. Only the operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
+For CPU tensors, an operator computes the problem's reference. Inside the context ``emulated``, it instead runs the
+selected kernel in the emulator. Only the operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have
+gradients.
 """
 
 from __future__ import annotations

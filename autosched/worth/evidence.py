@@ -21,7 +21,7 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
-LEAST_SCHEDULES = 3  # minimum number of schedules in a recorded search that is used
+LEAST_SCHEDULES = 3  # recorded searches with fewer schedules are not used
 _OTHER_FIELD = 2.0  # distance of two problems that differ in type, order or epilogue; a doubled size has distance 1
 _OTHER_OPERATOR = 12.0  # distance of problems of different operators
 

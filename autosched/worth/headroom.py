@@ -121,7 +121,7 @@ class Estimator:
 
         Args:
             problem: The problem.
-            seconds: Measured current seconds of one launch; None if unknown.
+            seconds: Measured seconds of one launch of the current kernel; None if unknown.
 
         Raises:
             CannotEstimate: The problem was not measured, and no time model supports it.

@@ -1,11 +1,11 @@
 """Gradient-boosted trees that learn times from measurements (XGBoost).
 
 The target is ``log(seconds / best seconds of the problem)``, the negative logarithm of TVM's target (``min_cost /
-cost``). This target makes problems of all sizes comparable, and a ratio of times has the same effect at all times. Rows
-have the weight ``best / seconds``, because a search decides among fast schedules, which must be predicted best.
-Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws).
-In all six cases, the best of the ten schedules that were predicted fastest was faster than without weights, and the
-remaining schedules were ordered better than with TVM's target.
+cost``). This target makes problems of all sizes comparable: an error by a given factor counts the same for short and
+long times. Rows have the weight ``best / seconds``, because a search decides among fast schedules, so their predictions
+must be the most accurate. Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random
+measurements (means of 8 draws). In all six cases, the best of the ten schedules that were predicted fastest was faster
+than without weights, and the remaining schedules were ordered better than with TVM's target.
 
 If a column contains an estimate of the time (by the analytic model), the target can be ``log(seconds / estimate)``
 instead. The trees then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded
@@ -299,7 +299,7 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
 
 
 def _guess(matrix: Matrix, names: Sequence[str], column: str) -> FloatArray:
-    """Return the estimates that the trees correct as natural logarithms of seconds, [n]."""
+    """Return the estimates to which the trees add corrections, as natural logarithms of seconds, [n]."""
     guess: FloatArray = matrix[:, names.index(column)].astype(np.float64) * np.log(2.0)
     return guess
 
@@ -351,7 +351,7 @@ def _rounds(
 
 
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the held-out rows, which are about the fraction ``part`` of all rows.
+    """Return a mask of the held-out rows. ``part`` is the approximate fraction of rows to hold out.
 
     With five or more groups, whole groups are held out, to measure the error of predictions for new problems.
     """

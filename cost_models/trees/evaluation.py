@@ -26,7 +26,10 @@ def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
 
 
 def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> float:
-    """Return the ratio, up to 1, of the best time to the best time among the k schedules that are predicted fastest."""
+    """Return the best time of all schedules, divided by the best time among the k schedules predicted to be fastest.
+
+    The result is at most 1.
+    """
     p, s = _checked(predicted, seconds)
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -35,7 +38,10 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 
 
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
-    """Return how much slower the best of the k schedules predicted fastest is than the best schedule: 0.05 is 5%."""
+    """Return the relative slowdown from choosing among the k schedules that are predicted to be fastest: 0.05 is 5%.
+
+    It compares the best of these k schedules with the best of all schedules.
+    """
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
 
 

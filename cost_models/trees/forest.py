@@ -69,7 +69,9 @@ class Forest:
         _require(0 < len(self.sizes) <= MOST_TREES, f"a forest has {len(self.sizes)} trees, not 1 to {MOST_TREES}")
         _require(0 < nodes <= MOST_NODES, f"a forest has {nodes} nodes, not 1 to {MOST_NODES}")
         _require(bool((self.sizes > 0).all() and (self.sizes <= nodes).all()), "a tree has no nodes, or too many")
-        _require(int(self.sizes.sum()) == nodes, "the trees of a forest have another number of nodes than its columns")
+        _require(
+            int(self.sizes.sum()) == nodes, "the number of nodes in a forest's trees differs from that in its columns"
+        )
         inner = self.left >= 0
         first = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)  # index of the root of each node's tree
         own, size = np.arange(nodes) - first, np.repeat(self.sizes, self.sizes)

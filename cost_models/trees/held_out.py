@@ -104,7 +104,7 @@ def cross_validated(
 
     Returns:
         The figures of each split (first of every part, then of the whole split), and the model's noise. The noise is
-        the standard deviation of log time that the spread of the members does not explain. It is
+        the standard deviation of the error of log time, without the part that the spread of the members explains. It is
         computed from the split ``problems``, or from ``schedules`` if there are too few problems.
     """
     figures: list[HeldOut] = []

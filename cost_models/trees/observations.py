@@ -23,8 +23,8 @@ class Observations:
     """Times of different schedules of a problem on a device.
 
     Raises:
-        ValueError: There are no rows, a time is not positive and finite, a schedule occurs twice, or the number of
-            times and schedules differs.
+        ValueError: There are no rows, a time is not positive and finite, a schedule occurs twice, or the numbers of
+            times and schedules differ.
     """
 
     problem: Problem
@@ -77,7 +77,7 @@ class Observations:
         return observations, len(self) - len(observations)
 
     def templates(self) -> TemplateSet:
-        """Return the kernel templates with cost counts that can compute the problem. The result may be empty."""
+        """Return the kernel templates that can compute the problem and have cost counts. The result may be empty."""
         try:
             usable = templates_for(self.problem, self.device)
         except ValueError:

@@ -140,7 +140,7 @@ class Launch:
             raise ValueError("a launch cannot be both cooperative and dependent: set only one of them")
         if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
             raise ValueError(
-                "a further launch must not set then, symbols, unpassed or grid_may_shrink: set them on the first launch"
+                "only the first launch can set the fields then, symbols, unpassed and grid_may_shrink: set them there"
             )
         names: dict[str, Operand] = {}
         for operand in self._listed_operands():

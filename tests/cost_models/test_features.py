@@ -148,8 +148,8 @@ def test_parameters_of_other_templates_are_missing() -> None:
     assert table["schedule.toy.tile"][[1, 3]].tolist() == pytest.approx(np.log2([3, 5]).tolist())
     assert table["attribute.toy.area"][[1, 3]].tolist() == pytest.approx(np.log2([5, 17]).tolist())
 
-    # The table of one template can be extended to the columns of two, and the table of two can be reduced to those of
-    # one.
+    # The table of one template can be extended to the columns of two templates. The table of two templates can be
+    # reduced to the columns of one.
     names = common_names([alone, table])
     joined = align(alone, names)
     np.testing.assert_array_equal(joined[:, names.index("model.seconds")], alone["model.seconds"])

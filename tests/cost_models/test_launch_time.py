@@ -72,7 +72,7 @@ def test_lines_that_a_narrow_l1_holds_take_longer() -> None:
 
 @pytest.mark.parametrize(("pipe", "load"), [("shared", "ld.shared.f32"), ("L1", "ld.global.f32")])
 def test_few_units_take_the_addresses_of_an_instruction_in_two_cycles(pipe: str, load: str) -> None:
-    loads = 1e5  # warp loads of one word per lane; loads of four words per lane are a quarter as many
+    loads = 1e5  # number of warp loads with one word per lane; with four words per lane, a quarter as many are needed
     kinds = {"shared": ("shared_wavefronts",), "L1": ("wavefronts",)}[pipe]
     words, vectors = (
         dataclasses.replace(COUNTS, executed=((load, n),), load_sectors=200.0, **dict.fromkeys(kinds, loads))

@@ -316,7 +316,7 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
     bool by_ptx = false;
     if (other.empty() && !detail::runs_on(k, device.sm, by_ptx)) other = "the kernel is for sm_" + std::to_string(k.sm) + (k.exact_sm ? "a" : "");
     if (other.empty() && grown > growth) other = "the kernel would compute " + std::to_string(grown) + " times as much";
-    if (other.empty() && doublings > most_doublings) other = "the kernel's sizes are too far away";
+    if (other.empty() && doublings > most_doublings) other = "the kernel's sizes differ too much from the requested sizes";
     if (other.empty() && !exact) {
       const char* refusal = k.refuses == nullptr ? nullptr : k.refuses(sizes.data());
       if (refusal != nullptr) other = refusal;

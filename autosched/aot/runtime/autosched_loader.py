@@ -185,7 +185,12 @@ def load(folder: str | Path) -> Kernels:
 
 
 def _content(folder: Path, name: Any) -> bytes:
-    """Read a regular file in the folder. Raises OSError, and ValueError for any other name."""
+    """Read a regular file in the folder.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The name is not that of a regular file in the folder, or the file is too large.
+    """
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"invalid file name {name!r}: use a file in {folder}")
     path = folder / name
@@ -298,7 +303,7 @@ def _candidate(
     if grown > growth:
         return f"the kernel would compute {grown:.3g} times as much"
     if doublings > MOST_DOUBLINGS:
-        return "the kernel's sizes are too far away"
+        return "the kernel's sizes differ too much from the requested sizes"
     for guard in entry["guards"] if not exact else ():
         try:
             holds = evaluate(guard["holds"], chosen)

@@ -89,7 +89,7 @@ def best(
         typer.Option(
             "--objective",
             metavar="NAME[:max]",
-            help="Minimise this number of a trial (NAME:max: maximise it); repeat for a Pareto front.  "
+            help="Quantity of a trial to minimise (NAME:max: to maximise); repeat for a Pareto front.  "
             "[default: seconds]",
         ),
     ] = None,

@@ -80,7 +80,7 @@ class ConfigFolder:
 
 @dataclass(frozen=True)
 class EntryChoice:
-    """Options that choose the database entries to check, and name the user files with these entries' kernels."""
+    """Options that select the database entries to check, and the user files that contain these entries' kernels."""
 
     kernel: Kernels = None
     program: Programs = None
@@ -115,7 +115,7 @@ class StaticCheck:
         typer.Option(
             "--with-python",
             metavar="PYTHON",
-            help="Static, or with DIR: compare with kernels compiled in this Python's environment.",
+            help="Static check, or check of DIR: compare with kernels compiled in this Python's environment.",
         ),
     ] = None
     growth: Annotated[
@@ -124,10 +124,10 @@ class StaticCheck:
             "--growth",
             parser=share,
             metavar="SHARE",
-            help="Static: allowed growth of registers, shared memory and code.",
+            help="Static check: allowed growth of registers, shared memory and code.",
         ),
     ] = 0.0
-    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Static: do not emulate the entries.")] = False
+    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Static check: do not emulate the entries.")] = False
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of emulated inputs.")] = 0
 
 
@@ -136,14 +136,15 @@ class TimedCheck:
     """Options of a timed check on a GPU."""
 
     against: Annotated[
-        str | None, typer.Option("--against", metavar="DB", help="Timed: compare with the schedules of this database.")
+        str | None,
+        typer.Option("--against", metavar="DB", help="Timed check: compare with the schedules of this database."),
     ] = None
     baseline: Annotated[
         str | None,
         typer.Option(
             "--baseline",
             metavar="PYTHON",
-            help="Timed: compare with the kernels of this Python's autosched and compiler.",
+            help="Timed check: compare with kernels that this Python's autosched and compiler produce.",
         ),
     ] = None
     baseline_kernel: Annotated[
@@ -151,7 +152,7 @@ class TimedCheck:
         typer.Option(
             "--baseline-kernel",
             metavar="FILE",
-            help="Timed: kernel file for the Python of --baseline, in place of --kernel.",
+            help="Timed check: kernel file for the Python of --baseline, in place of --kernel.",
         ),
     ] = None
     rounds: Annotated[
@@ -160,15 +161,17 @@ class TimedCheck:
             "--rounds",
             parser=whole_number,
             metavar="N",
-            help="Timed: number of rounds, repeated up to 8 times while uncertain.",
+            help="Timed check: number of rounds, repeated up to 8 times while uncertain.",
         ),
     ] = 40
     seconds: Annotated[
         float,
-        typer.Option("--seconds", parser=real_number, metavar="S", help="Timed: time limit of an entry, in seconds."),
+        typer.Option(
+            "--seconds", parser=real_number, metavar="S", help="Timed check: time limit of an entry, in seconds."
+        ),
     ] = 10.0
     learn_noise: Annotated[
-        bool, typer.Option("--learn-noise", help="Timed: store each entry's noise with it, for later checks.")
+        bool, typer.Option("--learn-noise", help="Timed check: store each entry's noise with it, for later checks.")
     ] = False
 
 

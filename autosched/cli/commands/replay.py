@@ -229,7 +229,8 @@ def _show(file: str, table: Table, results: Sequence[Searches]) -> None:
     show(console, answer)
     console.print()
     console.print(
-        "medians over the searches: evaluations to reach a share of the optimum, and share after some evaluations"
+        "medians over the searches: number of evaluations until a share of the optimum is reached, and share that is "
+        "reached after a number of evaluations"
     )
 
 

@@ -36,7 +36,7 @@ def threshold(
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", metavar="D", help="GPU (default: the only one of the problem in DB).")
+        str | None, typer.Option("--device", metavar="D", help="GPU (default: the only GPU with the problem in DB).")
     ] = None,
     max_slowdown: Annotated[
         float | None,
@@ -66,7 +66,7 @@ def threshold(
     if note is not None:
         given_thresholds["notes"] = _checked(note)
     if forget and given_thresholds:
-        raise InputError("--forget removes all thresholds: do not combine it with other thresholds")
+        raise InputError("--forget removes all thresholds: do not combine it with options that set thresholds")
     problem = problem_from(operator, values)
     from measurements.store.store import Guard, Store  # imported lazily, because the store imports sqlalchemy
 

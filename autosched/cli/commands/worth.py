@@ -1,10 +1,15 @@
 """``autosched worth LOG``: estimate what tuning would save a program, before anything is tuned.
 
-``--json``: ``log``, ``device``, ``database`` (or null), ``today`` (kernels used now: "answers", those of autosched, or
-"library"), ``seconds`` (run time of the program), ``gain``, ``low`` and ``high`` (share of this time that tuning saves:
-median, 10th and 90th percentile), ``worth_it``, and ``problems``, largest gain first. Each problem has ``problem``,
-``count``, ``today`` (the kernel used now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time),
-``headroom``, ``low``, ``high``, and ``gain`` (share of the program's time that is saved).
+``--json`` prints:
+
+- ``log``, ``device``, ``database`` (or null)
+- ``today``: kernels that the program uses now: "answers" (autosched's) or "library" (the vendor library's)
+- ``seconds``: run time of the program
+- ``gain``, ``low`` and ``high``: share of this time that tuning saves (median, 10th and 90th percentile)
+- ``worth_it``
+- ``problems``, largest gain first. Each problem has ``problem``, ``count``, ``today`` (the kernel used now),
+  ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``, and
+  ``gain`` (share of the program's time that is saved).
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Running(StrEnum):
-    """Kernels that a program uses now. The option is needed if the program's log has no times."""
+    """Kernels that a program uses now. The option is only needed if the program's log has no times."""
 
     ANSWERS = "answers"
     LIBRARY = "library"

@@ -41,7 +41,8 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
         A function with the combined signature. Ctrl-C inside ``command`` ends it with status 130.
 
     Raises:
-        InputError: The command and the operator share an option name, for example a size of a user's kernel.
+        InputError: An option of the operator, such as a size of a user's kernel, has the name of an option of the
+            command.
     """
 
     def run(ctx: typer.Context, **options: Any) -> int:
@@ -151,7 +152,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
     )
-    # None as default shows the command which options the user gave
+    # the default is None, so that the command can tell which options the user gave
     return inspect.Parameter(
         _PREFIX + option.name,
         inspect.Parameter.KEYWORD_ONLY,

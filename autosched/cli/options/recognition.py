@@ -197,7 +197,7 @@ def _is_toml(text: str) -> bool:
 
 
 def _front_end_imports(text: str) -> bool:
-    """Return True if a text without a Python extension is a Python program with kernels."""
+    """Return True if the text of a file without a Python extension is a Python program with kernels."""
     from autosched.verify.emulate.kernel_files import any_of, imports
 
     if len(text) > _MOST_PYTHON:

@@ -1,7 +1,7 @@
 """Map some command lines to hidden commands.
 
-These are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. Help does not
-list the hidden commands, and usage errors show what the user typed. This module imports no command.
+These command lines are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem.
+Help does not list the hidden commands, and usage errors show what the user typed. This module imports no command.
 """
 
 from __future__ import annotations

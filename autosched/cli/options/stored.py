@@ -11,7 +11,7 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, trial: Trial, device: Device | None) -> None:
-    """Reject a stored schedule that is invalid in this version, as it was edited or comes from another version.
+    """Reject a stored schedule that is invalid in this version, because it was edited or another version stored it.
 
     Args:
         name: Name of the database, for the error message.

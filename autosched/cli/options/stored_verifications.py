@@ -34,7 +34,7 @@ class StoredVerification:
 
 
 def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVerification:
-    """Store a new verification of a trial's schedule if the stored one no longer applies or covers less.
+    """Store a new verification of a trial's schedule if the stored one is outdated, or covers less than the new one.
 
     Args:
         store: Database of the trial.

@@ -66,7 +66,7 @@ class VerificationEffort:
 
 @dataclass(frozen=True)
 class Findings:
-    """Order of execution of launches, and the findings that count."""
+    """Options for the execution order of launches, and for the findings that fail the verification."""
 
     order: OrderOption = None
     turns: TurnsOption = 0
@@ -105,7 +105,8 @@ class Findings:
         """Return the runs of each launch.
 
         Args:
-            effort: Depth. The caller applies the time limit, which is not always a limit per launch.
+            effort: Depth of the verification. Its time limit is not used here: the caller applies it, because it is not
+                always a limit per launch.
             default: Runs if ``--full`` is not given.
             full: Runs if ``--full`` is given. An order that the user chose is run first.
 
@@ -127,7 +128,7 @@ class Findings:
             return tuple(Suppression.parse(one) for one in self.suppress or ())
 
     def notes_fail(self) -> bool:
-        """Return True if a note fails the verification.
+        """Return True if a note makes the verification fail.
 
         Raises:
             InputError: The grade is unknown.

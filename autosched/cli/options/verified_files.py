@@ -45,8 +45,8 @@ class KernelLaunch:
         typer.Option(
             "--dependent",
             metavar="all|K[,K]",
-            help="Emulate a programmatic dependent launch: the previous launch may still write these arguments, or "
-            "all.",
+            help="Emulate a programmatic dependent launch: the previous launch may still write all arguments, or "
+            "only arguments K.",
         ),
     ] = ""
     shared: Annotated[

@@ -27,7 +27,7 @@ from autosched.reporting.exit_status import ExitStatus
 
 PATIENCE = 2.0  # seconds after a signal during which further signals are ignored
 RETRY = 0.005  # seconds until the next attempt to raise an exception, if raising was not safe
-REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
+REPEAT = 0.02  # seconds after which a signal is sent again if it has not been handled yet
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
@@ -106,7 +106,7 @@ def raised() -> Iterator[None]:
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        if first is None:  # without an interrupt so far, ignore signals while the answer is printed
+        if first is None:  # if there was no interrupt so far, ignore signals while the answer is printed
             leave()
 
 

@@ -192,7 +192,10 @@ class TuneDisplay:
 
     @property
     def _pace(self) -> str:
-        """Return the rate of trials since the first one and the remaining time, as text; "" after too few trials."""
+        """Return the trial rate and the remaining time as text; "" after too few trials.
+
+        The rate is that of all trials after the first one.
+        """
         if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
             return ""
         rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)

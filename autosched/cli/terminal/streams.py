@@ -22,7 +22,7 @@ class TerminalStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush the stream. After an error, store it in ``lost`` and drop later text."""
+        """Flush the stream. If this fails, store the error in ``lost`` and drop later text."""
         try:
             super().flush()
         except OSError as error:

@@ -127,7 +127,7 @@ class ProcessConfigVerifier:
                 check_ready(source=False)
             except HostFailure as error:
                 raise CannotCheck(
-                    f"results cannot be verified on this machine: {error}; or pass --no-emulate"
+                    f"results cannot be verified on this machine: {error}; pass --no-emulate to skip this"
                 ) from error
         self.tools["triton"] = triton.__version__
         if self._other is not None:
@@ -158,7 +158,7 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of ``entry``, one entry or a whole file. Verify entries that are not verified yet."""
+        """Return the finding of ``entry``, a single entry or a whole file. Verify entries that are not verified yet."""
         key = (entry.path, entry.entry)
         if key not in self._known:
             self._known[key] = self._finding(entry)

@@ -109,7 +109,10 @@ def parse_file_name(name: str) -> FileName:
 
 
 def row_of_file_device(name: str) -> Device | None:
-    """Return the device row for ``device_name`` of a file: the driver's name with underscores instead of spaces."""
+    """Return the row of the device table for the ``device_name`` in a file's name; None for an unknown device.
+
+    This name is the driver's name of the GPU, with underscores instead of spaces.
+    """
     name_of_row = _OTHER_NAMES.get(name)
     for row in all_devices():
         if row.name == name_of_row or any(driver.replace(" ", "_") == name for driver in row.driver_names):

@@ -194,7 +194,11 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Add faults to files that contradict another file of the same layer, and notes to SGLang's pairs of files."""
+    """Return the files with further faults and notes.
+
+    A file has a fault if it contradicts another file of the same layer, or if programs never use it. Notes concern
+    SGLang's pairs of files.
+    """
     from dataclasses import replace
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}

@@ -96,7 +96,7 @@ class MoeConfigFiles:
         return write_tuned(folder, self.format, tuned)
 
     def read(self, paths: Iterable[Path], model: Path | None) -> list[tuple[Path, TunedLayer]]:
-        """Read files of this project's format. If a model is given, its layer completes files without a sidecar."""
+        """Read files of this project's format. For a file without a sidecar, ``model`` gives hidden size and top-k."""
         layer = layer_of_model(model) if model is not None else None
         return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
 

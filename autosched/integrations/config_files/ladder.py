@@ -9,7 +9,8 @@ from autosched.integrations.config_files.files import BatchConfig
 
 # maximum ratio of neighbouring sizes; beyond it, some batches differ from both sizes by more than a factor of two
 _GAP = 4
-_LAST = 1024  # minimum rows of the largest size; otherwise large batches of prompts would use an entry for few rows
+# The largest size should have at least this many rows. Otherwise, large batches of prompts use an entry for few rows.
+_LAST = 1024
 _JUMP = 4  # an entry is an outlier if BLOCK_SIZE_M differs from the values of both neighbours by this factor
 
 

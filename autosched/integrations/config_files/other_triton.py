@@ -23,7 +23,7 @@ _SECONDS = 120.0  # time limit to import Triton
 
 @dataclass(frozen=True)
 class TritonChange:
-    """Changes of an entry's code with the Triton version of the other environment.
+    """How an entry's compiled code changes with the Triton version of the other environment.
 
     Attributes:
         verdict: New status of the entry; None if nothing gets worse.
@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, installed: Mapping[str, Any]
     ) -> TritonChange:
-        """Verify a configuration in the other environment, and compare with ``installed``, the outcome here."""
+        """Verify a configuration in the other environment, and compare the outcome with the one here, ``installed``."""
         other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": other_verdict[key]

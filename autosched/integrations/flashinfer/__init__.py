@@ -2,6 +2,6 @@
 
 Start at ``trace_dump.py``, which reads the definitions and workloads that FlashInfer and flashinfer-bench write.
 Definitions without a matching operator are counted by reason. ``persistence.py`` stores the choices of FlashInfer's
-autotuner in a database; only this module imports FlashInfer, once a function of it is called. This package must not
-import torch or another integration.
+autotuner in a database; only this module imports FlashInfer, and only when one of its functions is called. This package
+must not import torch or another integration.
 """

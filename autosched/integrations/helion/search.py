@@ -1,4 +1,4 @@
-"""Search for Helion's setting ``autotuner_fn`` that uses autosched's samplers and stores every trial."""
+"""Search algorithm for Helion's setting ``autotuner_fn``. It uses autosched's samplers and stores every trial."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the key of a schedule's configuration. Helion's repairs may give several schedules the same key."""
+        """Return the key of a schedule's configuration. Helion may repair several schedules to one configuration."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:
@@ -234,7 +234,7 @@ def autotuner(
     verify: bool = True,
     verification_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
-    """Return a function for Helion's setting ``autotuner_fn`` that uses the recorded winner, or searches without one.
+    """Return a function for Helion's setting ``autotuner_fn``, which uses the recorded winner or else searches.
 
     On a GPU, Helion times configurations. For CPU tensors, times are ESTIMATED. Every trial is stored.
 

@@ -108,7 +108,7 @@ class VerifiedConfigs:
 
 
 def _finite(leaf: Any) -> Any:
-    """Replace infinities by the largest finite number, because a large result may be rounded to either of them."""
+    """Replace infinities by the largest finite number, because a large result may be rounded to either value."""
     if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return leaf
     return torch.nan_to_num(leaf, nan=math.nan)

@@ -53,14 +53,14 @@ class CompiledModules:
         return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
 
     def are_fast(self, modules: IntArray) -> BoolArray:
-        """Return True for each number of a fast module, else False."""
+        """Return a mask of ``modules``: True for each id of a fast module."""
         fast = np.zeros(len(self._numbers), dtype=np.bool_)
         fast[self._fast()] = True
         mask: BoolArray = fast[modules]
         return mask
 
     def siblings(self, n: int) -> Sequence[Schedule]:
-        """Return the schedules without a time of the n fastest modules that were not used in an earlier call."""
+        """Return the schedules of the n fastest modules that no earlier call used, except each module's fastest one."""
         schedules: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)

@@ -89,7 +89,7 @@ class BayesSampler(Sampler):
         self._of_pool = np.zeros(0)  # estimated values of the pool's schedules
         self._goal = math.inf  # times below this bound count as an improvement
         self._stale_trials = 0  # trials reported since the last improvement
-        self._guided = True  # True if the model with the trend proposed the best schedule so far
+        self._guided = True  # True if the best schedule so far was proposed by the model with the trend
         # True for each pending schedule that the model with the trend proposed
         self._guided_to: dict[Schedule, bool] = {}
         self._models: dict[
@@ -182,7 +182,8 @@ class BayesSampler(Sampler):
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
         """Choose up to n schedules of the pool; each choice treats the previous choices as observed at their means.
 
-        Every second choice is restricted to fast compiled modules, as long as such schedules remain.
+        Some choices (by default, every second one) are restricted to schedules of fast compiled modules, as long as
+        such schedules remain.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0

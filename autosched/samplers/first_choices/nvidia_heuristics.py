@@ -45,7 +45,7 @@ GPUS: Mapping[str, str] = {
 }
 
 # The library's codes (nvMatmulHeuristics.h) for the types of a and b, of accumulators and of out. The library has no
-# 16-bit out for i8, and the same code for both 8-bit float types. f16_f16 has f16 accumulators.
+# 16-bit out for i8, and uses the same code for both 8-bit float types. f16_f16 has f16 accumulators.
 _PRECISIONS = {
     "f16": "HSH",
     "f16_f16": "HHH",

@@ -284,7 +284,7 @@ bool describe(AtenTensorHandle tensor, Output& o) {
   return true;
 }
 
-// Adds the launch that Python described to the table, with the key of the call and the properties of its results.
+// Adds to the table the launch that Python described, with the key of the call and the properties of its results.
 void add_filled(std::unique_ptr<Entry> entry, const Call& call, std::size_t key_words, const StableIValue* results,
                 std::size_t count, Word generation) {
   std::vector<Word> key(call.words.begin(), call.words.begin() + key_words);

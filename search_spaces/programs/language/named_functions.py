@@ -14,8 +14,8 @@ def index_operand(operation: str, value: object) -> Index:
     if isinstance(value, Tile | State):
         fail(
             operation,
-            "a tile as a position: use a value that is the same for all threads of a block, such as p.load_scalar "
-            "returns",
+            "a tile as a position: use a value that is the same for all threads of a block, for example the result "
+            "of p.load_scalar",
         )
     if isinstance(value, Index):
         return value

@@ -239,7 +239,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert [line.partition(":")[0] for line in lines[:-1]] == ["3", "3", "4", "4", "4", "5", "5", "6", "6", "7", "8"]
     assert lines[0].endswith('n is missing in "matmul m=5"')
     assert lines[2].endswith("has no size or option m")
-    assert lines[3].endswith("sizes are too far away")
+    assert lines[3].endswith("differ too much from the requested sizes")
     assert lines[4].endswith("is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
     assert lines[9].endswith("the workspace partials: CUDA_ERROR_OF_THE_FAKE (2)")

@@ -118,7 +118,7 @@ def test_contributions_add_up_to_the_prediction() -> None:
     np.testing.assert_allclose(residual, residual[0], atol=1e-4)
     decides = np.abs(shares).mean(axis=0)
     assert set(decides.argsort()[-2:]) == {0, 3}  # feature 0 has the steepest slope, 3 the cliff
-    assert decides.argmin() == 5  # no time depends on this feature
+    assert decides.argmin() == 5  # this feature does not affect the times
     assert model.gain()[5] < 0.1 < model.gain()[3]
     assert model.gain().sum() == pytest.approx(1.0)
 

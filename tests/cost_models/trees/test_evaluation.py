@@ -1,4 +1,4 @@
-"""Metrics equal slow computations from their definitions."""
+"""Each metric equals the result of a slow, direct computation from its definition."""
 
 import numpy as np
 import pytest

@@ -64,7 +64,7 @@ def test_a_model_is_evaluated_by_schedules_problems_families_and_devices() -> No
         assert 0 <= figures.within_1 <= figures.within_2 <= 1
     assert wholes["problems"].spearman > 0.85
     assert wholes["problems"].regret_10 < 0.05
-    assert 0.5 < wholes["problems"].within_1 < 0.9  # a normal distribution has 0.68 within one deviation
+    assert 0.5 < wholes["problems"].within_1 < 0.9  # 0.68 of a normal distribution lies within one standard deviation
     assert wholes["problems"].within_2 > 0.85
 
 

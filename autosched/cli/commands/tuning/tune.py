@@ -121,7 +121,10 @@ class EqualBits:
     ] = False
 
     def reference(self, problem: Problem, device: str | None, templates: Sequence[str]) -> Schedule | str | None:
-        """Return the schedule in the named JSON file, or the named database. Raises InputError for invalid JSON."""
+        """Return the schedule in the JSON file ``same_bits_as``. If ``same_bits_as`` is a database, return its name.
+
+        Raises InputError for invalid JSON.
+        """
         option = self.same_bits_as
         if option is None or not option.endswith(".json"):
             return option

@@ -90,7 +90,7 @@ def tune_moe(
     gpu = detected_gpu() if measure else None
     if measure and (gpu is None or gpu.name != row.name):
         gpu_text = "no GPU responds" if gpu is None else f"this machine's GPU is {gpu.name}"
-        raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {gpu_text}: leave it out")
+        raise InputError(f"--measure needs the GPU that the file is for ({row.name}), but {gpu_text}: omit --measure")
     sizes = sorted(set(rows or files.batch_sizes))
     if not out:
         assert db is not None

@@ -201,7 +201,7 @@ def _seconds(budget: str) -> float:
 
 
 def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tuple[SuiteMember, ...]":
-    """Return the problems of a log that kernels support, largest expected gain first."""
+    """Return those problems of a log for which there are kernels, largest expected gain first."""
     from autosched.suites.prior import with_headroom
     from autosched.worth.headroom import Estimator
 

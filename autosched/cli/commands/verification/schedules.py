@@ -98,8 +98,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--schedule",
             metavar="FILE",
-            help="Verify this one schedule. FILE (- for stdin) has an object of its parameters, or JSON output of "
-            f"autosched with one schedule under {listed(KEYS, 'or')}.",
+            help="Verify this one schedule. FILE (- for stdin) contains a JSON object of its parameters, or JSON "
+            f"output of autosched with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     effort: VerificationEffort,
@@ -276,7 +276,10 @@ class _Work:
 
 
 def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
-    """Return the work on the single schedule of a file. The schedules of the space are not counted, which is slow."""
+    """Return a ``_Work`` with the single schedule of a file.
+
+    The schedules of the space are not counted, because counting is slow.
+    """
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})
@@ -286,7 +289,7 @@ def _given(problem: Problem, device: Device, template: Sequence[str] | None, fil
 
 
 def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, count: int, seed: int) -> _Work:
-    """Return the work on random schedules from the space of ``problem``."""
+    """Return a ``_Work`` with random schedules from the space of ``problem``."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedules = usable.space(problem, device).sample(count, seed)
@@ -298,7 +301,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
-    """Return the work on a database's schedules of ``problem``, or of every problem of ``operator``."""
+    """Return a ``_Work`` with the schedules that a database stores for ``problem``; None: for all of ``operator``."""
     from measurements.store.store import Store  # imported lazily, because the store imports sqlalchemy
 
     store = Store.open(db, create=False)

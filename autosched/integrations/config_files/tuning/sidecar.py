@@ -43,7 +43,7 @@ class LayerChoice:
 
     @classmethod
     def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
-        """Return the choice of the better of two compared configurations."""
+        """Return the choice for the batch size ``rows``: the better of the two configurations in ``comparison``."""
         chosen = comparison.chosen
         return cls(rows, chosen.config, chosen.seconds, provenance, chosen.verification, comparison)
 

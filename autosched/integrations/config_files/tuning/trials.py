@@ -55,7 +55,7 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
 def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
     """Yield a trial for each choice, and a trial for each default that a choice was compared with.
 
-    The time of a choice without a time is estimated by the time model.
+    If a choice has no time, the time model estimates it.
     """
     for choice in tuned.choices:
         comparison, provenance = choice.comparison, _PROVENANCES[choice.provenance]

@@ -108,7 +108,7 @@ def tune_layer(
 
     Raises:
         NoUsableConfig: For one of the batch sizes, no configuration can be used.
-        ValueError: The device has no name in file names.
+        ValueError: vLLM and SGLang have no file name for the device.
     """
     name = layer.file_name(file_device_of_row(device, format))
     choices, kernel, triton = [], "", ""

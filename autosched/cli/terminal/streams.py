@@ -14,7 +14,7 @@ class TerminalStream(io.TextIOWrapper):
     lost: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write text. After an error, store it in ``lost`` and drop later text."""
+        """Write text. If this fails, store the error in ``lost`` and drop later text."""
         try:
             return super().write(text)
         except OSError as error:

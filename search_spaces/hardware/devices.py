@@ -175,9 +175,9 @@ class Device:
     def sms_of_clusters(self, cluster: int) -> int:
         """Return the number of SMs that clusters of ``cluster`` blocks (1, or a multiple of 2) can occupy.
 
-        Clusters of two blocks fit into a TPC. Larger clusters fit into a GPC, whose last SMs stay empty if ``cluster``
-        does not divide their number. Some GPCs of a chip may have more SMs, but only the driver knows. All GPCs are
-        assumed to have the minimum.
+        Clusters of two blocks fit into a TPC. A larger cluster must fit into a GPC. If ``cluster`` does not divide the
+        number of SMs of a GPC, the remaining SMs stay empty. Some GPCs of a chip may have more SMs than others, but
+        only the driver knows their numbers of SMs. All GPCs are assumed to have the minimum.
         """
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
@@ -249,7 +249,7 @@ class Device:
 
 
 def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
-    """Combine a product with the limits of its architecture to a device row.
+    """Return the device row of a product, with the limits of its architecture.
 
     Args:
         product: The product.

@@ -31,7 +31,10 @@ def _distribution(
 
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
-    """Return a row of fma: lanes_m x lanes_n lanes (n fastest) compute ``each`` x ``each`` adjacent results each."""
+    """Return a row of fma for lanes_m x lanes_n lanes (n fastest).
+
+    Each lane computes ``each`` x ``each`` adjacent results.
+    """
     m, n = lanes_m * each, lanes_n * each
     a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
     b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))

@@ -1,7 +1,8 @@
-"""Products as data rows with values from data sheets, and rates of an SM by architecture and class of product.
+"""GPU products as data rows with values from data sheets, and rates of an SM by architecture.
 
-A new product is one more row. Comments above the rows name the sources. Names are from the supported-GPU table of
-NVIDIA's open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Rows list their unconfirmed values.
+GeForce products have their own rates. A new product is one more row. Comments above the rows name the sources. Names
+are from the supported-GPU table of NVIDIA's open kernel modules (595.45.04) and, for Jetson, from deviceQuery listings.
+Rows list their unconfirmed values.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Rates(NamedTuple):
 # On a B200 an mma.sync matmul of 4096 cubed reaches 409 TFLOP/s where tcgen05 reaches 1326 (gau-nernst/learn-cuda 02e):
 # about a quarter of the peak. GeForce products accumulate in f32 at half the rate of their chip, but in f16 (and i8 in
 # i32) at the full rate. All other products have the same rate for both accumulators (white papers, tables of peaks).
-# Rates of 10.0, 10.3 and GeForce 12.0 are cycles that other projects measured (microbench-blackwell, gb300-microbench);
-# fp4 of 10.3 has K = 96.
+# Rates of 10.0, 10.3 and GeForce 12.0 are derived from cycles that other projects measured (microbench-blackwell,
+# gb300-microbench); fp4 of 10.3 has K = 96.
 RATES: dict[int, Rates] = {
     75: Rates(128, 1024, 2048, bf16=False),
     80: Rates(128, 2048, 4096, l2_bytes=36),
@@ -86,7 +87,7 @@ def rates_of(sm: int, geforce: bool) -> Rates:
     return GEFORCE_RATES.get(sm, RATES[sm]) if geforce else RATES[sm]
 
 
-# Parts of product names without "GeForce" whose products nevertheless have the rates of GeForce products.
+# Substrings of product names. These products have the rates of GeForce products, but no "GeForce" in their names.
 _GEFORCE_RATES = ("A10G", "CMP ")
 
 
@@ -164,7 +165,8 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     # TOP/s i8, 35.6 TFLOP/s f32.
     _geforce("rtx3090", 86, 82, 1695, 6, 24576, 936.2, "RTX 3090", l2_gb_s=2200),
     # Ada white paper: 24 GB, 128 SMs, 2520 MHz, 72 MB of L2, 1008 GB/s, 165.2 TFLOP/s f16 with f32 accumulation,
-    # 330.3 with f16 and of fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s f32.
+    # 330.3 TFLOP/s f16 with f16 accumulation, 330.3 TFLOP/s fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s
+    # f32.
     _geforce("rtx4090", 89, 128, 2520, 72, 24564, 1008, "RTX 4090", l2_gb_s=5100),
     # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
     # AD104: 58 SMs, 48 MB of L2.
@@ -222,7 +224,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("rtx4000ada", 89, 48, 2175, 48, 20475, 360, ("NVIDIA RTX 4000 Ada Generation",)),
     GpuProduct("rtx5000ada", 89, 100, 2550, 72, 32760, 576, ("NVIDIA RTX 5000 Ada Generation",)),
     GpuProduct("rtx6000ada", 89, 142, 2505, 96, 49140, 960, ("NVIDIA RTX 6000 Ada Generation",)),
-    # H100 white paper, H100 NVL and H200 NVL data sheets. Tensor clocks are solved from the published f16 peaks.
+    # H100 white paper, H100 NVL and H200 NVL data sheets. Tensor clocks are computed from the published f16 peaks.
     GpuProduct("h100_nvl", 90, 132, 1785, 50, 95830, 3938, ("NVIDIA H100 NVL",), tensor_mhz=1544),
     GpuProduct("h800", 90, 132, 1755, 50, 81559, 3350, ("NVIDIA H800",), unconfirmed="clock"),
     GpuProduct("h20", 90, 78, 1980, 60, 97871, 4000, ("NVIDIA H20",), tensor_mhz=1853, rates=_H20, unconfirmed="rates"),
@@ -233,12 +235,12 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("gh200_144", 90, 132, 1980, 60, 146831, 4900,
             ("NVIDIA GH200 144G HBM3e",), tensor_mhz=1830, unconfirmed="memory"),
     # B200 and GB200 data sheets; SMs, clock, L2 and memory of B200 from listings of deviceQuery and nvidia-smi.
-    # The HGX and DGX sheets state 7.7 and 8 TB/s for the same card. Tensor clocks are solved from the published f16
-    # peaks.
+    # The HGX and DGX sheets state 7.7 and 8 TB/s for the same card. Tensor clocks are computed from the published
+    # f16 peaks.
     GpuProduct("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
     # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what the best
-    # public kernels reach (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at
-    # 4096 x 8192 x 8192 1652, at 8192 cubed 1610; elsewhere 1359 and 1414).
+    # public kernels reach, in bf16 TFLOP/s: ThunderKittens 1540 at 4096 cubed; cuBLAS 1532 at 4096 cubed, 1652 at
+    # 4096 x 8192 x 8192, and 1610 at 8192 cubed (pyptx.dev/performance). Other sources report 1359 and 1414.
     GpuProduct("b200", 100, 148, 1965, 126.5, 183359, 7700, ("NVIDIA B200",), tensor_mhz=1856, sustained_mhz=1490),
     GpuProduct("gb200", 100, 152, 2062, 126.5, 189471, 8000,
             ("NVIDIA GB200",), tensor_mhz=2008, unconfirmed="L2, memory"),

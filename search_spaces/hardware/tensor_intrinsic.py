@@ -23,7 +23,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 Sums = npt.NDArray[Any]  # type of the sums: f32 or f16, or i32 for i8 operands
 
-# Multiplied types that arrays cannot have, each with the array type whose values are rounded to it.
+# Types that are multiplied but not stored, each with the array type from which values are rounded to it.
 STORED = {"tf32": "f32"}
 
 
@@ -127,7 +127,7 @@ class TensorIntrinsic:
 
     @property
     def numbers(self) -> int:
-        """Numbers along k that are multiplied: ``k`` times the numbers of a stored element."""
+        """Number of multiplied values along k: ``k`` times the number of values in a stored element."""
         row = self.scales
         return self.k * (row.element.values if row else 1)
 
@@ -232,7 +232,7 @@ class TensorIntrinsic:
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         if not self.f16_sums:
             return d
-        with np.errstate(over="ignore"):  # no warning, as sums above 65504 become infinite
+        with np.errstate(over="ignore"):  # suppress the warning: sums above 65504 become infinite
             return d.astype(np.float16)
 
 

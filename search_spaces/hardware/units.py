@@ -15,9 +15,9 @@ class Unit:
     """An arithmetic unit.
 
     Attributes:
-        doc: Subject and verb for the description of a cost-model feature, "1 if ... the arithmetic".
+        doc: Subject and verb in the description of a cost-model feature, "1 if {doc} the arithmetic".
         tensor: True if the unit runs on tensor cores, False for CUDA cores. A unit on tensor cores has the clock of the
-            tensor cores. The unit's rate is the fraction ``share(device)`` of their dense rate
+            tensor cores. Its rate is ``share(device)`` times the dense rate of the tensor cores
             (``Device.tensor_rate``), for the type to which operands are converted (``as_type``).
         opaque: True if the ISA does not specify which lane holds which element.
         asynchronous: True if warps continue while the unit multiplies.
@@ -48,7 +48,7 @@ class Unit:
 
 # A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
 # blackwell-tensorcore-kernels): the difference is due to loads and stores of fragments with opaque layouts. With this
-# rate, the estimate of a well tuned wmma kernel is about that fast.
+# rate, the model estimates about that speed for a well tuned wmma kernel.
 WMMA_FRACTION = 0.4  # rate of wmma, as a fraction of the rate of mma.sync
 
 

@@ -25,7 +25,7 @@ WARPGROUP = 4 * WARP
 ROWS = 64  # number of rows of operand a per instruction
 K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 elements of 2 bytes, or 32 elements of 1 byte
 TRANSPOSED_BYTES = 2  # size in bytes of elements whose lines may also be along m or n
-CORE_LINES = 8  # number of 16-byte lines of a core matrix, which hardware reads at a time
+CORE_LINES = 8  # number of 16-byte lines of a core matrix; hardware reads one core matrix at a time
 NO_SWIZZLE_BYTES = 16  # bytes per line of a core matrix
 
 Swizzle = Literal[0, 32, 64, 128]
@@ -54,7 +54,7 @@ class SwizzledBoxes:
     ) -> Access | Refusal:
         """Return the access by descriptors, or the reason why the layout is not a box's layout."""
         along_k: Axis = "cols" if operand == "a" else "rows"
-        subject = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
+        subject = f"layout {layout.text} of a {layout.shape[0]}x{layout.shape[1]} box of {operand.upper()}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
             other = "M" if operand == "a" else "N"
             return Refusal(
@@ -100,7 +100,7 @@ def line_bytes(swizzle: int) -> int:
 
 
 def alignment(swizzle: int) -> int:
-    """Return the alignment of a box in bytes, after which its swizzle repeats (PTX ISA, "Matrix descriptor")."""
+    """Return the alignment of a box in bytes, which is the period of its swizzle (PTX ISA, "Matrix descriptor")."""
     return CORE_LINES * line_bytes(swizzle)
 
 

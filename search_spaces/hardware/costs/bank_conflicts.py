@@ -54,7 +54,10 @@ def ideal_wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
 
 
 def conflict_degree(addresses: npt.ArrayLike, access_bytes: int) -> npt.NDArray[np.float64]:
-    """Return the ratio of ``wavefronts`` to ``ideal_wavefronts``: 1 without conflicts or active lanes, at most 32."""
+    """Return the ratio of ``wavefronts`` to ``ideal_wavefronts``.
+
+    The ratio is 1 if there are no bank conflicts or no active lanes. It is at most 32.
+    """
     units = _phases(addresses, access_bytes)
     ideal = _total(np.any(units >= 0, axis=-1))
     return np.where(ideal > 0, _total(_per_warp(units)) / np.maximum(ideal, 1), 1.0)
@@ -105,7 +108,7 @@ def _units(lanes: IntArray, access_bytes: int) -> IntArray:
 
 
 def _per_warp(units: IntArray) -> IntArray:
-    """Return the cycles of every phase, from shape (..., lanes) to shape (...).
+    """Return the cycles of every phase: an array of shape (...), for ``units`` of shape (..., lanes).
 
     A unit has 128 / lanes bytes and is aligned, so it covers whole, adjacent banks. The number of distinct units in one
     group of banks is therefore the number of distinct words in each of its banks.

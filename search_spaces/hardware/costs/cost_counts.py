@@ -13,7 +13,7 @@ class CostCounts:
     are cycles of the 128-byte-wide L1, which includes shared memory. These cycles include bank conflicts, and for
     global memory the lines that each request touches. ``load_bytes`` and ``store_bytes`` are the traffic between L2 and
     the SM, in whole 32-byte sectors. ``dram_bytes`` is the traffic between DRAM and L2 of the whole launch. For a
-    pipeline, the counts describe its first launch, and ``then`` the further launches.
+    pipeline, the counts describe its first launch, and ``then`` has the counts of the further launches.
     """
 
     blocks: int
@@ -38,7 +38,7 @@ class CostCounts:
     cluster: int = 1  # blocks per cluster; all blocks of a cluster start at the same time, on SMs of one GPC
     refills: bool = True  # True if arithmetic after a barrier has to wait for operands from shared memory
     chained: bool = False  # True if an iteration multiplies results of another product of the same iteration
-    # fraction of a chained iteration's arithmetic during which warps do nothing but wait
+    # if ``chained``: fraction of an iteration's arithmetic during which warps only wait
     exposed_products: float = 1.0
     # True if two warpgroups alternate: one warpgroup multiplies while the other one does all other work.
     ping_pong: bool = False
@@ -47,12 +47,12 @@ class CostCounts:
     launches: int = 1  # number of consecutive launches of the kernel; the counts above include all of them
     alone_bytes: float = 0.0  # bytes that the last block moves alone, after all other blocks have finished
     staged_bytes: float = 0.0  # DRAM bytes of a preceding launch that rearranges operands in memory
-    alone_trips: float = 0.0  # sequential round trips to L2 of the last block (see alone_bytes)
+    alone_trips: float = 0.0  # sequential round trips that the last block makes to L2 (see alone_bytes)
     copying_cycles: float = 0.0  # cycles per iteration in which copying warps wait for their copies
-    # bytes per block that arrive by multicast, in addition to load_bytes; L2 reads them for another block
+    # bytes per block that arrive by multicast; load_bytes excludes them, because L2 reads them for another block
     multicast_bytes: float = 0.0
-    drains: int = 0  # number of result tiles for which a block's arithmetic stops until the tile has left the registers
-    drain_instructions: float = 0.0  # warp instructions per block while the arithmetic stops (``drains``)
+    drains: int = 0  # number of result tiles that must leave a block's registers before its arithmetic can continue
+    drain_instructions: float = 0.0  # warp instructions that a block executes while its arithmetic stops (``drains``)
     boxed: int = 0  # number of a block's result tiles that are stored by TMA, through shared memory
     boxes: int = 1  # TMA boxes per result tile and warpgroup, stored one after another
     box_buffers: int = 1  # shared-memory buffers for boxes, so that one box is written while others are stored

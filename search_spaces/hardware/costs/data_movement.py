@@ -1,4 +1,4 @@
-"""Derive a good copy of a global-memory region to a shared-memory layout, for a number of threads.
+"""Derive an efficient copy of a global-memory region to a shared-memory layout, for a given number of threads.
 
 A copy distributes a tile to the threads of a block by a wg_map, in which the threads take the role of subgroups. The
 threads form a grid of rows x columns, with columns along contiguous global memory. Each thread copies a vector of
@@ -217,7 +217,9 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
 
 @lru_cache(maxsize=2**14)
 def few_sectors(region: Region, vector: int, columns: int) -> bool:
-    """Return True if a thread mapping touches at most MOST_SECTORS times the fewest sectors of any mapping.
+    """Return True if a thread mapping touches few sectors.
+
+    Few means at most MOST_SECTORS times the smallest number of sectors that any mapping touches.
 
     Args:
         region: The region whose lines are copied.
@@ -225,7 +227,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
         columns: Number of adjacent threads along a line.
 
     Returns:
-        True if there are few sectors, or if the mapping does not fit the lines, so that other rules reject it.
+        True if there are few sectors, or if the mapping does not fit the lines (other rules reject it in this case).
     """
     sectors = _sectors(region, vector, columns)
     return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
@@ -267,12 +269,12 @@ def conflict_percent(
         axis: Axis along which lanes move vectors.
         vector: Elements between neighbouring lanes along ``axis``.
         columns: Number of neighbouring lanes along ``axis``.
-        block: Elements between neighbouring lanes across ``axis``. If 1, a lane copies one vector along ``axis``;
-            otherwise a lane copies ``vector`` pieces of ``block`` elements across ``axis``.
+        block: Elements between neighbouring lanes across ``axis``. If 1, a lane copies one vector along ``axis``.
+            Otherwise a lane copies ``vector`` pieces, and each piece has ``block`` elements across ``axis``.
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if percent is None:  # cached counts exist only for arguments that fit the lines
+    if percent is None:  # the cache only has mappings that divide a line
         percent = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return percent
 
@@ -312,8 +314,8 @@ def _equivalent(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedL
     Tiles of many sizes then share one cached count.
     """
     if axis == layout.line_axis:
-        # Accesses that start whole periods apart cost the same (see ``aligned_period``), and the sampled warps cover
-        # whole periods or are within the first period.
+        # Accesses cost the same if the distance between them is a multiple of ``aligned_period`` lines. The sampled
+        # warps cover whole periods, or they are within the first period.
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
     # If pieces have one element, accesses across lines only depend on the first ``columns * vector`` lines.
@@ -368,10 +370,13 @@ def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int,
 def _warps(
     shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return, for the lanes of a few warp accesses, the positions across and along the axis, shape (accesses, 32).
+    """Return the positions of the lanes in a few accesses of warps.
 
-    The index of each mapping's first access is also returned. Accesses that repeat after whole ``periods`` are sampled
-    once.
+    Accesses that repeat after whole ``periods`` are sampled once.
+
+    Returns:
+        Three arrays: each lane's position across the axis and its position along the axis, both of shape
+        (accesses, 32), and the index of each mapping's first access.
     """
     lines, line = shape
     accesses = []
@@ -393,7 +398,10 @@ def _warps(
 def _accesses(
     binding: Binding, warps: int, pieces: int, stride: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the positions across and along the axis of the lanes, shape (warps * pieces, 32), in an unbounded tile."""
+    """Return each lane's position across the axis and its position along the axis, in a tile without bounds.
+
+    Both arrays have shape (warps * pieces, 32).
+    """
     vector, columns, block = binding
     lanes = np.arange(WARP)
     first = np.arange(warps)[:, None, None] * (WARP // columns * block)
@@ -403,6 +411,9 @@ def _accesses(
 
 
 def _one_period(count: int, step: int, period: int) -> int:
-    """Return how many of ``count`` positions, ``step`` apart, form one period; all if they are not whole periods."""
+    """Return how many of ``count`` positions, ``step`` apart, form one period.
+
+    If the positions do not consist of whole periods, return ``count``.
+    """
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct

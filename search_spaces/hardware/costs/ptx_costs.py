@@ -104,7 +104,9 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 
 @lru_cache(maxsize=1024)
 def tensor_flops(operation: str) -> tuple[float, str]:
-    """Return flops per warp and multiplied type of a matrix instruction; (0, "") for other operations.
+    """Return the flops per warp of a matrix instruction, and the type that it multiplies.
+
+    For other operations, return (0, "").
 
     One thread executes a whole tcgen05.mma. The emulator appends shape and type to its qualifiers:
     "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".

@@ -45,8 +45,8 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
     if across % width:
         axis = "k" if by_k else "m" if side == "a" else "n"
         return (
-            f"boxes under a swizzle of {swizzle} bytes are {width} elements wide along {axis}, which do not divide the "
-            f"{across} of the tile of {side}"
+            f"boxes with a swizzle of {swizzle} bytes are {width} elements wide along {axis}, but this width does not "
+            f"divide the {across} elements of the tile of {side}"
         )
     shape = (lines, width) if by_k == (side == "a") else (width, lines)
     swizzle_mode = next(s for s in SWIZZLES if s == swizzle)
@@ -59,7 +59,10 @@ def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int,
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
         return None
-    return f"the swizzle of {side} spans {swizzle} bytes, but {widest} bytes also divide its lines of {across}"
+    return (
+        f"the swizzle of {side} spans {swizzle} bytes, but a swizzle of {widest} bytes also divides its lines of "
+        f"{across} bytes"
+    )
 
 
 def why_not_stored(problem: Matmul) -> str | None:

@@ -1,6 +1,6 @@
 """Matmuls of few rows with exchanged sides, out^T = b^T @ a^T.
 
-wgmma and tcgen05 multiply 64 or 128 rows at a time. If a has few rows, most of these rows would be empty. Both
+wgmma and tcgen05 multiply 64 or 128 rows at a time. If a has few rows, most rows of an instruction would be empty. Both
 instructions can multiply as few as 8 columns, so the sides of the product are exchanged.
 """
 
@@ -25,7 +25,10 @@ _OTHER = {"row": "col", "col": "row"}
 
 
 def exchanged(problem: Matmul) -> Matmul:
-    """Return the problem with sides exchanged, whose out is transposed. Two exchanges give the original problem."""
+    """Return the problem with exchanged sides. Its out is the transpose of the original out.
+
+    Two exchanges give the original problem.
+    """
     order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
     return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
@@ -46,8 +49,8 @@ def with_sides_exchanged(
         straight: Computes out = a @ b.
         name: Name of the returned template.
         summary: Summary of the returned template, in one line.
-        supports: Returns None, or the reason why the returned template cannot compute a problem. The problem's sides
-            are not exchanged.
+        supports: Returns None, or the reason why the returned template cannot compute a problem. It receives the
+            original problem, before sides are exchanged.
         space: The space function of ``straight``, which has an argument ``transposed``.
         lower_sides: Returns the kernel of a problem with exchanged sides, given the operands; it has an argument
             ``transposed``.

@@ -9,7 +9,11 @@ MOST_BLOCKS = 2**31 - 1  # largest extent of a grid along x, the only axis that 
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """Return the rule that a grid has at most MOST_BLOCKS blocks; ``blocks`` names a column with an upper bound."""
+    """Return the rule that a grid has at most MOST_BLOCKS blocks.
+
+    Args:
+        blocks: Name of the column with an upper bound of the number of blocks.
+    """
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,

@@ -52,7 +52,7 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
 
 
 def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, element_bytes: int) -> Rule:
-    """Return the pruning rule that the accesses of a warp touch few sectors.
+    """Return the pruning rule that requires the accesses of a warp to touch few sectors.
 
     Args:
         name: Name of the rule.
@@ -69,7 +69,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     return Rule(
         name,
         each(few),
-        "{threads} threads with {elements} elements each touch more sectors of 32 bytes than other mappings of "
+        "{threads} adjacent threads with {elements} elements each touch more 32-byte sectors than other mappings of "
         "threads to a line of {length} elements",
         names={"length": line, "elements": vector, "threads": columns},
     )

@@ -70,11 +70,12 @@ def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[floa
         tiles_m: Rows of tiles.
         tiles_n: Columns of tiles.
     """
-    if raster == HILBERT:  # a wave may begin anywhere on the curve, so it extends further than a square
+    if raster == HILBERT:  # a wave may begin anywhere on the curve, so it extends further than a square of equal area
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
         return max(rows, wave / columns), max(columns, wave / rows)
-    # In bands of several rows, tiles are ordered by columns: a wave begins and ends within a column, and within a band.
+    # In bands of several rows, tiles are ordered by columns. A wave may begin and end in the middle of a column, and in
+    # the middle of a band.
     band = tiles_m if raster == "column" else min(RASTER_GROUPS[raster], tiles_m)
     bands = 1.0 + (wave - 1.0) / (band * tiles_n)
     columns = min((wave + band - 1.0) / band, float(tiles_n))

@@ -25,7 +25,7 @@ def operand_rules(
     Args:
         side: Operand of the products, "a" or "b"; None for a tile that no intrinsic reads from shared memory.
         name: Name of the operand.
-        names: Names of the columns for the operand's layout, copy, vector, columns, rows, cols, major and minor.
+        names: Names of the operand's columns, by the keys layout, copy, vector, columns, rows, cols, major and minor.
         axis: Axis of the operand's tile that is contiguous in memory.
         extent: Elements of a contiguous line.
         element_bytes: Bytes per element.

@@ -29,7 +29,7 @@ from search_spaces.templates.template import KernelTemplate
 HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a copying block
-BLOCKS_PER_SM = 8  # copying blocks per SM, whose 2,048 threads are the largest number that can be resident
+BLOCKS_PER_SM = 8  # copying blocks per SM; together they have 2,048 threads, the maximum that can be resident
 _OF_A = "_of_a"  # suffix of the name of the device function that copies a but not b
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
@@ -126,7 +126,10 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
 
 
 def _after_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """Return a launch that pads operands, then ``kernel``, whose tensor maps have the sizes before padding."""
+    """Return a launch that pads operands, followed by ``kernel``.
+
+    The tensor maps of ``kernel`` have the sizes before padding.
+    """
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-# stream-K must save at least this fraction of the blocks' time, as exchanging sums takes about as long
+# stream-K must save at least this fraction of the blocks' time, because exchanging sums takes about this fraction
 LEAST_IDLE = 0.01
 # Round trips to L2 of a block that shares two tiles with its neighbours. For each of the two tiles, these are a ticket,
-# a flag, and either stores before these or loads after these.
+# a flag, and either the stores before the flag or the loads after it.
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
 # Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
 # read sums. Only the last block of a tile reads sums, but it reads the sums of all splits
 # (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
-ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte of exchanged sums: a quarter of a store, a load and an addition
+# Warp instructions per byte of exchanged sums. For each 4-byte sum, a thread executes an addition, a quarter of a store
+# and a quarter of a load.
+ADDITIONS = 1.5 / 4 / 32
 
 
 def exchanged_bytes(tile_m: int, tile_n: int) -> float:

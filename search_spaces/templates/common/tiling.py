@@ -19,10 +19,10 @@ from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 
 @dataclass(frozen=True)
 class Tiling:
-    """``matrices`` products of ``extents`` (m, n, k), divided into tiles by the parameters ``tiles``.
+    """Division of ``matrices`` products, each with ``extents`` (m, n, k), into tiles by the parameters ``tiles``.
 
-    ``split_k`` blocks share the k range of one tile of out. Each of them has ``tiles_of_split`` whole k-tiles; the last
-    block has the remaining k-tiles.
+    ``split_k`` blocks share the k range of one tile of out. Each of these blocks except the last one has
+    ``tiles_of_split`` whole k-tiles. The last block has the remaining k-tiles.
     """
 
     extents: tuple[int, int, int]
@@ -88,7 +88,10 @@ class Tiling:
         return (grid_rule(),) if most > MOST_BLOCKS else ()
 
     def stages_rule(self) -> Rule:
-        """Return the pruning rule that a split has no fewer k-tiles than stages; two stages are always allowed."""
+        """Return the pruning rule that a split has at least as many k-tiles as stages.
+
+        Two stages are always allowed.
+        """
         return Rule(
             "stages",
             lambda stages, tile_k, split_k: (stages <= self.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
@@ -133,12 +136,12 @@ class Tiling:
         return Rule(
             "narrow",
             keeps_up,
-            "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} "
-            f"x {balanced_n} are enough for the {device.sm_count} SMs of {device.name}",
+            "with tile_n = {tile_n}, reading shared memory takes longer than multiplying, and there are enough tiles "
+            f"of {{tile_m}} x {balanced_n} for the {device.sm_count} SMs of {device.name}",
         )
 
     def covering_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return the pruning rules that no tile is larger than the smallest tile that covers its axis."""
+        """Return the pruning rules that exclude tiles larger than the smallest tile that covers the axis."""
 
         def covering(axis: str, extent: int, name: str) -> Rule:
             sizes = [int(size) for size in next(p for p in parameters if p.name == name).values]
@@ -160,9 +163,9 @@ class Tiling:
         """Return smaller extents with the same remainders.
 
         Along m and n, the result has a full tile and the remainder. If neither axis has a remainder, it has two full
-        tiles along n, so that blocks still have neighbours. Along k, ``remaining`` returns a split's number of tiles,
-        given the original number. If the last split is shorter in the original, or the last tile is partial, the same
-        is true of the result.
+        tiles along n, so that blocks still have neighbours. Along k, ``remaining`` maps the number of tiles of a
+        split in the original to the number in the result. If the last split is shorter in the original, or the last
+        tile is partial, the same is true of the result.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

@@ -91,7 +91,7 @@ def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> N
             "swizzle(3,3,3)",
             (60, 64),
             2,
-            "8 lines at a time, but layout swizzle(3,3,3) of a box of A of 60x64 has 60",
+            "8 lines at a time, but layout swizzle(3,3,3) of a 60x64 box of A has 60",
         ),
         ("b", "transpose+swizzle(3,3,3)", (128, 64), 2, "lines of 16, 32, 64 or 128 bytes"),
         ("a", "pad(8,1)", (64, 64), 2, "lines of 128 bytes as swizzle(3,3,3)"),

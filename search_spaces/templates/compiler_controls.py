@@ -24,9 +24,9 @@ MAX_REGISTERS = "ptxas.max_registers"
 OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
-MIN_REGISTERS = 16  # smallest number of registers per thread in the ABI; ptxas raises lower limits to this number
+MIN_REGISTERS = 16  # smallest number of registers per thread in the ABI; ptxas raises any lower limit to this number
 OPT_LEVELS = (1, 2)  # optimisation levels to try in addition to the default, 3; level 0 is for debugging
-_CAPS = 3  # maximum number of register limits to try; with each, more blocks fit on an SM
+_CAPS = 3  # maximum number of register limits to try; each further limit lets more blocks fit on an SM
 # Smallest register limit to try, relative to the registers without a limit; lower limits nearly always cause spills.
 _SMALLEST_SHARE = 0.5
 _GRANULE = 8  # registers per thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
@@ -97,7 +97,10 @@ class CompilerControls:
 
 
 def plain(schedule: Schedule) -> Schedule:
-    """Return a schedule without compiler controls, as search spaces contain it."""
+    """Return a schedule without its compiler controls.
+
+    Search spaces contain schedules in this form.
+    """
     if not has_controls(schedule):
         return schedule
     return Schedule(schedule.template, tuple(item for item in schedule.items if item[0] not in NAMES))

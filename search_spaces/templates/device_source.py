@@ -85,8 +85,9 @@ class DeviceSource:
         includes: Sequence[str] = (),
         at_launch: Collection[str] = (),
     ) -> GeneratedKernel:
-        """Return the kernel whose ``Config`` has a config's parameters and attributes as constants of the same names.
+        """Return the kernel of a schedule.
 
+        The kernel's ``Config`` has the parameters and attributes of ``config`` as constants of the same names.
         Constants that no header uses are omitted, such as constants that only tensor maps use. Schedules that differ
         only in such constants have the same code, which is compiled once.
 

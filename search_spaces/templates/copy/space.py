@@ -42,8 +42,8 @@ def parameters() -> tuple[Parameter, ...]:
         categorical(
             "order",
             ("block", "grid"),
-            "block: the rounds of a block are adjacent in memory; grid: between two rounds of a block are rounds of "
-            "all other blocks",
+            "block: the rounds of a block are adjacent in memory; grid: the rounds of all other blocks lie between "
+            "two rounds of a block",
         ),
         categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "number of rounds that shared memory holds at the same time"),
@@ -54,7 +54,7 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Copy) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     return (
         Attribute("round_bytes", lambda threads, vector_x, unroll: threads * vector_x * unroll, "bytes of a round"),
         Attribute(

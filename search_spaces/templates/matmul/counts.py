@@ -43,7 +43,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     reads = [
         fragment_traffic(row, side, c.layout, c.region.element_bytes) for side, c in zip(SIDES, copies, strict=True)
     ]
-    # Subgroups that multiply the same fragments each read these fragments.
+    # If several subgroups multiply the same fragments, each of them reads these fragments.
     sharers = [math.prod(m.sharers(c.region.shape)) for m, c in zip(wg_maps(config)[:2], copies, strict=True)]
     loop_wavefronts = sum(r.wavefronts * s for r, s in zip(reads, sharers, strict=True)) + sum(map(_copied, copies))
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions

@@ -126,7 +126,7 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 
 def axis_names(axis: str) -> dict[str, str]:
-    """Return a mapping of names without an axis to the parameters of the wg_map of out along m or n."""
+    """Return the names of the parameters of the wg_map of out along m or n, by name without the axis."""
     return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
@@ -168,7 +168,7 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
 
 def fragment_attributes() -> tuple[Attribute, ...]:
-    """Return the attributes for fragments of out per subgroup, and for fragment registers of a and b per step of k."""
+    """Return attributes: fragments of out per subgroup, and fragment registers of a and b per step of k."""
     operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
 
     def fragments(axis: str) -> Callable[..., Any]:
@@ -202,7 +202,7 @@ def fragment_attributes() -> tuple[Attribute, ...]:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     names = {operand: operand_names(problem, operand) for operand in "ab"}
 
@@ -234,7 +234,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "staging",
             lambda staging_a, staging_b: staging_a + staging_b,
-            "registers of a thread that copy operands",
+            "registers that a thread uses to copy operands",
         ),
         *epilogue_attributes(problem),
         Attribute(

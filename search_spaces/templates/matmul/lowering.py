@@ -66,7 +66,7 @@ def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
 
 
 def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
-    """Return the copy of an operand's tile to shared memory."""
+    """Return the plan of the copy of an operand's tile to shared memory."""
     threads, vector, columns = config.integers("threads", f"vector_{side}", f"copy_columns_{side}")
     method: Method = "cp.async" if config[f"copy_{side}"] == "cp.async" else "ld.global"
     region = Region(
@@ -133,7 +133,10 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
 
 
 def _window(problem: Matmul, config: Config) -> int:
-    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; 1 if there is none."""
+    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction.
+
+    Without a reduction, return 1.
+    """
     if problem.reduced_axis is None:
         return 1
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")

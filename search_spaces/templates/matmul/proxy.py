@@ -21,8 +21,8 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
     The reduced problem has enough k-tiles per split to reuse each pipeline stage, and two matrices of the batch. If the
-    epilogue reduces the rows or columns of the output, it has at least two tiles along the reduced axis. With stream-K,
-    it has full waves and a partial wave.
+    epilogue reduces the rows or columns of the output, the reduced problem has at least two tiles along the reduced
+    axis. With stream-K, the reduced problem has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:
@@ -34,9 +34,10 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 
 
 def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
-    """Return ``small``, or with stream-K the smallest problem whose tiles can be distributed.
+    """Return ``small``, or with stream-K the smallest problem to which stream-K applies.
 
-    With stream-K, the problem has at least as many tiles as ``small``, some of which are not distributed.
+    With stream-K, the returned problem has at least as many tiles as ``small``. Some of its tiles are distributed among
+    blocks, and some are not.
     """
     if not schedule.values.get("stream_k"):  # schedules of older versions do not have this parameter
         return small

@@ -139,9 +139,9 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "results_of_thread",
             each(several),
-            f"a thread of {{intrinsic}} loads two operands for each product, but with {most} results, as for "
-            f"{fit[0].name}, it loads {2 * int(most**0.5)} operands for {most} products, and {device.name} has enough "
-            "work",
+            f"a thread of {{intrinsic}} loads two operands for each product, but a thread with {most} results, as for "
+            f"{fit[0].name}, loads only {2 * int(most**0.5)} operands for {most} products, and {device.name} has "
+            "enough work for such threads",
         ),
     )
 
@@ -152,9 +152,9 @@ def _reads_both(problem: Matmul) -> bool:
 
 
 def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tuple[Rule, ...]:
-    """Return rules against tiles and parts of subgroups that are too small for mma.sync.
+    """Return rules that exclude tiles, and parts of tiles per subgroup, that are too small for mma.sync.
 
-    ``threads`` names the column of the threads that multiply.
+    ``threads`` is the name of the column with the number of threads that multiply.
     """
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
     enough = 2 * FULL_WAVES * device.sm_count
@@ -280,9 +280,9 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
         Rule(
             f"copy_whole_{operand}",
             each(as_wide),
-            f"{{copy}} copies {{vector}} elements at a time, but lines of {operand} are aligned to {widest} elements, "
-            "which "
-            f"a thread could copy at a time{' by cp.async' if asynchronous else ''}",
+            f"{{copy}} copies {{vector}} elements at a time, but lines of {operand} are aligned to {widest} elements: "
+            "a thread could copy "
+            f"this number at a time{' by cp.async' if asynchronous else ''}",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
     )
@@ -303,15 +303,14 @@ def rounding_rule(device: Device) -> Rule:
     return Rule(
         "rounding_registers",
         fits,
-        "about {registers} registers per thread, plus twice the fragment registers of a step ({fragment_registers_a} "
-        "and "
-        "{fragment_registers_b}) while two buffers are rounded to tf32, exceed the registers of {threads} threads "
-        "with {min_blocks} blocks per SM: ptxas would spill",
+        "a thread needs about {registers} registers, plus twice the fragment registers of a step "
+        "({fragment_registers_a} and {fragment_registers_b}) while two buffers are rounded to tf32: for {threads} "
+        "threads with {min_blocks} blocks per SM, ptxas would spill",
     )
 
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that a thread has enough registers for the counted ones and for the additional ones of ptxas."""
+    """Return the rule that the counted registers, plus those that ptxas adds, fit in the registers of a thread."""
     aligned = min(aligned_bytes(problem, side) for side in SIDES)
     # If copies are narrower than a register, each copied part occupies a register until it is stored, and needs an
     # address.
@@ -348,7 +347,7 @@ def _code_size_rule() -> Rule:
 
 
 def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
-    """Return rules that a search only tries copies with wide vectors, few sectors and few bank conflicts."""
+    """Return rules that restrict a search to copies with wide vectors, few sectors and few bank conflicts."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
@@ -382,8 +381,9 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         Rule(
             f"copy_conflicts_{operand}",
             conflicts,
-            f"layout {{layout}} makes the copy of {operand} in {{columns}} columns of {{vector}} elements wait for "
-            f"banks more than {MOST_CONFLICTS:g} times as long as without conflicts, and longer than in other columns",
+            f"with layout {{layout}}, the copy of {operand} by {{columns}} columns of threads with {{vector}} elements "
+            f"each takes more than {MOST_CONFLICTS:g} times as long as without bank conflicts, and longer than with "
+            "another number of columns",
             names=names,
         ),
     )

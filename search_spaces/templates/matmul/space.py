@@ -77,7 +77,7 @@ def _why_not_distributed(tile: int, subgroups: int, sg_data: int) -> str | None:
 
 
 def map_rules() -> tuple[Rule, ...]:
-    """Return the rules that the wg_map of out covers the tile, so that each element has exactly one subgroup."""
+    """Return the rules that require the wg_map of out to assign each element of the tile to exactly one subgroup."""
 
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
@@ -93,7 +93,10 @@ def map_rules() -> tuple[Rule, ...]:
 
 
 def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that fragments divide a tile, and that device, precision and epilogue support the intrinsic."""
+    """Return the rules of an intrinsic.
+
+    Its fragments must divide a tile. Device, precision and epilogue must support it.
+    """
 
     def fragment_rule(column: str, axis: str) -> Rule:
         return Rule(
@@ -189,8 +192,8 @@ def _fragment_rules() -> tuple[Rule, ...]:
         if fragment_buffers == 1 or (row.unit == "mma" and tile_k == unroll * row.k and unroll % 2 == 0):
             return None
         return (
-            f"two buffers are for fragments of mma.sync and alternate over all steps of a k-tile, which are "
-            f"unrolled: {intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and unroll is {unroll}"
+            "two fragment buffers need mma.sync, and an even number of steps per k-tile, which must all be unrolled: "
+            f"{intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and unroll is {unroll}"
         )
 
     return (

@@ -109,7 +109,7 @@ def exchanged_rule() -> Rule:
 
 
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
-    """Return the rules that stream-K needs a full wave, and as many blocks per SM as fit.
+    """Return the rules that stream-K needs at least one full wave of tiles, and as many blocks per SM as fit.
 
     If tiles do not fill a wave, ``split_k`` has the same effect as stream-K, and needs no loop over tiles. Stream-K
     launches ``min_blocks`` blocks per SM. Without stream-K, as many blocks run on an SM as fit. ``most`` is the largest
@@ -137,7 +137,7 @@ def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, 
 
     return (
         Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs"),
-        Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks on an SM as whole tiles do"),
+        Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks per SM as fit without stream-K"),
     )
 
 

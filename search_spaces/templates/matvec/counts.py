@@ -109,7 +109,10 @@ def _realign_instructions(access: int, unit: int, element: int) -> int:
 
 
 def _line_bytes(matvec: Matvec, elements: int) -> int:
-    """Return the bytes, in whole sectors, that a split with ``elements`` elements of a row of w loads."""
+    """Return the bytes of a row of w that a split loads, in whole sectors.
+
+    The split has ``elements`` elements of the row.
+    """
     line = elements * matvec.input_dtype.bytes
     aligned = matvec.k * matvec.input_dtype.bytes % SECTOR_BYTES == 0 and line % SECTOR_BYTES == 0
     return (-(-line // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES

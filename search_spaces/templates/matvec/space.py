@@ -163,12 +163,12 @@ def lowering(
 
 
 def attributes(problem: Matvec) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
-        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded, so
-        # that the banks of the elements that are read from consecutive rows follow each other without overlap.
+        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded:
+        # the elements that are read from consecutive rows are then in consecutive groups of banks, without overlap.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
@@ -191,7 +191,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
     def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment that lie along k share the fragment's sums: each of them has the sums of some columns.
+        # The sums of a fragment are divided among its lanes along k: each of these lanes has the sums of some columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
         return rows_x(tile_m, intrinsic) * each
 
@@ -215,7 +215,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "rows_n",
             lambda tile_n, subgroups_n, lanes_n: tile_n // (subgroups_n * lanes_n),
-            "rows of w of one thread",
+            "rows of w per thread",
         ),
         Attribute(
             "batches_k",
@@ -291,7 +291,7 @@ def _spill_rule(device: Device) -> Rule:
         lambda registers, threads, min_blocks: (
             registers <= FULL_REGISTERS * register_limit(device, threads, min_blocks)
         ),
-        "about {registers} registers per thread are so many for {threads} threads with {min_blocks} blocks per SM that "
+        "about {registers} registers per thread are too many for {threads} threads with {min_blocks} blocks per SM: "
         "ptxas would spill",
     )
 
@@ -354,7 +354,10 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """Return the rules that no tile is larger than the problem needs, except for the smallest possible tile."""
+    """Return the rules that exclude tiles that are larger than the problem needs.
+
+    The smallest possible tile is always allowed.
+    """
     m, n, k = problem.m, tiling(problem).extents[1], problem.k
     width = mma_row(problem).n
 

@@ -22,7 +22,7 @@ def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple
 
 MATVEC = KernelTemplate(
     name="matvec",
-    summary="lanes and subgroups share the rows of w, which CUDA cores or mma.sync multiply",
+    summary="rows of w are divided among lanes and subgroups; CUDA cores or mma.sync multiply them",
     operators=("matvec", "matmul"),
     source=SOURCE,
     space=space,

@@ -27,7 +27,7 @@ from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 REGISTER_OVERHEAD = 20  # registers for addresses and counters; compiled kernels have at least this number
 BODY_LIMIT = 256  # limit of elements per thread and step, so that the loop body fits in the instruction cache
 REGISTER_BODY_LIMIT = 512  # limit of elements per thread if rows stay in registers, as the loop is then fully unrolled
-STEP_LIMIT = 1024  # largest number of steps of the loop over a row, except if no more threads can share the row
+STEP_LIMIT = 1024  # largest number of steps of the loop over a row; unlimited if no more threads can share it
 FULL_WAVES = 2  # with this number of blocks per SM or more, splitting rows adds no parallelism
 SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # largest number of blocks per cluster that every GPU with clusters supports
@@ -79,8 +79,8 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         categorical(
             "finish",
             finishes,
-            "which blocks finish a row that several blocks share: the last one, or all blocks, in a second launch or "
-            "as a cluster",
+            "which blocks finish a row that several blocks share: only the last one, or all blocks (in a second "
+            "launch or as a cluster)",
         ),
         categorical("row_staging", stagings, "memory in which a row is kept between two passes over the row"),
         categorical("passes", problem.passes, "number of passes over a row before it is written"),
@@ -91,22 +91,22 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the most positions from an aligned address to the start of a peeled row; 0 for other rows."""
+    """Return the largest number of positions between an aligned address and a peeled row; 0 for other rows."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
-    """Return how many of ``span`` positions each of ``split_k`` blocks reduces; the last block may have fewer.
+    """Return the number of positions per block if ``split_k`` blocks reduce ``span`` positions.
 
-    If rows are ``contiguous``, the part of each block begins at a position that is aligned for all vectors that divide
-    the row.
+    The last block may have fewer positions. If rows are ``contiguous``, the part of each block begins at a position
+    that is aligned for all vectors that divide the row.
     """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
 
 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
     words = each(lambda passes: sum(problem.state_words(passes)))  # number of 4-byte words of a state
     return (
@@ -194,7 +194,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
                 # Vectors in registers at the same time: all vectors of a row, or the vectors of one step.
                 + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector_x * element_bytes, 4)
             ),
-            "registers of a thread, as a lower bound, for states, addresses of rows and vectors",
+            "lower bound on the registers of a thread: states, addresses of rows, and vectors",
         ),
         Attribute(
             "tiles",
@@ -278,11 +278,11 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda step, chunk, lanes_k, subgroups_k, unroll: (
                 (step < 2 * chunk) | ((lanes_k == 1) & (subgroups_k == 1) & (unroll == 1))
             ),
-            "a step processes {step} elements, but half as many already cover a part of {chunk}",
+            "a step processes {step} elements, but half as many are enough: a block reduces {chunk} elements of a row",
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row read different rows. Tiles that are large for this reason are not excluded.
+            # Lanes that do not share a row read different rows. If only this makes a tile large, it is not excluded.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))
@@ -319,8 +319,9 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 unroll * batch * vector_x <= BODY_LIMIT,
             ),
             lambda vectors, vector_x, unroll, batch: (
-                f"a thread's {vectors} vectors of {vector_x} elements in registers ({REGISTER_BODY_LIMIT} at most) or "
-                f"{unroll * batch} a step ({BODY_LIMIT} at most) make the loop body too long"
+                f"the loop body is too long: a thread has {vectors} vectors of {vector_x} elements in registers (at "
+                f"most {REGISTER_BODY_LIMIT} elements), or {unroll * batch} vectors per step (at most {BODY_LIMIT} "
+                "elements)"
             ),
         ),
     )
@@ -335,7 +336,7 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
                 (split_k == 1) | (finish == "cluster") | (blocks // split_k < FULL_WAVES * device.sm_count)
             ),
             lambda blocks, split_k: (
-                f"rows are split {split_k} times, but without splitting {blocks // split_k} blocks already fill the "
+                f"{split_k} blocks share a row, but {blocks // split_k} blocks without splitting already fill the "
                 f"{device.sm_count} SMs of {device.name}"
             ),
         ),

@@ -99,9 +99,9 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
-    With split-K, these are the partial sums of each block, column by column, and an arrival counter for the block's
-    rows of every tile of out. With stream-K, these are the sums of each pair of neighbouring workers that share a tile,
-    and two counters for tickets and stored sums.
+    With split-K, these are the partial sums of each block, column by column, and one arrival counter for each ROWS rows
+    of a tile of out. With stream-K, these are the sums of each pair of neighbouring workers that share a tile, and two
+    counters: one for tickets and one for stored sums.
     """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)

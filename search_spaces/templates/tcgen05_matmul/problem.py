@@ -28,7 +28,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
     step = row_of(problem, ROWS, 256).numbers
     if problem.blocks and problem.k % step:
         return (
-            f"tcgen05 multiplies {step} numbers of {problem.a} along k at a time, which do not divide k = {problem.k}"
+            f"tcgen05 multiplies {step} numbers of {problem.a} along k at a time, which does not divide k = {problem.k}"
         )
     if problem.acc == "f16":
         return "the tcgen05 kernel accumulates in f32, but the problem requires f16"

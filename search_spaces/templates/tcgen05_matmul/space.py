@@ -48,7 +48,8 @@ BALANCED_N = 128  # smallest tile_n for which reading shared memory takes no lon
 ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
 FEW_STAGES = 3
-FULL_WAVES = 1  # with this number of blocks per SM or more, splitting k adds no parallelism, as one block is resident
+# With at least this number of blocks per SM, splitting k adds no parallelism, because only one block is resident.
+FULL_WAVES = 1
 
 
 @lru_cache(maxsize=64)
@@ -107,8 +108,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4),
-            "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: the warp stores from "
-            "registers",
+            "boxes (32 rows of out each) that each warp keeps in shared memory for TMA stores; 0: the warp stores "
+            "from registers",
         ),
         ordinal(
             "tiles_per_block",
@@ -137,7 +138,7 @@ def _blocks_of(tile_m: IntArray) -> IntArray:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
@@ -380,9 +381,9 @@ def _waves_rule(problem: Matmul, device: Device) -> Rule:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but the {resident} that run at the same time on "
-                f"{device.name} "
-                f"compute all {tiles} with {needed} tiles each"
+                f"a block computes {tiles_per_block} tiles, but the {resident} blocks that run at the same "
+                f"time on {device.name} "
+                f"compute all {tiles} tiles if each computes {needed}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

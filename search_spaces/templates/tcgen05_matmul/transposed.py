@@ -24,7 +24,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
     if problem.blocks:
         return f"block scales of {problem.a} are not supported with sides exchanged: use tcgen05_matmul"
     if problem.m > MOST_ROWS:
-        return f"with sides exchanged tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: use tcgen05_matmul"
+        return f"with sides exchanged, tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: use tcgen05_matmul"
     return straight_supports(problem, device)
 
 

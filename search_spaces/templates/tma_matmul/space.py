@@ -43,11 +43,11 @@ from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, sca
 from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, stream_k_pruning, stream_k_rules
 from search_spaces.templates.tma_matmul.problem import rows_of
 
-BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage has
+BARRIER_BYTES = 16  # bytes of the two mbarriers of a stage in shared memory
 # Registers with which a thread iterates over parts of tiles (stream-K). Without these registers, a kernel with 94
 # counted registers and a limit of 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes of the shared-memory flag that is 1 in the first of two blocks that reach a shared tile
+FLAG_BYTES = 16  # bytes of the shared-memory flag of a block: 0 if it reaches a shared tile before the other block
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
@@ -114,7 +114,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
@@ -258,8 +258,8 @@ def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     return Rule(
         f"swizzle_{side}",
         widest,
-        f"boxes of {side} have {{swizzle}} bytes, but fewer boxes of twice the width divide the {{across}} elements "
-        "of a line, without conflicts",
+        f"boxes of {side} are {{swizzle}} bytes wide, but boxes of twice the width also divide the {{across}} elements "
+        "of a line: they are fewer, and have no bank conflicts",
         names={"across": across, "swizzle": f"swizzle_{side}"},
     )
 

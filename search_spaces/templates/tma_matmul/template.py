@@ -1,4 +1,4 @@
-"""The kernel template of matmuls by mma.sync whose operands TMA copies."""
+"""The kernel template of matmuls that use mma.sync, and TMA to copy operands."""
 
 from __future__ import annotations
 

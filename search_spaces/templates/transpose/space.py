@@ -50,7 +50,7 @@ def space(problem: Transpose, device: Device) -> Space:
 
 
 def vectors(problem: Transpose) -> tuple[int, ...]:
-    """Return the possible elements per access, up to 16 bytes."""
+    """Return the possible numbers of elements per access. An access has at most 16 bytes."""
     return tuple(v for v in (1, 2, 4, 8, 16) if v * problem.element_bytes <= WIDEST_BYTES)
 
 
@@ -79,12 +79,12 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         ordinal("threads", (64, 128, 256, 512), "threads of a block", 256),
         categorical("copy_x", ("ld.global", "cp.async"), "how x is loaded"),
         ordinal("vector_x", vectors(problem), "elements of a row of x that a thread loads at a time"),
-        ordinal("copy_columns_x", columns, "adjacent threads along a row of x in loads"),
+        ordinal("copy_columns_x", columns, "number of adjacent threads that load along a row of x"),
         ordinal(
             "block_rows", vectors(problem), "rows of x in the block of elements that a thread transposes in registers"
         ),
         ordinal("vector_out", vectors(problem), "elements of a row of out that a thread stores at a time"),
-        ordinal("copy_columns_out", columns, "adjacent threads along a row of out in stores"),
+        ordinal("copy_columns_out", columns, "number of adjacent threads that store along a row of out"),
         categorical(
             "layout_x",
             (NONE, *layouts(problem)),
@@ -100,7 +100,7 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Transpose) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes = problem.element_bytes
 
     def staged(
@@ -169,7 +169,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
 
 
 def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that exclude slow thread mappings, and schedules if a simpler schedule is at least as fast."""
+    """Return the rules that exclude slow thread mappings, and schedules that are not faster than a simpler one."""
     return (
         *_tile_pruning(problem),
         *_binding_pruning(problem),
@@ -218,9 +218,9 @@ def _route_constraints() -> tuple[Rule, ...]:
             lambda layout_x, block_rows, vector_out, copy_columns_x, copy_columns_out: (
                 (layout_x != NONE) | ((block_rows == vector_out) & (copy_columns_x * copy_columns_out == WARP))
             ),
-            "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): vector_out "
-            "{vector_out} must be block_rows {block_rows}, and copy_columns_x {copy_columns_x} times copy_columns_out "
-            f"{{copy_columns_out}} the {WARP} threads of a warp",
+            "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): vector_out = "
+            "{vector_out} must equal block_rows = {block_rows}, and copy_columns_x = {copy_columns_x} times "
+            f"copy_columns_out = {{copy_columns_out}} must equal the {WARP} threads of a warp",
         ),
     )
 
@@ -266,7 +266,7 @@ def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
             "copy_async",
             copy_async,
             lambda vector_x, layout_x, tile_m, tile_n: (
-                "cp.async moves 4, 8 or 16 bytes to shared memory that stay together there, but vector_x "
+                "cp.async copies 4, 8 or 16 bytes that are contiguous in shared memory, but vector_x "
                 f"{vector_x} is {vector_x * element_bytes} bytes and layout {layout_x} keeps "
                 f"{together(layout_x, tile_m, tile_n)} elements of a row together"
             ),
@@ -306,7 +306,7 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Return rules that a search only tries thread mappings with few sectors and wide vectors."""
+    """Return rules that restrict a search to thread mappings with few sectors and wide vectors."""
 
     def side(name: str, operand: str, line: str, extent: int) -> tuple[Rule, ...]:
         vector = f"vector_{operand}"
@@ -319,7 +319,7 @@ def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Return rules that a search only tries thread mappings with few bank conflicts."""
+    """Return rules that restrict a search to thread mappings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
     def loads(layout_x: str, tile_m: int, tile_n: int, vector_x: int, copy_columns_x: int, block_rows: int) -> bool:

@@ -83,8 +83,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # the next tile. Only the stores of the last tile do not overlap; the other stores add to the traffic of loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
-    # Each store instruction of a warp touches one L1 line per row of out that it writes, which takes longer than
-    # issuing it.
+    # Each store instruction of a warp writes several rows of out, and touches one L1 line per row. This takes longer
+    # than issuing the instruction.
     lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
     draining = max(finishing, device.schedulers_per_sm * lines)
     overlapped = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
@@ -114,8 +114,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         iterations=math.ceil(steps * tiles),
         cluster=math.prod(cluster),
         stages=ahead,
-        # Without k-tiles in flight, tensor cores are idle once per k-tile with one consumer, and if two consumers
-        # finish a k-tile at the same time.
+        # Without k-tiles in flight, tensor cores are idle once per k-tile if one consumer multiplies at a time. If two
+        # consumers multiply, tensor cores are idle only if both finish a k-tile at the same time.
         barriers_per_iteration=0.0 if in_flight else 1.0 if consumers == 1 or ping_pong else BOTH_END,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,

@@ -87,8 +87,8 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
     With split-K, these are partial sums in the order of the accumulators, and one arrival counter per tile of out. With
-    stream-K, these are, for each pair of neighbouring blocks that share a tile, the sums of one block, and for each of
-    its warpgroups two counters for tickets and stored sums.
+    stream-K, each pair of neighbouring blocks that share a tile has workspaces: the sums of one of the two blocks, and
+    two counters (tickets and stored sums) for each warpgroup of that block.
     """
     split_k, blocks, accumulators, consumers = config.integers(
         "split_k", "blocks", "accumulators", "consumer_warpgroups"

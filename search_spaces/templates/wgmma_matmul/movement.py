@@ -34,8 +34,9 @@ BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps of a warpgroup
 LEAST_COPY_BYTES = 4  # smallest size of a cp.async copy, in bytes
 ISSUED_PER_COPY = 4  # number of instructions per copy, including the predicate and addresses
-# A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
-# word, including waits for its copy, regardless of other warps on the SM.
+# To shift a word into place, a lane reads it, gets the next word from another lane, and writes the combined word. On
+# an H100 (2026-11-27) a warp takes 90 cycles per word, including waits for its copy, regardless of other warps on the
+# SM.
 ISSUED_PER_SHIFT = 14
 SHIFT_CYCLES = 90.0
 
@@ -116,8 +117,8 @@ def _alone_rule(side: OperandSide) -> Rule:
     return Rule(
         f"copied_{side}",
         lambda cluster, copy: (cluster == 1) | (copy == BY_TMA),
-        f"the {{cluster}} blocks of a cluster along {along} cannot share {side}, which threads copy: only TMA copies "
-        "for several blocks",
+        f"the {{cluster}} blocks of a cluster along {along} cannot share {side}, which threads copy: only TMA can "
+        "copy data to several blocks",
         names={"cluster": f"cluster_{along}", "copy": f"copy_{side}"},
     )
 
@@ -126,7 +127,8 @@ def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that exclude decisions without effect, and slow copies.
 
     Parameters of TMA have no effect if threads copy both operands, and vice versa. If all SMs are busy, copies by
-    threads only take instructions that TMA does not need. With fewer blocks, latency matters, so a search tries both.
+    threads have no advantage: they take instructions that TMA does not need. With fewer blocks, latency matters, so a
+    search tries both.
     """
     enough = _enough_registers(problem)
     return (
@@ -166,12 +168,12 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
 
 @dataclass(frozen=True)
 class Copying:
-    """Cost of copying an operand's tile of one k-tile by threads, in addition to the cost of the written bytes."""
+    """Cost of a copy by threads, per k-tile of one operand, in addition to the cost of the written bytes."""
 
     issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
     sector_share: float  # ratio of the bytes of all sectors that are read to the bytes that are copied
-    cycles: float  # cycles in which copying warps shift words, and wait for the copies of these words
+    cycles: float  # cycles that copying warps spend on shifting words, and on waiting for the copies of these words
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
@@ -188,7 +190,8 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
     pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # number of warp instructions that copy
-    # Some lines are aligned to words and not shifted even then: for 16-bit elements, every second line.
+    # Even if the alignment is less than a word, some lines begin at a word and need no shift. For 16-bit elements, this
+    # is every second line.
     shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))

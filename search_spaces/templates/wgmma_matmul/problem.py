@@ -15,7 +15,7 @@ REGISTER_BYTES = 4
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
-    """Return the instruction with n columns that multiplies ``problem``. Raises ValueError for an invalid n."""
+    """Return the instruction with n columns for the products of ``problem``. Raises ValueError for an invalid n."""
     return wgmma_row(problem.multiplied_as, n, f16_sums=problem.acc == "f16")
 
 

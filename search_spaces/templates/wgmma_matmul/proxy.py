@@ -11,15 +11,16 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-# Tiles per persistent block, if there are enough: one of two alternating consumers then computes a second tile.
+# Number of tiles per persistent block, if the problem has enough tiles. With this number, one of two alternating
+# consumers computes a second tile.
 TILES_PER_BLOCK = 3
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    The reduced problem has enough k-tiles per split to reuse each pipeline stage, whole clusters, several tiles per
-    persistent block, and two matrices of the batch. With stream-K, it has full waves and a partial wave.
+    The reduced problem has whole clusters, several tiles per persistent block, two matrices of the batch, and enough
+    k-tiles per split to reuse each pipeline stage. With stream-K, it has full waves and a partial wave.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)

@@ -1,4 +1,4 @@
-"""Rules for registers of wgmma matmuls: how many consumers need, how many they can get, and when ptxas spills."""
+"""Rules for registers of wgmma matmuls: how many a consumer needs, how many it can get, and when ptxas spills."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ END_REGISTERS = 16  # additional registers if each column has a scale or a bias,
 # limits, two still spill 4 bytes. With the main loop of 2026-11-24, only one of ten kernels beyond the limit spills:
 # 256x192 with a long activation (272 bytes).
 STORE_REGISTERS = 8
-# Additional registers for boxes of out with stream-K, for one consumer without register reallocation: 128x176 spilled
-# 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 spare registers (f32 out, bias+gelu, NVRTC 13.5,
-# 2026-11-28).
+# Additional registers for boxes of out with stream-K, if a block has one consumer and no register reallocation. A tile
+# of 128x176 with 29 spare registers spilled 4 bytes, and a tile of 192x128 with 5 spare registers spilled 104 bytes
+# (f32 out, bias+gelu, NVRTC 13.5, 2026-11-28).
 STREAM_K_REGISTERS = 40
 # largest number of registers of a consumer thread, if a block has two consumers and a copying warpgroup
 MOST_REGISTERS = 240
@@ -93,7 +93,7 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "store_registers",
             boxes_fit,
-            f"a consumer needs {{needed_registers}} registers per thread, and {STORE_REGISTERS} more for each of one "
-            f"or two boxes of out, or {STREAM_K_REGISTERS} with stream-K in one consumer alone: ptxas would spill",
+            f"a consumer needs {{needed_registers}} registers per thread, plus {STORE_REGISTERS} for each of one or "
+            f"two boxes of out, plus {STREAM_K_REGISTERS} for stream-K if it is the only consumer: ptxas would spill",
         ),
     )

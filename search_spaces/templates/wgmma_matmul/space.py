@@ -139,8 +139,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
-            "boxes of 64 rows of out that each consumer has in shared memory for TMA to store (one barrier is enough "
-            "if all of the consumer's rows of a tile fit); 0: the consumer stores from registers",
+            "boxes (64 rows of out each) that each consumer keeps in shared memory for TMA stores (one barrier is "
+            "enough if all of the consumer's rows of a tile fit); 0: the consumer stores from registers",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
         ordinal(
@@ -174,7 +174,7 @@ def _columns(problem: Matmul) -> tuple[int, ...]:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return the attributes, which rules, code generation and cost models use."""
+    """Return the attributes, for use in rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     long_end = problem.epilogue not in ("none", "relu") or problem.scale == "row_column"
     overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
@@ -320,8 +320,8 @@ def _cluster_rules(problem: Matmul) -> tuple[Rule, ...]:
             Rule(
                 f"multicast_{other}",
                 lambda lines, cluster: np.equal(lines % (cluster * CORE_LINES), 0),
-                f"the {{cluster}} blocks of a cluster along {axis} cannot each copy whole groups of {CORE_LINES} of "
-                f"the {{lines}} lines of a box of {other}",
+                f"the {{cluster}} blocks of a cluster along {axis} cannot copy equal numbers of whole groups "
+                f"of {CORE_LINES} lines: a box of {other} has {{lines}} lines",
                 names={"lines": lines, "cluster": f"cluster_{axis}"},
             ),
         )

@@ -1,9 +1,9 @@
 """The kernel template of matmuls by wgmma with sides exchanged: out^T = b^T @ a^T.
 
-This template is for two kinds of problems. If a has few rows, most of wgmma's 64 rows would be empty, but wgmma can
-multiply as few as 8 columns. For tf32 with row-major b, b must be the first operand, because only the first operand can
-be read from registers. The template applies the functions of ``wgmma_matmul`` to the problem with exchanged sides. In
-the kernel, m is the n of the original problem, and a is b^T.
+This template is for two kinds of problems. In the first kind, a has few rows: most of wgmma's 64 rows would be empty,
+but wgmma can multiply as few as 8 columns. In the second kind, the type is tf32 and b is row-major: b must be the first
+operand, because only the first operand can be read from registers. The template applies the functions of
+``wgmma_matmul`` to the problem with exchanged sides. In the kernel, m is the n of the original problem, and a is b^T.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
     if reason is None and problem.scale == "block":
         return "block scales are not supported with sides exchanged: use wgmma_matmul"
     if reason is None and problem.m > MOST_ROWS and straight_supports(problem, device) is None:
-        return f"with sides exchanged wgmma computes at most {MOST_ROWS} rows, not {problem.m}: use wgmma_matmul"
+        return f"with sides exchanged, wgmma computes at most {MOST_ROWS} rows, not {problem.m}: use wgmma_matmul"
     return reason
 
 

@@ -84,7 +84,7 @@ def test_refusals_on_other_devices() -> None:
     in_rows = {t.name: r for t, r in candidates(problem, b200)}["tcgen05_matmul"]
     assert in_rows == "tcgen05 needs block scales in tiles: store them with scale_order = tiled"
     odd = {t.name: r for t, r in candidates(replace(problem, k=288, scale_order="tiled"), b200)}["tcgen05_matmul"]
-    assert odd == "tcgen05 multiplies 64 numbers of nvf4 along k at a time, which do not divide k = 288"
+    assert odd == "tcgen05 multiplies 64 numbers of nvf4 along k at a time, which does not divide k = 288"
 
 
 @pytest.mark.nightly

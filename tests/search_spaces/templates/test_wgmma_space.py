@@ -147,7 +147,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"ping_pong": 1}, PROBLEM, "consumer_registers", "needs 282 registers"),
         ({"cluster_m": 4}, dataclasses.replace(PROBLEM, m=4096 + 128), "cluster_m", "does not divide the 33 tiles"),
         ({"cluster_m": 4, "cluster_n": 2}, PROBLEM, "cluster_size", "more than 4"),
-        ({"tile_n": 24, "cluster_m": 2}, dataclasses.replace(PROBLEM, order_b="col"), "multicast_b", "of the 24 lines"),
+        ({"tile_n": 24, "cluster_m": 2}, dataclasses.replace(PROBLEM, order_b="col"), "multicast_b", "b has 24 lines"),
         ({"store_buffers": 4}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"tile_n": 192, "store_buffers": 2}, PROBLEM, "store_buffers", "do not divide the 3 of a consumer"),
         ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 have 8194 bytes"),

@@ -160,7 +160,10 @@ class _Catalogue:
         return entry
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
-        """Add all entries, or none on an error. ``replace`` may replace entries that were added with ``replace``."""
+        """Add all entries, or none on an error.
+
+        With ``replace``, an entry may replace an earlier entry that was also added with ``replace``.
+        """
         # Imported on first use, because these imports take 100 ms.
         from search_spaces.operators.operator import Operator
         from search_spaces.templates.template import KernelTemplate

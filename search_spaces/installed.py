@@ -32,7 +32,10 @@ def metadata_folders() -> Iterator[tuple[str, str]]:
 
 
 def metadata_folder(package: str) -> tuple[Path, str] | None:
-    """Return a package's metadata folder and version; None if only importlib.metadata could find the package."""
+    """Return the metadata folder and the version of a package; None if there is no such folder.
+
+    In this case, importlib.metadata may still find the package, for example in a zip file or an egg.
+    """
     start = f"{re.sub('[-_.]+', '_', package).lower()}-"
     for name, folder in metadata_folders():
         if name.lower().startswith(start) and name.endswith(".dist-info"):

@@ -201,9 +201,10 @@ def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
     uneven = gaps != gaps[0, 0]
     uneven[lines - 1 :: lines] = False
     i, j = (int(i) for i in np.argwhere(uneven)[0])
-    return f"line 1 starts {gaps[0, 0]} elements after line 0, line {i + 1} {gaps[i, j]} after line {i}" + (
-        f" at element {j * positions}" if j else ""
-    )
+    return (
+        f"line 1 starts {gaps[0, 0]} elements after line 0, but line {i + 1} starts {gaps[i, j]} elements "
+        f"after line {i}"
+    ) + (f" at element {j * positions}" if j else "")
 
 
 def _why_not_aligned(layout: SharedLayout, elements: int, element_bytes: int) -> str:

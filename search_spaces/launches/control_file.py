@@ -61,7 +61,7 @@ class ControlFile:
 
     @cached_property
     def text(self) -> str:
-        """Name and content as one printable text, which is a parameter's value in schedules."""
+        """Name and content as one printable text. Schedules store this text as the value of a parameter."""
         return f"{self.name}:{base64.b64encode(self.content).decode()}"
 
     @property

@@ -31,7 +31,12 @@ class CompileLimits:
         return min(self.seconds, self.memory) < math.inf
 
     def why(self, exceeded: str, times: float = 1.0) -> str:
-        """Return the message for a compiler that exceeded the "memory" limit, or ``times`` the "time" limit."""
+        """Return the message for a compiler that exceeded a limit.
+
+        Args:
+            exceeded: The exceeded limit, "time" or "memory".
+            times: Factor of the time limit: the compiler took more than ``times * seconds``.
+        """
         if exceeded == "time":
             took, more = (
                 f"{times * self.seconds:g} CPU seconds",
@@ -50,13 +55,13 @@ class GeneratedKernel(Launch):
     Attributes:
         source: CUDA C++. ``entry`` is the name of a ``__global__`` function in the source, or a name expression such as
             "scale<float, 4>" for an instantiation of a template.
-        headers: Headers by content.
+        headers: Headers with their texts.
         compile_options: NVRTC options, one string each ("-DTILE=16"), in addition to the options that all kernels have.
         cooperating: (count, stride): Groups of ``count`` blocks, whose numbers are ``stride`` apart, compute results
             together. The block numbers b of a group differ only in b // stride % count.
         chained: True if a group may also share one result with the previous group and one result with the next group.
-        window: Number of consecutive groups, starting at a multiple of this number, that together compute complete
-            results of each further output; 1 if each group computes complete results.
+        window: Number of consecutive groups in a window. Windows begin at multiples of this number. The groups of a
+            window together compute complete results of each output after the first. 1 if each group does so alone.
         repeatable: True if the same inputs give the same bits for any order of blocks and threads.
         arch: Architecture of the launch ("sm_90a"); "" if the source does not depend on the architecture.
         limits: Limits of the compilation; a compiler that exceeds them is terminated.

@@ -1,4 +1,4 @@
-"""Headers by content, so that ``#include`` finds the same texts on every machine."""
+"""Headers with their texts, so that ``#include`` finds the same texts on every machine."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Headers:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
-        """Return the headers in ``texts``, which maps include names to texts."""
+        """Return the headers in ``texts``, a mapping from a header's name in ``#include`` to its text."""
         return cls(tuple(sorted(texts.items())))
 
     @staticmethod

@@ -158,7 +158,7 @@ class Launch:
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """Return the grid. A grid that may shrink has at most ``clusters``, the number that can run at the same time.
+        """Return the grid. A grid that may shrink has at most ``clusters`` clusters, which can run at the same time.
 
         Raises:
             ValueError: ``clusters`` is below 1.

@@ -20,8 +20,8 @@ class Operand:
         role: An ``inout`` array contains an input before the launch and a result after it. A ``workspace`` array is
             temporary memory of the kernel.
         zeroed: True if a workspace must be zero before the first launch; every launch must leave it zero.
-        columns: Number of elements at the start of each line of ``shape[-1]`` elements that the kernel reads, if there
-            are gaps between lines; otherwise None.
+        columns: None if the lines of ``shape[-1]`` elements have no gaps. Otherwise, a kernel reads only this number of
+            elements at the start of each line.
     """
 
     name: str

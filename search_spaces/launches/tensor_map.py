@@ -54,10 +54,10 @@ class TensorMap:
         box: Elements of a box in each dimension. In im2col mode, the first two are channels per pixel and pixels per
             column.
         element_strides: Traversal stride in elements in each dimension.
-        interleave: "16B" or "32B" for the layouts NC/8HWC8 and NC/16HWC16, in which channels form slices of 16 or 32
-            bytes. ``sizes`` and ``box`` of dimension 0 count adjacent slices. The second last dimension selects slices
-            with other channels. A copy reads only one of these slices, whatever the box (undocumented behaviour of an
-            H100).
+        interleave: "16B" or "32B" for the layouts NC/8HWC8 and NC/16HWC16, in which the channels of a pixel form slices
+            of 16 or 32 bytes. Dimension 0 of ``sizes`` and ``box`` counts pixels, whose slices are adjacent in memory.
+            The second last dimension counts the slices of a pixel. A copy reads only one slice of each pixel, whatever
+            the box (undocumented behaviour of an H100).
         fill: Value of reads outside of the tensor: zeros for "NONE".
 
     Raises:
@@ -233,7 +233,7 @@ class TensorMap:
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
-                # Addresses wrap at 2^64. Tensor maps of ragged arrays reach beyond 2^64, so that they end where the
+                # Addresses wrap at 2^64. A tensor map of a ragged array reaches beyond 2^64, so that it ends where the
                 # next array begins.
                 reach <= self.operand.bytes or reach >= 2**64,
                 f"the tensor reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes} bytes",

@@ -29,9 +29,9 @@ _BASES = ("lane_basis", "subgroup_basis")
 class Basis:
     """Distribution of lanes or subgroups over the dimensions of an iteration space.
 
-    The id of a lane or subgroup is split into mixed-radix digits with the radices ``counts``, of which the last varies
-    fastest. Dimension i is indexed by digit ``mapping[i]``, so ``counts[mapping[i]]`` lanes are along it. This is the
-    interpretation in IREE's code. IREE's documentation states the inverse permutation, which differs if ``mapping``
+    The id of a lane or subgroup is split into mixed-radix digits with the radices ``counts``. The last digit varies
+    fastest. Digit ``mapping[i]`` is the index along dimension i, which thus has ``counts[mapping[i]]`` lanes. This is
+    the interpretation in IREE's code. IREE's documentation states the inverse permutation, which differs if ``mapping``
     contains a 3-cycle. ``mapping`` contains each digit at most once. Ids that differ only in unmapped digits repeat the
     same work. Raises ValueError that names the invalid field.
     """
@@ -99,10 +99,10 @@ class LoweringConfig:
       lane or subgroup.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
-    The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the issue. Raises
-    ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both ``workgroup``
-    and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread. Appended
-    dimensions come last, lie within one thread, and are not tiled.
+    The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the
+    IREE issue. Raises ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both
+    ``workgroup`` and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread.
+    Appended dimensions come last, lie within one thread, and are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()
@@ -265,7 +265,7 @@ class LoweringConfig:
         steps = 1
         for d, step in enumerate(self.partial_reduction):
             if step and sizes[d] % step:
-                raise ValueError(f"partial_reduction[{d}] is {step} but shape[{d}] is {sizes[d]}: it must divide")
+                raise ValueError(f"partial_reduction[{d}] is {step} but shape[{d}] is {sizes[d]}: choose a divisor")
             steps *= sizes[d] // step if step else 1
         return steps
 

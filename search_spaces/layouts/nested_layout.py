@@ -39,8 +39,8 @@ class NestedLayout:
     """Distribution of a tile over subgroups and threads. Every field has one integer per dimension of the tile.
 
     A tile field is a number of tiles of the next level, not a size in elements. Raises ValueError unless all of these
-    conditions hold: All fields have the same length. Tiles are at least 1. A stride of 0 has a tile of 1. Different
-    virtual ids have different ids sum(stride * virtual id). Ids may have gaps.
+    conditions hold: All fields have the same length. Tiles are at least 1. A stride of 0 has a tile of 1. No two
+    virtual ids have the same id, which is sum(stride * virtual id). Ids may have gaps.
     """
 
     subgroup_tile: tuple[int, ...]
@@ -154,7 +154,7 @@ class NestedLayout:
             self.rounds(subgroups)
 
     def rounds(self, subgroups: int) -> int:
-        """Return how many of the layout's subgroup ids each of ``subgroups`` subgroups works for.
+        """Return the number of the layout's subgroup ids that each of ``subgroups`` subgroups handles.
 
         The result is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its own
         id modulo ``subgroups``.

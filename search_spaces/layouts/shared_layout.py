@@ -4,8 +4,9 @@ These layouts generalise the layouts of TVM's auto memory planning (identity, tr
 xor). A tile is first linearised by rows, or by columns if transposed. Then steps transform the linear offset, from left
 to right. A *line* is a row of the tile, or a column if transposed.
 
-All properties of a layout are computed by evaluating its function. Every layout is periodic: there are a number of
-lines q and an increment d with f(line + q, position) = f(line, position) + d. So ``facts`` evaluates only one period.
+All properties of a layout are computed by evaluating its function. Every layout is periodic: it has a period
+of q lines and an increment d such that f(line + q, position) = f(line, position) + d. So ``facts`` evaluates only one
+period.
 """
 
 import dataclasses
@@ -446,7 +447,10 @@ _STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
-    """Return True if the text has ``transpose``, and the steps. ``xor`` stays text, because it depends on the tile."""
+    """Return True if the text contains ``transpose`` (otherwise False), and the list of steps.
+
+    The step ``xor`` stays text, because it depends on the tile.
+    """
     reader = TextReader(text)
     if reader.accept("identity"):
         reader.end()

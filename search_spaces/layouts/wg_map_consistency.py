@@ -71,7 +71,7 @@ def check_reduction(
     """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
-        return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
+        return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]} elements: choose a divisor",)
     findings = _check_shapes(("the source", source, shape), ("the result", result, _divided(shape, dim, factor)))
     return tuple(findings + _check_derived(source, result.reduction_input(dim, factor)))
 
@@ -93,7 +93,7 @@ def check_broadcast(
     """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
-        return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
+        return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]} elements: choose a divisor",)
     findings = _check_shapes(("the source", source, _divided(shape, dim, factor)), ("the result", result, shape))
     try:
         derived = result.broadcast_input(dim, size)

@@ -349,7 +349,7 @@ def _store_rule(problem: Matmul) -> Rule:
         fragments = tile_m // (ROWS * (1 if ping_pong else consumer_warpgroups))
         boxes = fragments * (tile_n * element_bytes // store_line(tile_n, element_bytes))
         if boxes % store_buffers:
-            return f"{store_buffers} boxes in shared memory do not divide the {boxes} of a consumer's part of a tile"
+            return f"{store_buffers} boxes in shared memory do not divide the {boxes} boxes of a consumer"
         return None
 
     return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")

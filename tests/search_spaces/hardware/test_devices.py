@@ -185,7 +185,7 @@ def test_driver_names_are_exact() -> None:
         for name in row.driver_names:
             known = devices_of_driver_name(name)
             assert row in known
-            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # devices of these names differ in SMs and memory
+            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # names of several devices
             assert len({(one.sm_count, one.memory_bytes) for one in known}) == len(known)
     for sibling in ("NVIDIA H200 NVX", "nvidia h200", "NVIDIA A100"):
         assert devices_of_driver_name(sibling) == ()

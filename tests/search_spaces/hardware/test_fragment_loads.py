@@ -41,7 +41,7 @@ def test_pad_4_2_is_rejected_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     mma = intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2)
     assert wmma == Refusal(
         "wmma.load needs one leading dimension for all fragments of 16x16, but layout pad(4,2) of the 128x64 tile of "
-        "A has none: line 1 starts 64 elements after line 0, line 2 68 after line 1"
+        "A has none: line 1 starts 64 elements after line 0, but line 2 starts 68 elements after line 1"
     )
     assert mma == Refusal(
         "ldmatrix needs 8 contiguous elements along k or m that start at a multiple of 16 bytes, but layout pad(4,2) "
@@ -66,8 +66,8 @@ def test_only_wmma_rejects_pad_8_2():
         ("pad(16,16)", Access("row", "cols", 8, 64)),
         ("pad(16,32)", Access("row", "cols", 8, 64)),
         ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),
-        ("pad(16,8)", "line 1 starts 64 elements after line 0, line 8 80 after line 7"),
-        ("pad(16,24)", "line 1 starts 64 elements after line 0, line 24 80 after line 23"),
+        ("pad(16,8)", "line 1 starts 64 elements after line 0, but line 8 starts 80 elements after line 7"),
+        ("pad(16,24)", "line 1 starts 64 elements after line 0, but line 24 starts 80 elements after line 23"),
         ("pad(8,16)", "the fragment at \\(16, 0\\) starts at byte 2064"),
         ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments in every second row
     ],

@@ -1,4 +1,4 @@
-"""Each function in the source documents is available as one call."""
+"""Each function that the XeTile RFC or IREE defines on layouts is available as one call."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ MATVEC = """#iree_gpu.lowering_config<{
  workgroup = [2, 1, 0]}>"""
 SHAPE = (4, 6656, 16384)
 
-# The issue's expanded config, verbatim. Its workgroup has one entry fewer than dimensions, and its thread entries are 0
-# (untiled) where IREE's later code has 1.
+# The issue's expanded config, verbatim. Its workgroup has one entry fewer than there are dimensions, and its thread
+# entries are 0 (untiled) where IREE's later code has 1.
 EXPANDED = """#iree_gpu.lowering_config<{
             lane_basis = [[1, 1, 64, 1], [0, 1, 2, 3]], 
             expand_dims = [0, 0, 0 ,8], 

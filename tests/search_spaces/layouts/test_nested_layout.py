@@ -132,7 +132,7 @@ class TestProperties:
 
     @given(layouts())
     def test_distribution_is_a_partition(self, layout):
-        """All elements have the same number of holders, which is one without gaps. No thread holds an element twice."""
+        """All elements have the same number of holders: one if ids have no gaps. No thread holds an element twice."""
         linear = layout.distribute(linear_tile(layout), None, layout.threads, replicate_threads=True)
         holders = layout.subgroups * layout.threads // math.prod(layout.subgroup_tile + layout.thread_tile)
         assert (np.bincount(linear.ravel(), minlength=math.prod(layout.shape)) == holders).all()

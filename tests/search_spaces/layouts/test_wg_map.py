@@ -15,7 +15,7 @@ MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 
 @st.composite
 def maps_and_shapes(draw, max_size=4):
-    """Return a map and a fitting shape. Per dimension, the sub-tiles' number divides the subgroups' or the reverse."""
+    """Draw a map and a shape. In each dimension, the number of sub-tiles divides that of subgroups, or vice versa."""
     layout, data, shape = [], [], []
     for _ in range(2):
         small = draw(st.integers(1, max_size))
@@ -179,7 +179,7 @@ class TestLowering:
         shape = (shape[0] * 16 * rows, shape[1] * 8 * columns)
         dealt = [r > 1 and n > 1 for r, n in zip(wg_map.rounds(shape), wg_map.sg_layout, strict=True)]
         if any(dealt):
-            with pytest.raises(ValueError, match="lower each slab"):
+            with pytest.raises(ValueError, match="layout for each slab"):
                 wg_map.to_nested(shape, MMA_C)
             return
         layout = wg_map.to_nested(shape, MMA_C)
@@ -192,7 +192,7 @@ class TestLowering:
     def test_example(self):
         layout = WgMap((2, 2), (64, 32)).to_nested((128, 64), MMA_C)
         assert layout == NestedLayout((2, 2), (4, 4), (2, 1), (8, 4), (1, 2), (2, 1), (4, 1))
-        shared = WgMap((2, 2), (64, 32)).to_nested((128, 32), MMA_C)  # columns wrap: ids 0 and 1 hold the same
+        shared = WgMap((2, 2), (64, 32)).to_nested((128, 32), MMA_C)  # columns wrap: ids 0 and 1 share elements
         assert shared == NestedLayout((2, 1), (4, 4), (2, 1), (8, 4), (1, 2), (2, 0), (4, 1))
 
     def test_refusals(self):

@@ -137,7 +137,7 @@ class TestTheRfcsOwnInconsistencies:
         )
 
     def test_2_1_prefetches_b_with_the_map_of_a(self):
-        """A's map is legal on B's shape, but eight subgroups would then fetch every sub-tile."""
+        """A's map is legal on B's shape, but then eight subgroups would fetch the same sub-tile."""
         a, b = APPENDIX_1["mp_a_pfh"], APPENDIX_1["mp_b_pfh"]
         assert (a.sharers((32, 256)), a.rounds((32, 256))) == ((8, 1), (1, 8))
         assert (b.sharers((32, 256)), b.rounds((32, 256))) == ((1, 1), (1, 1))
@@ -194,7 +194,7 @@ class TestChecks:
             "the source has sg_data [32, 16] but the result's map requires [32, 32]",
         )
         assert check_reduction(self.A, self.C, (256, 256), 0, 48) == (
-            "reduction_size is 48 but dimension 0 has 256: it must divide",
+            "reduction_size is 48 but dimension 0 has 256 elements: choose a divisor",
         )
         assert check_broadcast(WgMap((8, 4), (2, 64)), self.C, (256, 256), 0, 16) == ()
         assert check_broadcast(WgMap((8, 4), (1, 64)), self.C, (256, 256), 0, 16) == (
@@ -219,7 +219,7 @@ def small_maps():
 
 
 class TestInPlace:
-    # pairs in which only one map replicates elements, which random pairs rarely are
+    # examples in which only one map replicates elements; random pairs are rarely like this
     @given(small_maps(), small_maps())
     @example(WgMap((2, 2), (4, 8)), WgMap((2, 2), (4, 4)))
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))

@@ -107,9 +107,10 @@ def test_a_reduction_has_no_stream_k() -> None:
 
 
 def test_stream_k_runs_as_many_blocks_on_an_sm_as_fit() -> None:
-    """On an A100's SM, two blocks with 128x128 tiles, a k of 32 and three stages fit.
+    """An A100's SM has space for two blocks with 128x128 tiles, a tile_k of 32 and three stages.
 
-    With a k of 64 and five stages, one block fills shared memory. With tiles of 256x128, one block fills the registers.
+    With a tile_k of 64 and five stages, one block fills shared memory. With tiles of 256x128, one block fills the
+    registers.
     """
     names = {"tile_m": 128, "tile_n": 128, "tile_k": 32, "stages": 3, "min_blocks": 1, "stream_k": 1}
     (rule,) = (rule for rule in space(PROBLEM, A100).rules if rule.name == "stream_k_resident")

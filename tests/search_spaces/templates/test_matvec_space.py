@@ -133,7 +133,7 @@ def test_rows_of_a_class_have_equal_offsets_from_an_aligned_address(n: int, k: i
     for first in range(min(classes, n)):
         assert len(set(offsets[first::classes])) == 1
     assert offsets.max() <= most_shift(problem)
-    # each class has another offset, as far as n allows
+    # the offsets of the classes differ if n is large enough
     assert classes == 1 or len(set(offsets[:classes])) == min(n, classes)
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
         rows = config.integer("tile_n") * config.integer("tiles_n")

@@ -67,7 +67,13 @@ def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDi
 
 
 def device_distance(device: Device, recorded: str, row: Device | None) -> ProblemDistance:
-    """Return the distance from the requested device to the recorded device. ``row`` is its row, None if unknown."""
+    """Return the distance from the requested device to the recorded device.
+
+    Args:
+        device: The requested device.
+        recorded: Name of the recorded device.
+        row: The recorded device; None if it is unknown.
+    """
     if device.name == recorded:
         return ProblemDistance(0.0, ())
     difference = (f"device is {device.name}, recorded {recorded}",)

@@ -49,7 +49,7 @@ RANDOM = "random"  # name of the case of random inputs
 
 
 class StressInputs(NamedTuple):
-    """Stored inputs of a problem, whose lines are of several cases."""
+    """Stored inputs of a problem. Their lines may belong to different cases, which ``cases`` lists."""
 
     cases: tuple[str, ...]
     inputs: Mapping[str, npt.NDArray[np.generic]]

@@ -51,8 +51,8 @@ ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity
 _PART_ELEMENTS = 2**20  # largest number of operand elements in one of the partial problems that compute a reduction
-# number of products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); later ones add
-# more
+# number of products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); tensor cores of
+# later GPUs add more
 F16_PRODUCTS = 8
 
 
@@ -64,7 +64,7 @@ class Matmul(Problem):
 
     - ``order_a``, ``order_b``: storage orders (the XeTile ``order``), "row" for row-major and "col" for column-major.
       The default of ``order_b`` is "col" for 8-bit types, because tensor cores need b contiguous along k.
-    - ``b``: type of b, which must be the type of a. ``dtype`` is another name of ``a`` in the constructor.
+    - ``a``, ``b``: types of a and b, which must be equal. The constructor also accepts ``dtype`` instead of ``a``.
     - ``out``: type of out. Default: the type of a; bf16 for 8-bit floats; i32 with exact sums for i8, or bf16 with
       scales.
     - ``acc``: type in which tensor cores accumulate: i32 for i8, and f32 for all other types. f16 may also be
@@ -83,8 +83,8 @@ class Matmul(Problem):
       The sum of 128 products is multiplied by its scales before it is accumulated in f32.
 
     The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for each block of 32 or
-    16 numbers along k. A byte stores two 4-bit numbers. These types need ``order_a`` "row", ``order_b`` "col" and a
-    multiple of the block size as k.
+    16 numbers along k. A byte stores two 4-bit numbers. For these types, ``order_a`` must be "row", ``order_b`` must be
+    "col", and k must be a multiple of the block size.
 
     - ``block_scale_a`` contains the scales of the rows of a, and ``block_scale_b`` the scales of the columns of b.
     - ``scale_order`` is the layout of these scales: "row" for (batch, lines, k / block), or "tiled" for the layout of
@@ -204,7 +204,7 @@ class Matmul(Problem):
     def _check_whole_numbers(self) -> None:
         if self.a != "i8":
             floats = ", ".join(FLOAT_DTYPES)
-            raise ValueError(f"out i32 needs i8 inputs, not {self.a}: use one of {floats}")
+            raise ValueError(f"out i32 needs i8 inputs, not {self.a}: set out to one of {floats}")
         for name in ("scale", "epilogue", "reduction"):
             if getattr(self, name) != "none":
                 raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
@@ -259,7 +259,7 @@ class Matmul(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """True unless scales may be negative. Sums begin at +0, so without negative scales no result is -0."""
+        """True if there are no scales. Sums begin at +0, so a result of -0 is only right for a negative scale."""
         return self.scale == "none"
 
     @property
@@ -416,7 +416,7 @@ class Matmul(Problem):
     def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
     ) -> cases.StressInputs:
-        """Add a bias of integers, and scales that are powers of two, to ``factors``."""
+        """Return ``factors`` together with a bias of integers, and scales that are powers of two."""
         stored = dict(factors)
         if self.has_bias:
             stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
@@ -454,11 +454,14 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return a factor for stress inputs, with which the sum of k products of at most 24 is below 2^15 in f16."""
+        """Return a factor for stress inputs, whose products are at most 24 without it.
+
+        With the factor, a sum of k products is below 2^15 if sums are f16.
+        """
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield problems for rectangles of out, each in one matrix, without the reduction.
+        """Yield problems that each compute a rectangle of one matrix of out. They have no reduction.
 
         With block scales, the columns of a rectangle share a scale.
         """
@@ -606,11 +609,11 @@ class Matmul(Problem):
         its last bit. Rounding to the output type adds its unit roundoff.
 
         **Reductions.** Let e be the bound of an element x of the result. The error of a maximum is at most the largest
-        e. The random errors of a sum have the bound 4 sqrt(sum e^2). Truncation errors have the sign of their element:
-        k / 8 truncations of 2^-24 of a partial sum of about s / 2 are below e / 24 for each element. The summation adds
-        ``sum_growth`` rounding errors of partial sums. For random terms, a partial sum does not exceed 4 sqrt(sum x^2)
-        + |sum x|. The errors of activations at tiny results may have the same sign for all elements, so these errors
-        are added.
+        e. The random errors of a sum have the bound 4 sqrt(sum e^2). Truncation errors have the sign of their element.
+        There are k / 8 truncations, each of 2^-24 of a partial sum of about s / 2. Together, they are below e / 24 for
+        each element. The summation adds ``sum_growth`` rounding errors of partial sums. For random terms, a partial sum
+        does not exceed 4 sqrt(sum x^2) + |sum x|. The errors of activations at tiny results may have the same sign for
+        all elements, so these errors are added.
         """
         return self.expected(inputs)[1]
 

@@ -86,7 +86,7 @@ class Matvec(Problem):
         )
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return the edge cases for lines of w. x has positive integers, so that each line affects all rows of out."""
+        """Return the edge cases for lines of w. As x has only positive integers, each line affects all rows of out."""
         lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
         return (*lines, cases.SUBNORMAL)
 

@@ -102,7 +102,7 @@ class Problem(ABC):
 
     @abstractmethod
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the maximum absolute error of each element of each output, which is a bound of rounding errors."""
+        """Return the largest allowed error of each element of each output, an upper bound of its rounding errors."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return ``reference`` and ``tolerance``, without computing the reference twice."""
@@ -110,7 +110,7 @@ class Problem(ABC):
 
     @property
     def described(self) -> str:
-        """Name for users, if a user's kernel file has more information than the JSON; otherwise ""."""
+        """Name for users, if a user's kernel file has facts that the JSON lacks; otherwise ""."""
         return ""
 
     @property
@@ -154,7 +154,7 @@ class Problem(ABC):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sizes along which rows are independent, with a large typical value of each; empty if there are none.
+        """Sizes along which rows are independent, each mapped to a large typical value; empty if there are none.
 
         Every array either has one row per index of such a size, along one of its axes, or is the same for all indices.
         """
@@ -185,7 +185,7 @@ class Problem(ABC):
         return ()
 
     def _take_defaults(self, **values: str) -> None:
-        """Set those of these fields that are empty to their defaults."""
+        """Set each of these fields to its default if it is empty."""
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
@@ -330,7 +330,7 @@ class Problem(ABC):
 
 
 class ProblemPart(NamedTuple):
-    """A smaller problem that computes some outputs of a large problem, and where its operands are in the large arrays.
+    """A smaller problem that computes some outputs of a large problem, and its operands' positions in the large arrays.
 
     ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. For each operand of
     ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. This array contains indices into the

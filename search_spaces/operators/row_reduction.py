@@ -37,7 +37,7 @@ def line_growth(x: FloatArray) -> FloatArray:
 
     This is ``sum_growth``, except for long lines with few distinct values. Equal terms have equal rounding errors,
     whose signs are not random, so one rounding error per addition is allowed there. For example, bf16 values near 200
-    are integers. Four threads that add a quarter of 262,502 exponentials each have 1.1 times the error of
+    are integers. If four threads each add a quarter of the exponentials of 262,502 such values, the error is 1.1 times
     ``sum_growth``.
     """
     n = x.shape[-1]
@@ -165,7 +165,7 @@ class RowProblem(Problem):
         )
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield inputs with the input cases in the reductions of x, and standard normal weights and biases."""
+        """Yield inputs: the reduced lines of x contain the input cases; weights and biases are standard normal."""
         rng = np.random.default_rng((seed, 1))
         count = self.rows * self.columns // self.length
         other_operands = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
@@ -345,7 +345,7 @@ class Reduce(RowProblem):
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield smaller problems, whose rows are the reduced elements of x for each of ``positions``."""
+        """Yield one smaller problem. It has a row for each of ``positions``: the elements of x that are reduced."""
         along = (np.arange(self.length), self.inner)
         x = grid(positions // self.inner * self.length * self.inner + positions % self.inner, along)
         rows = replace(self, rows=positions.size, columns=self.length, axis="row", reduction_size=0)
@@ -417,7 +417,7 @@ class Softmax(RowProblem):
         return "SoftmaxOnePass" if passes == "one" else "SoftmaxTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """Return the number of words for maximum and sum, together in one pass or separately in two."""
+        """Return the words of each pass's state: maximum and sum in one pass, or one of them in each of two passes."""
         return (2,) if passes == "one" else (1, 1)
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
@@ -474,7 +474,7 @@ class _Norm(RowProblem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         first = (cases.FAR, cases.NAN, cases.HUGE, cases.INTEGERS, cases.INFINITY)
-        if self.eps == 0.0:  # omit constant lines without eps, as their deviation is 0
+        if self.eps == 0.0:  # if eps is 0, omit constant lines, as their deviation is 0
             return first
         return (cases.around_eps(self.eps), *first, cases.ZERO, cases.SUBNORMAL)
 
@@ -605,7 +605,7 @@ class LayerNorm(_Norm):
         """Return the rounding-error bound per element of out.
 
         - Mean: with s = sqrt(sum x^2), the error is ``line_growth`` 2^-24 (4 s + |sum x|) / columns, plus one rounding
-          error. It changes x - mean, and its square changes the variance.
+          error. This error of the mean changes x - mean, and its square changes the variance.
         - Variance: this sum of squares has up to twice ``line_growth`` rounding errors, because one-pass sums also
           merge partial results. The square root halves these errors.
         - All other operations: 16 rounding errors are allowed.

@@ -82,7 +82,7 @@ class ArrayMove(Problem):
         """Return the indices in x of the elements of out at ``positions``, in memory order."""
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield one problem that copies the words at ``positions`` as a row."""
+        """Yield one smaller problem: a single row, which consists of the words of out at ``positions``."""
         words = self.element_bytes // self.word.bytes
         source = (
             self.source_of(positions) if words == 1 else self.source_of(positions // words) * words + positions % words

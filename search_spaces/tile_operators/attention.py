@@ -28,9 +28,9 @@ class Attention(TileProblem):
     """``softmax(scores) v`` with scores ``scale q k^T``, which may be capped, biased and masked.
 
     Arrays: q (batch, heads, queries, head_size), k (batch, kv_heads, keys, head_size), v (batch, kv_heads, keys,
-    value_size), out (batch, heads, queries, value_size). With ``packed=1`` sequences of any lengths are concatenated: q
-    and out (total, heads, size), k and v (total, kv_heads, size). offsets (batch + 1,) of i32 ascends from 0 to total,
-    and both ``queries`` and ``keys`` equal total.
+    value_size), out (batch, heads, queries, value_size). With ``packed=1``, sequences of any lengths are concatenated:
+    q and out (total, heads, size), k and v (total, kv_heads, size). offsets (batch + 1,) of i32 ascends from 0 to
+    total, and both ``queries`` and ``keys`` equal total.
 
     The options apply in this order: ``soft_cap`` c replaces a score by ``c tanh(score / c)``. slopes (heads,) of f32
     (``alibi=1``) add ``slope (key - query)`` to scores. ``causal=1`` masks the keys after a query. ``window`` w keeps
@@ -66,7 +66,7 @@ class Attention(TileProblem):
     batch: int = option("sequences")
     heads: int = option("query heads")
     kv_heads: int = option("number of heads of keys and values; must divide heads")
-    queries: int = option("queries per sequence; with packed, in all sequences together")
+    queries: int = option("queries per sequence; with packed=1, of all sequences together")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head of q and k", 128)
     value_size: int = option("elements of a head of v; by default head_size", 0)
@@ -187,7 +187,7 @@ class Attention(TileProblem):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Return the options, with sizes of heads for packed arrays, whose shapes do not contain these."""
+        """Return the options. For packed arrays, add the sizes that do not follow from the arrays' shapes."""
         sizes = {"d": self.head_size, "e": self.value_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
@@ -346,8 +346,8 @@ class Attention(TileProblem):
         """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
         ``reduced`` keeps equal numbers of queries and keys equal, so its work grows with the square of the iterations.
-        Here, a long prefix of keys precedes two tiles of queries. With a window, all tiles would then have equally many
-        iterations, for which other schedules are legal; so the result is None.
+        Here, a long prefix of keys precedes two tiles of queries. With a window, all tiles would then have the same
+        number of iterations. Other schedules are legal for such problems, so the result is None.
         """
         tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
         if not tied or loops.of_few_parts in (0, loops.count):
@@ -382,7 +382,7 @@ class PositionCut:
     Attributes:
         tiles: Tile sizes along queries and keys.
         least: Smallest numbers of queries and keys, in whole tiles, that execute every loop.
-        tied: True if results depend on positions of queries relative to keys: equal numbers must then stay equal.
+        tied: True if results depend on positions of queries relative to keys. Equal numbers of both then stay equal.
         sequences: Number of packed sequences that divide the positions; one of them must be long enough.
     """
 

@@ -42,7 +42,7 @@ class AttentionBackward(TilePipeline):
     """
 
     operator: ClassVar[str] = "attention_backward"
-    summary: ClassVar[str] = "the gradients of attention by q, k and v"
+    summary: ClassVar[str] = "the gradients of attention with respect to q, k and v"
     inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "o", "lse", "do")
     optional_inputs: ClassVar[tuple[str, ...]] = ("offsets", "slopes")
     outputs: ClassVar[int] = 3
@@ -52,7 +52,7 @@ class AttentionBackward(TilePipeline):
     batch: int = option("sequences")
     heads: int = option("query heads")
     kv_heads: int = option("number of heads of keys and values; must divide heads")
-    queries: int = option("queries per sequence; with packed, in all sequences together")
+    queries: int = option("queries per sequence; with packed=1, of all sequences together")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head", 128)
     dtype: str = option("type of all arrays except lse", "bf16", choices=TYPES)
@@ -157,7 +157,7 @@ class AttentionBackward(TilePipeline):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Return the options, with numbers and sizes of heads for packed arrays, whose shapes do not contain these."""
+        """Return the options. For packed arrays, add the sizes that do not follow from the arrays' shapes."""
         sizes = {"d": self.head_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
@@ -235,7 +235,7 @@ class AttentionBackward(TilePipeline):
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases of attention with its outputs, then the edge cases of ``do``."""
+        """Yield the edge cases of attention, with the matching o and lse, then the edge cases of ``do``."""
         for case in self.forward.stress_inputs(seed):
             yield StressInputs(case.cases, self._with_results({**inputs, **case.inputs}))
         yield from super().edge_cases(inputs, seed)
@@ -303,7 +303,7 @@ def _of_head(o: Any, array: Any, sequence: Any, head: Any, row: Any, d: int) -> 
 
 
 def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -> tuple[Any, Any]:
-    """Return the exponents of the scores for exp2, and the derivative of the soft cap (None without)."""
+    """Return the exponents of the scores for exp2, and the derivative of the soft cap (None without a cap)."""
     scale, bend = o.scale or d**-0.5, None
     if slope is None and not o.soft_cap:
         return scores * (scale * LOG2_E), None

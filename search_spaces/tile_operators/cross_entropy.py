@@ -160,7 +160,7 @@ class CrossEntropy(_OfLogits):
         rows, steep = np.arange(self.rows)[:, None], min(STEEP, STEEPEST / self.columns)
         peaks = np.random.default_rng(1).integers(0, self.columns, (self.rows, 1))
         kinds = ("-infinity first", "falling", "rising", "peaks")
-        for first in (0, 2):  # two starting cases, so that even two rows cover all cases
+        for first in (0, 2):  # row r gets kind r + first, so that two rows suffice for all four kinds
             kind = (rows + first) % len(kinds)
             values = np.choose(kind, (last, -200.0 - steep * at, steep * at, -steep * np.abs(at - peaks)))
             label = edge_labels(self.rows, self.columns, first)
@@ -169,7 +169,7 @@ class CrossEntropy(_OfLogits):
             yield StressInputs(cases, {"logits": dtype.store(values), "label": label})
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with a few rows, and columns of a few iterations."""
+        """Return a problem with a few rows, and with enough columns for a few iterations."""
         width = loops.chosen["width"]
         columns = min(self.columns, loops.count * width + (self.columns % width or width))
         return replace(self, rows=cut(self.rows, loops.chosen["bm"]), columns=columns)

@@ -278,7 +278,7 @@ class DecodeAttention(TileProblem):
         rise = np.linspace(-2.0, -1.0, self.pages).reshape(-1, 1, 1, 1) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise / self.head_size
         table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
-        if self.page >= WHOLE_PAGES:  # smaller pages are gathered: keys out of range have scores of 0, not low ones
+        if self.page >= WHOLE_PAGES:  # an index out of range selects the last page; scores of small pages would be 0
             table[:, -1] = self.pages
         case = {
             "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),

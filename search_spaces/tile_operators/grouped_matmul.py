@@ -47,9 +47,9 @@ class GroupedMatmul(TileProblem):
     Each partial sum over 128 columns is scaled in f32.
 
     ``weights`` other than "none" is a format of quantised weights (see ``QuantizedMatmul``), with ``w_order`` "col": w
-    is (groups, width, k / 8) of i32 words, or (groups, width, k). Each group has its own part of w_scale and zeros,
-    both (groups, k / scale_group, width), and for nvf4 of global_scale (groups,). With ``layout="fragments"``, w is
-    packed by ``pack``. Sums are scaled in f32, so weights are not rounded.
+    is (groups, width, k / 8) of i32 words, or (groups, width, k). w_scale and zeros are (groups, k / scale_group,
+    width). For nvf4, each group also has an element of global_scale (groups,). With ``layout="fragments"``, w is packed
+    by ``pack``. Sums are scaled in f32, so weights are not rounded.
 
     Raises ValueError for sizes below 1, unknown options, tokens with masked rows, e4m3 or quantised weights with w
     stored as "row", and scale blocks or packed tiles that gate and up share.
@@ -66,14 +66,14 @@ class GroupedMatmul(TileProblem):
     n: int = option("columns of out", flag="-n")
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
-    tokens: int = option("rows of x that token selects from; 0 for sorted x", 0)
+    tokens: int = option("rows of x from which token selects; 0 if x is sorted by group", 0)
     dtype: str = option("type of x and w; also of out, which is bf16 for e4m3", "bf16", choices=TYPES)
     rows: str = option("arrangement of the rows of groups", "contiguous", choices=ROWS)
     activation: str = option("activation function", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
 
     weights: str = option("format of quantised w; none for w of dtype", PLAIN, choices=(PLAIN, *WEIGHTS))
-    scale_group: int = option("columns of quantised w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 0)
+    scale_group: int = option("columns of quantised w that share a scale: 32, 64, 128 (nvf4: 16), or 0 for all", 0)
     zero_points: int = option("1 for zero points of int4", 0)
     layout: str = option("memory layout of quantised w", "rows", choices=LAYOUTS)
 
@@ -109,9 +109,9 @@ class GroupedMatmul(TileProblem):
         if self.w_order != "col":
             raise ValueError(f"w_order must be col for weights of {self.weights}: store matrices as (n, k)")
         if self.format.order is not None and self.activation == "silu_up" and self.n % self.format.order.rows:
-            raise ValueError(f"n must be a multiple of {self.format.order.rows} for packed gate and up, not {self.n}")
+            raise ValueError(f"n must be a multiple of {self.format.order.rows} for packed w and silu_up, not {self.n}")
         if self.groups * self.format.rows(self.width) >= 2**31:
-            raise ValueError("quantised matrices are too many: keep their rows under 2^31 in all")
+            raise ValueError("the quantised matrices have too many rows: keep the total under 2^31")
 
     @property
     def quantised(self) -> bool:
@@ -205,7 +205,7 @@ class GroupedMatmul(TileProblem):
         return 2.0 * self.m * self.width * self.k * (self.groups if self.rows == "masked" else 1)
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents, which depend on the row order, token and the order of w."""
+        """Return the operands' extents. They depend on ``rows``, ``tokens``, ``w_order``, ``dtype`` and ``weights``."""
         token = {"token": "m"} if self.gathered else {}
         lead = "groups " if self.rows == "masked" else ""
         scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
@@ -376,7 +376,7 @@ class GroupedMatmul(TileProblem):
 
 
 def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, bn: int) -> tuple[Any, ...]:
-    """Return a block's group, first row, group's last row + 1, 1 if it has rows (else 0), column, x and out."""
+    """Return a block's group, first row, end of the group's rows, flag (1 if it has rows), column, x and out."""
     groups, n = ends.shape[0] - (0 if masked else 1), out.shape[-1]
     if masked:
         group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
@@ -392,7 +392,7 @@ def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, b
 
 
 def _store(p: Any, o: Any, sums: list[Any], out: Any, row: Any, column: Any, end: Any, shape: tuple[int, int]) -> None:
-    """Apply the activation to a tile's sums, and store rows before ``end``; masked rows from there on are 0."""
+    """Apply the activation to a tile's sums, and store rows before ``end``. If rows are masked, store 0 after them."""
     result, type_ = sums[0], "bf16" if o.dtype == "e4m3" else o.dtype
     if o.activation == "silu_up":
         result = result * p.sigmoid(result) * sums[1]

@@ -117,7 +117,7 @@ def _with_partial_wave(least: tuple[int, int], most: tuple[int, int]) -> tuple[i
         most: Upper limits: the numbers of the original problem.
 
     Returns:
-        The numbers of tiles. If at most four more tiles per axis do not suffice, return ``most``.
+        The numbers of tiles, each at most four above its lower limit; ``most`` if there are no such numbers.
     """
     ranges = (range(min(a, b), min(a + 4, b) + 1) for a, b in zip(least, most, strict=True))
     usable = [(m, n) for m, n in product(*ranges) if m * n >= LEAST_TILES and streams(m * n)]
@@ -229,7 +229,7 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
         return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield smaller problems with few rows and all of w, for full verifications, as gradients may be large."""
+        """Yield smaller problems with few rows and all of w, for full verifications of large gradients."""
         return self.tile_problem().parts(positions)
 
     @staticmethod

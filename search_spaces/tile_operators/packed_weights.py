@@ -112,7 +112,7 @@ def int4_from_gptq(
         Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.
 
     Raises:
-        ValueError: Inconsistent shapes, or groups out of order (desc_act): sort their rows and the columns of x first.
+        ValueError: Inconsistent shapes, or groups out of order (desc_act): sort rows, and columns of x, by group first.
     """
     k = qweight.shape[0] * 8
     _check("GPTQ", scales, qweight.shape[1], qzeros.shape == (scales.shape[0], qweight.shape[1] // 8))

@@ -31,11 +31,11 @@ class QkNormRopeAppend(TileProblem):
       q_weight and k_weight (head_size,).
     - k and v: (pages, page, kv_heads, head_size), or (pages, kv_heads, page, head_size) with ``order="heads"``.
 
-    Each token has a slot, an index (i32) into the positions of all pages. No two tokens may have the same slot. Slots
-    are in slots (tokens,). With ``sequences``, a slot instead follows from the token's position, its sequence
-    (tokens,), and block_table (sequences, entries) of i32, which contains the pages of each sequence. Tokens with a
-    slot or page outside the cache are not stored. All other elements are unchanged. With ``cache="e4m3"``, stored
-    values are divided by k_scale and v_scale (kv_heads,) of f32.
+    Each token has a slot, an index (i32) into the positions of all pages. No two tokens may have the same slot. The
+    array ``slots`` (tokens,) contains the slots. With ``sequences``, a slot instead follows from the token's position,
+    its sequence (tokens,), and block_table (sequences, entries) of i32, which contains the pages of each sequence.
+    Tokens with a slot or page outside the cache are not stored. All other elements are unchanged. With
+    ``cache="e4m3"``, stored values are divided by k_scale and v_scale (kv_heads,) of f32.
 
     The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, head sizes that are not powers of two
     from 16 to 256, and pages that are not powers of two from 16 to 1024.
@@ -156,7 +156,7 @@ class QkNormRopeAppend(TileProblem):
 
     @cached_property
     def min_bytes(self) -> int:
-        """Bytes of all arrays, but only of the rows of cache and table that the tokens use."""
+        """Bytes of all arrays. For the cache and the table, only the rows that the tokens use are counted."""
         tokens, sizes = self.tokens, {o.name: o.bytes for o in self.operands()}
         cached = self.operand("k").dtype.bytes
         sizes |= dict.fromkeys(("k", "v"), tokens * self.kv_heads * self.head_size * cached)

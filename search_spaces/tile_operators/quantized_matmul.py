@@ -51,7 +51,7 @@ class QuantizedMatmul(TileProblem):
     n: int = option("columns of out, rows of w", flag="-n")
     k: int = option("columns of x, numbers in a row of w", flag="-k")
     weights: str = option("type of the weights", "int4", choices=tuple(WEIGHTS))
-    group: int = option("columns of w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 128)
+    group: int = option("columns of w that share a scale: 32, 64, 128 (nvf4: 16), or 0 for all columns", 128)
     zero_points: int = option("1 for zero points of int4", 0)
     dtype: str = option("type of x, scale and out", "f16", choices=TYPES)
     layout: str = option("memory layout of w", "rows", choices=LAYOUTS)
@@ -183,5 +183,5 @@ class QuantizedMatmul(TileProblem):
 
 
 def _row_tiles(m: int) -> tuple[int, ...]:
-    """Return the candidate numbers of rows of a tile for ``m`` rows, none more than twice as large as needed."""
+    """Return the candidate tile heights for ``m`` rows. Heights above 8 are less than twice ``m``."""
     return tuple(size for size in (8, 16, 32, 64, 128, MOST_ROWS) if size < 2 * max(m, 8))

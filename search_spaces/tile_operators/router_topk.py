@@ -34,7 +34,7 @@ class RouterTopK(TileProblem):
     """
 
     operator: ClassVar[str] = "router_topk"
-    summary: ClassVar[str] = "the experts of each token with the largest logits, and their softmax"
+    summary: ClassVar[str] = "for each token, the experts with the largest logits, and their softmax weights"
     inputs: ClassVar[tuple[str, ...]] = ("logits",)
     outputs: ClassVar[int] = 2
     call_options: ClassVar[Mapping[str, Any]] = {"top": 8, "renormalize": True}

@@ -26,7 +26,7 @@ class ProgramStep:
 
     Attributes:
         name: Name of the step, and prefix of the names of its decisions.
-        compute: Function of the builder, the options and the arrays by name that writes the program.
+        compute: Function that writes the program. Its arguments are the builder, the options, and the arrays by name.
         operands: Arrays of the program. An array that a later step reads is an output here and an input of that step.
         views: Extents of each array as the program sees it, by name.
     """

@@ -154,7 +154,7 @@ class TileOperator(Problem):
 
     @abstractmethod
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, and the other arrays of ``inputs``."""
+        """Yield copies of ``inputs`` in which one array has edge cases."""
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield difficult inputs specific to this operator, based on ``inputs``."""
@@ -168,7 +168,7 @@ class TileOperator(Problem):
     def _bounded(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
         """Return the result of ``expected``, and True if the interpreter agrees with the reference.
 
-        The result is cached, as the selection of inputs uses it, and many launches and schedules use the same inputs.
+        The result is cached: the selection of inputs needs it, and many launches and schedules use the same inputs.
         """
         values, bounds, alike = _KNOWN.get((self, contents(inputs)), lambda: self._made_bounded(inputs), _bytes)
         return dict(values), dict(bounds), alike

@@ -219,7 +219,7 @@ class WeightFormat:
         """Yield inputs with the smallest and largest numbers and zero points, and scales of very different sizes.
 
         Args:
-            inputs: Ordinary inputs; inputs of other arrays are kept.
+            inputs: Ordinary inputs. Arrays without edge cases stay unchanged.
             scale_name: Name of the scales.
         """
         w = inputs["w"]
@@ -283,7 +283,7 @@ class StoredMatrix:
         """Add the product of a tile of weights and another operand to ``sums``, which have a row per row of the tile.
 
         Args:
-            sums: State of the sums. If there are groups, this function scales the sums, otherwise ``result``.
+            sums: State of the sums. This function scales them if there are groups; otherwise, ``result`` does.
             row: First row of the tile in the matrix.
             at: First column of the tile.
             shape: Rows and columns of the tile.

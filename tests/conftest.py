@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder is not None:
         from keep_launches import KeepLaunches
 
-        # The path is absolute, since workers of xdist and tests may have other working folders.
+        # The path is absolute, because tests and workers of xdist may change the working folder.
         config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
 
 
@@ -207,7 +207,7 @@ def no_full_verification_of_winners() -> None:
 
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the processes of workers from one that has imported PyTorch, which takes each of them 2.5 s of CPU time."""
+    """Fork workers from a process that has imported PyTorch, which saves each worker 2.5 s of CPU time."""
     from measurements.workers import worker
 
     class Forks:

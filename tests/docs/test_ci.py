@@ -45,7 +45,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables of a shell that finds autosched and its pytest plugin even if autosched is not installed."""
+    """Return environment variables with which a shell finds autosched and its pytest plugin.
+
+    The tests then need no installation of autosched.
+    """
     tools = folder / "bin"
     tools.mkdir()
     starts = {"autosched": f'exec "{sys.executable}" -m autosched "$@"', "python": f'exec "{sys.executable}" "$@"'}

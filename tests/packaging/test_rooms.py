@@ -1,4 +1,4 @@
-"""Every package has an introduction, and the files that the introduction names exist."""
+"""Every package has an introduction, and all files that the introduction mentions exist."""
 
 from __future__ import annotations
 

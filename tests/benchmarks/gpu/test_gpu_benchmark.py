@@ -424,7 +424,7 @@ def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=fake_kernel)
     assert not left.exists()
     (recorded,) = recording.read(out / "recordings-0.jsonl.gz")
-    # One line is not recorded: the library's time, which has no schedule.
+    # One line is not recorded: the time of the library, because the library has no schedule.
     assert len(recorded.trials) == len(lines) - 1 >= 8
 
 

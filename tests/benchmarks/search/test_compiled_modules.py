@@ -1,4 +1,4 @@
-"""A matmul's best schedules need fewer modules than schedules, because some schedules share their code."""
+"""A matmul's best schedules compile to fewer modules than there are schedules, because some share their code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers on docs/how-to/run-time.md agree with the code, and the names of code on the page exist."""
+"""The numbers on docs/how-to/run-time.md agree with the code, and the identifiers on the page exist."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_large_grids_are_sampled() -> None:
 def test_parts_balance_blocks() -> None:
     choice = choices_of(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
     unsplit, shared = (imbalance(choice, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
-    assert unsplit == pytest.approx(150 / 50.5)  # one SM executes both the block of 50 and that of 100
+    assert unsplit == pytest.approx(150 / 50.5)  # one SM executes the blocks of 50 and 100 iterations
     assert 2.0 < shared < 0.85 * unsplit
 
 

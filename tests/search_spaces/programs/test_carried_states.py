@@ -28,7 +28,7 @@ def lowered(p: ProgramProblem, schedules: int = 20, emulated: int = 1) -> None:
 
 
 def both_axes(p: Builder, x: Array, out: Array) -> None:
-    """Carry a row of sums and a column of sums that reads the row."""
+    """Carry a row of sums, and a column of sums whose update reads the row."""
     (i,) = p.blocks((x.shape[0],), (16,))
     line, column = p.state(p.zeros((1, 8))), p.state(p.zeros((16, 1)))
     for j in p.steps(x.shape[1], 8):

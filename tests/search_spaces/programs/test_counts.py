@@ -45,7 +45,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: 
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
-        if program_path != CONVERTED:  # there, a row that several warps hold is counted once
+        if program_path != CONVERTED:  # several of its warps load the same row, which is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         num_exchanges += words > 0

@@ -1,4 +1,4 @@
-"""Results are independent along some dimensions. Parts of a problem along these dimensions agree with it."""
+"""Results are independent along some dimensions: parts of a problem have the same results as the whole problem."""
 
 from __future__ import annotations
 

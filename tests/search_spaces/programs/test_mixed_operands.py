@@ -14,7 +14,7 @@ from search_spaces.programs.template import template
 
 
 def product(left: str, right: str, factor: str, transposed: bool, tile: int) -> Program:
-    """Return ``x @ w``, or of w stored transposed, with both factors cast to one type."""
+    """Return ``x @ w`` with both factors cast to one type. If ``transposed``, w is stored transposed."""
 
     @program(x=Input("m k", left), w=Input("n k" if transposed else "k n", right), out=Output("m n", "f32"))
     def mixed(p: Builder, x: Array, w: Array, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Needs of registers and shared memory, computed for many schedules at once, agree with ``estimates.needs`` of each."""
+"""Registers and shared memory computed for many schedules at once agree with ``estimates.needs`` of each schedule."""
 
 from __future__ import annotations
 

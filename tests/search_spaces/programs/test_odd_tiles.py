@@ -1,4 +1,4 @@
-"""Loops may carry tiles whose sizes are not powers of two, with odd lane counts and reductions over parts of a tile."""
+"""Loops may carry tiles whose sizes are not powers of two. Lane counts may be odd, and reductions may be partial."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_dedicated_warp_finds_tiles_too() -> None:
 def shifted_product() -> Program:
     @program(a=Input("m k", "f16"), b=Input("k n", "f16"), at=Input("one", "i32"), out=Output("m n", "f32"))
     def shifted(p: Any, a: Any, b: Any, at: Any, out: Any) -> None:
-        """Multiply by the rows of b from a position, which is loaded, to the end of the array."""
+        """Multiply by the rows of b from a position to the end of the array. The position is loaded from memory."""
         i, j = p.blocks(out.shape, (16, 16))
         first = p.load_scalar(at, 0, high=b.shape[0])
         acc = p.state(p.zeros((16, 16)))
@@ -311,7 +311,7 @@ def test_scalar_inputs_are_within_their_range() -> None:
 
 
 def gathering(by: str) -> Program:
-    """Return a product of gathered rows with the rows of a page table, or of gathered rows only."""
+    """Return a product of gathered rows of x and rows of w. Unless ``by`` is "rows", a table selects those of w."""
 
     @program(
         x=Input("t k", "f16"), w=Input("places n", "f16"), token=Input("rows", "i32"), table=Input("pages", "i32"),

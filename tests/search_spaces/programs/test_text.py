@@ -36,10 +36,10 @@ REFUSED = {
     "move a descriptor": STORES_NOTHING,
     "maps alone": STORES_NOTHING,
     "a row-major tile of a column-major matrix": COLUMN_MAJOR,
-    "a tile without an order of a column-major matrix": COLUMN_MAJOR,
+    "a tile of a column-major matrix, without an order": COLUMN_MAJOR,
     "a column-major tile of a row-major matrix": ROW_MAJOR,
     "a column-major tile with a map": ROW_MAJOR,
-    "what a compiler made of it for a thread": "expected a statement or '}', found '%lane:2",
+    "compiler output for one thread": "expected a statement or '}', found '%lane:2",
 }
 READ = {title: body for title, body in LISTINGS.items() if not title.startswith("refused: ")}
 

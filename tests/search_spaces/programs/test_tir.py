@@ -1,4 +1,4 @@
-"""Texts in the TensorIR syntax of TVM's document are read: blocks that multiply, and loads by tensor intrinsics."""
+"""Texts in the TensorIR syntax of TVM's document can be parsed: blocks that multiply, loads by tensor intrinsics."""
 
 from __future__ import annotations
 

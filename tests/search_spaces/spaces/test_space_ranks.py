@@ -1,4 +1,4 @@
-"""Random ranks are exactly uniform, and never change for a seed."""
+"""Random ranks are exactly uniform, and a seed always gives the same ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which a kernel adds terms is determined, named, and can be required by a rule of a space."""
+"""The order in which a kernel adds terms is known and has a name. A rule of a search space can require an order."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_queries_without_keys_are_zero() -> None:
 
 FAULTS = {
     "queries see the next key": ("<= p.rows(i + offset, bm)", "<= p.rows(i + offset + 1, bm)", "causal, sums"),
-    "a window of one more": ("offset - o.window), bm)", "offset - o.window - 1), bm)", "window after a prefix"),
+    "the window is one too long": ("offset - o.window), bm)", "offset - o.window - 1), bm)", "window after a prefix"),
     "values are not rescaled": ("values, acc * fade", "values, acc", "plain"),
     "sinks are not in the sums": ("total * fade + more_total", "total * fade", "biased, with sinks"),
     "slopes of the first head": ("more[name], (0, head)", "more[name], (0, 0)", "biased, with sinks"),
@@ -99,7 +99,7 @@ FAULTS = {
                                                 "window after a prefix"),
     "the last keys are left out": ("i + (bm + offset)) if o.causal", "i + offset) if o.causal", "causal, sums"),
     "queries of the first head": ("p.window(q[sequence][head], (i, 0)", "p.window(q[sequence][0], (i, 0)", "plain"),
-    "keys and values begin one later": ("p.window(array, (j, column)", "p.window(array, (j + 1, column)", "plain"),
+    "keys and values are shifted by one": ("p.window(array, (j, column)", "p.window(array, (j + 1, column)", "plain"),
     "keys of the first sequence": ("(k[sequence][group], v[sequence][group])", "(k[0][group], v[0][group])", "plain"),
     "results of the first head": ("p.window(out[sequence][head], (i, 0)", "p.window(out[sequence][0], (i, 0)", "plain"),
     "logarithms without the largest score": ("(top * factor + p.log2(total))", "p.log2(total)", "causal, sums"),
@@ -219,11 +219,11 @@ def test_a_fault_of_the_last_of_many_parts_is_found_on_the_longer_reduced_proble
 
 
 COMBINING_FAULTS = {
-    "both parts fade as the first": ("other[n] * second", "other[n] * first"),
+    "both parts are rescaled like the first": ("other[n] * second", "other[n] * first"),
     "parts are relative to the first one's maximum": ("peak = p.maximum(one[0], other[0])", "peak = one[0]"),
     "the first part's maximum is kept": ("return peak, *(", "return one[0], *("),
     "the first parts are forgotten": ("one[n] * first + other", "other"),
-    "parts do not fade": ("one[n] * first + other[n] * second", "one[n] + other[n]"),
+    "parts are not rescaled": ("one[n] * first + other[n] * second", "one[n] + other[n]"),
     "sums of exponentials are those of one part": (
         "peak, *(one[n] * first + other[n] * second for n in (1, 2))",
         "peak, one[1], one[2] * first + other[2] * second",
@@ -245,7 +245,7 @@ def test_faults_of_combining_are_found(fault: str) -> None:
     assert is_found(SHARED, *COMBINING_FAULTS[fault], parts=4, split_launches=1)
 
 
-@pytest.mark.parametrize("fault", ["both parts fade as the first", "the first part's maximum is kept"])
+@pytest.mark.parametrize("fault", ["both parts are rescaled like the first", "the first part's maximum is kept"])
 def test_some_faults_of_combining_are_found(fault: str) -> None:
     assert is_found(SHARED, *COMBINING_FAULTS[fault], parts=4, split_launches=1)
 
@@ -316,10 +316,10 @@ LONG_FAULTS = {  # regular expressions in the generated code
     "the last part is lost": (r"if \(split >= parts_of_tile\)", "if (split >= max(parts_of_tile - 1, 1))"),
     "parts overlap": (r"first_turn = (split \* all_turns / parts_of_tile)", r"first_turn = max(\1 - 1, 0)"),
     "the last iteration is left out": (r"\(split \+ 1\) \* all_turns /", "(split + 1) * (all_turns - 1) /"),
-    "short tiles have parts of others": (r"split \* all_turns / parts_of_tile", "split * all_turns / 4"),
+    "short tiles are cut into four parts": (r"split \* all_turns / parts_of_tile", "split * all_turns / 4"),
     "the last part is not combined": (r"< parts_of_tile - 1;", "< parts_of_tile - 2;"),
     "parts are read before they are stored": ("if \\(!is_last_of", "if (split + 1 != parts_of_tile && !is_last_of"),
-    "all tiles wait for as many parts": (r"is_last_of(<\d+>)?\(parts_of_tile,", r"is_last_of\1(4,"),
+    "all tiles wait for four parts": (r"is_last_of(<\d+>)?\(parts_of_tile,", r"is_last_of\1(4,"),
     "masks of the first part": (r"= first_turn \+ own_turn;", "= own_turn;"),
     "keys of the first part": (r"\+ first_turn \* ", "+ 0 * "),
     "parts are stored in one place": (r"parts \+ split \* ", "parts + 0 * "),

@@ -160,11 +160,11 @@ OF_CASES = {  # text of the program, and its replacement
         ),
     },
     "window after a prefix": {
-        "a window of one more": (
+        "the window is one too long": (
             "offset - options.window), bm)",
             "offset - options.window - 1), bm)",
         ),
-        "a window of one less for keys": (
+        "the window is one too short for keys": (
             "j + options.window, bt)",
             "j + options.window - 1, bt)",
         ),

@@ -27,7 +27,7 @@ CASES: dict[str, TileProblem] = {
     "a linear layer and cross entropy": LinearCrossEntropy(70, 1200, 40),
     "the gradient of its logits": LinearCrossEntropyDlogits(70, 150, 72, dtype="f16"),
 }
-MODELS: dict[str, TileProblem] = {  # shapes of models with few tokens
+MODELS: dict[str, TileProblem] = {  # shapes of models, with few tokens
     "llama 3 8B, norm": RmsNormQuantize(3, 4096),
     "qwen 3, norm and rotary positions": QkNormRope(3, 8, 128, length=64),
     "qwen 3 30B, router": RouterTopK(5, 128, top=8, dtype="bf16"),
@@ -97,7 +97,7 @@ FAULTS = {
                                       "logits = _product(p, x, w, (i, j), (bm, PART, bk))", LINEAR),
     "parts are not rescaled": ('"add", totals * p.exp2((tops - centre) * LOG2_E)', '"add", totals', LINEAR),
     "earlier parts are not rescaled": ("total.set(total * fade +", "total.set(total +", LINEAR),
-    "the label of one part counts": ("own.set(own + p.red", "own.set(p.red", LINEAR),
+    "the label's logit is that of the last part": ("own.set(own + p.red", "own.set(p.red", LINEAR),
     "every part at one place": ("(i, j // PART), (bm, 1), turned", "(i, 0), (bm, 1), turned", LINEAR),
     "labels of all parts": ("(columns == wanted) & (columns < n)",
                             "(columns % PART == wanted % PART) & (columns < n)", LINEAR),
@@ -193,12 +193,12 @@ FAULTS = {
         "(p.exp2((tile - sums) * LOG2_E) - own)",
         "(p.exp2(tile - sums) - own)", "its gradient",
     ),
-    "the gradient of losses left out": (" - own) * scale, 0.0)", " - own) * 1.0, 0.0)", "its gradient"),
+    "the gradient of the losses is left out": (" - own) * scale, 0.0)", " - own) * 1.0, 0.0)", "its gradient"),
     "the label of the first tile": (
         "p.where(p.columns(j, width) == wanted, 1.0",
         "p.where(p.columns(0, width) == wanted, 1.0", "its gradient",
     ),
-    "the label is added": ("* LOG2_E) - own) * scale", "* LOG2_E) + own) * scale", "its gradient"),
+    "1 is added for the label": ("* LOG2_E) - own) * scale", "* LOG2_E) + own) * scale", "its gradient"),
     "all rows have the first gradient": (
         "p.load(p.window(array, (i, 0), (bm, 1), column=True)) for array in (lse, dloss)",
         "p.load(p.window(array, (0, 0), (bm, 1), column=True)) for array in (lse, dloss)", "its gradient",
@@ -212,7 +212,7 @@ FAULTS = {
         "p.where(p.columns(j, bn) == wanted",
         "p.where(p.columns(0, bn) == wanted", "the gradient of its logits",
     ),
-    "the label is added to its share": (
+    "1 is added to the label's share": (
         "(shares - own) * scale",
         "(shares + own) * scale", "the gradient of its logits",
     ),

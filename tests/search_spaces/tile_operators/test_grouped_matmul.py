@@ -180,7 +180,7 @@ FAULTS = {
     "the next group's rows are written": ("column), shape), rows_below=end)", "column), shape))", "contiguous"),
     "the matrix of another group": ("p.minimum(number, groups - 1)", "p.minimum(number, 0)", "contiguous"),
     "tiles of a group leave rows out": ("(tile - begun) * bm", "(tile - begun) * (bm + 1)", "contiguous"),
-    "rows of x instead of chosen ones": ("chosen = row if token is None", "chosen = row if token", "chosen rows"),
+    "rows of x are not selected by token": ("chosen = row if token is None", "chosen = row if token", "chosen rows"),
     "gate and up change places": ("halves = (0, out.shape[-1]) if", "halves = (out.shape[-1], 0) if", "silu and up"),
     "rows after the count are kept": (
         "p.rows(row, shape[0]) < p.rows(end, 1)",
@@ -193,7 +193,7 @@ FAULTS = {
         "groups of a row more",
     ),
     "tiles after the last one of a group": ("find_tile(ends, tile,", "find_tile(ends, tile + 1,", "contiguous"),
-    "the end of the group before": ("number + at, high=m", "number, high=m", "contiguous"),
+    "a group ends where the previous one ends": ("number + at, high=m", "number, high=m", "contiguous"),
     "the first row of a group is left out": ("p.maximum(begin + (tile", "p.maximum(begin + 1 + (tile", "contiguous"),
     "a tile too few": ("(m + groups * (bm - 1), n)", "(m, n)", "contiguous"),
     "columns of x of the first turn": (
@@ -258,8 +258,8 @@ FAULTS |= {
     ),
     "sums of scale groups are lost": ("sums + p.mma(numbers, factors) *", "p.mma(numbers, factors) *", "int4"),
     "words of the first iteration": ("+ row, at // 8), (rows", "+ row, 0), (rows", "int4"),
-    "rows of quantised tiles that the next group has": ("column), shape), rows_below=end)", "column), shape))", "int4"),
-    "the last rows of a quantised tile": ("rows_below=end)", "rows_below=end - 1)", "int4"),
+    "quantised tiles overwrite the next group's rows": ("column), shape), rows_below=end)", "column), shape))", "int4"),
+    "the last row of a quantised group is left out": ("rows_below=end)", "rows_below=end - 1)", "int4"),
     "packed quantised weights read as rows": ("w if of.order is None", "w if True", "int8, masked, packed"),
 }
 MORE = {

@@ -214,7 +214,7 @@ FAULTS = {
     "zero points are not subtracted": ("zero=zero, times", "zero=MIDDLE, times", "zero points, bf16"),
     "scales of the first sixteen": ("steps = here // FP4_GROUP", "steps = here * 0", "nvf4"),
     "no global scale": ("self.number), (1, 1))) * 2.0", "self.number), (1, 1))) * 0.0 + 2.0", "nvf4, bf16"),
-    "the scale of no group is left out": ("else sums * self.factor(row, rows, 0)", "else sums", "one scale a column"),
+    "no scale without groups": ("else sums * self.factor(row, rows, 0)", "else sums", "one scale a column"),
 }
 
 

@@ -36,8 +36,8 @@ def test_two_blocks_share_a_tile(gpu: str, tiles: str, values: dict[str, str]) -
 
 FAULTS = {
     "a part is read before it is stored": (SHARED, "      while (ptx::ld_acquire(stored) == 0) {\n      }\n", ""),
-    "nobody tells that a part is stored": (SHARED, "      ptx::atomic_add(stored, 1u);\n", ""),
-    "a part is told before all threads have stored": (
+    "no thread signals that a part is stored": (SHARED, "      ptx::atomic_add(stored, 1u);\n", ""),
+    "a part is signalled before all threads have stored": (
         SHARED, "    ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums\n", ""),
     "both blocks are first": (SHARED, "word[0] == 0;", "word[0] < 2;"),
     "no block is first": (SHARED, "word[0] == 0;", "word[0] > 2;"),
@@ -47,7 +47,7 @@ FAULTS = {
     "parts of all tiles are in one place": ("", "static_cast<long long>(tile_place)", "static_cast<long long>(0)"),
     "all tiles have the same flags": ("", "split_counters + 2 * tile_place", "split_counters + 0 * tile_place"),
 }  # fmt: skip
-QUICK = ("a part is read before it is stored", "nobody tells that a part is stored", "the loaded part is lost")
+QUICK = ("a part is read before it is stored", "no thread signals that a part is stored", "the loaded part is lost")
 
 
 def is_reported(fault: str) -> bool:

@@ -49,7 +49,7 @@ def test_single_packed_elements_are_loaded(gpu: str) -> None:
 
 @program(x=Input("m k", "bf16"), w=Input("k n", "i8"), out=Output("m n", "f32"))
 def bytes_by_columns(p: Any, x: Any, w: Any, out: Any) -> None:
-    """Multiply by bytes that are contiguous along n, so that numbers with different k are in different lines of memory."""
+    """Multiply by bytes that are contiguous along n, so that different k are in different lines of memory."""
     (m, k), n = x.shape, w.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     acc = p.state(p.zeros((32, 32)))

@@ -1,4 +1,4 @@
-// Conversions between storage types and f32, and the elements of aligned vectors.
+// Conversions between storage types and f32. Access to the elements of aligned vectors.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/arithmetic.cuh>

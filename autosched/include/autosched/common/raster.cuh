@@ -58,8 +58,8 @@ __device__ __forceinline__ TileIndex raster(int id) {
   }
 }
 
-// The tile of a block for an order that the launch passes. Divisions are by constants, except in a last band with fewer
-// rows.
+// The tile of a block if the launch passes the order of the tiles. Divisions are by constants, except in a last band
+// with fewer rows.
 template <bool Hilbert, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   if constexpr (Hilbert) {

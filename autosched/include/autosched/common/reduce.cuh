@@ -20,9 +20,9 @@ struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // For |center| from 2^126 on, the product may overflow. The next smaller x is then so far from the center that, for
-  // any slope, x = center gives 1 and all other x give 0. So the slope is a power of two, which keeps the product
-  // exact. The result is NaN if x and center are the same infinity.
+  // For |center| from 2^126 on, the product may overflow. But the next smaller x is then so far from the center that
+  // every slope has the same results: 1 for x = center, and 0 for all other x. A power of two is used as the slope,
+  // because it keeps the product exact. The result is NaN if x and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }
@@ -87,7 +87,8 @@ struct MaxSumState {
   // The value that is subtracted from exponents. If the maximum of a part of the row is -infinity, its sum must be 0
   // instead of NaN, because another part of the row may be finite.
   __device__ __forceinline__ static float base(float max) { return max == negative_infinity() ? 0.0f : max; }
-  // Returns the sum relative to another maximum, which is given by its rounded center.
+  // Returns the sum of exp(x - other) for another maximum. `center` is ExponentialFrom(other), which includes the
+  // rounding of other * log2(e).
   __device__ __forceinline__ float sum_from(const ExponentialFrom& center) const {
     const float own = base(max);
     return sum * ptx::ex2_approx_ftz(center.exponent(max) - ExponentialFrom(own).exponent(own));
@@ -133,8 +134,9 @@ __device__ __forceinline__ void reduce_lanes(State& state) {
   }
 }
 
-// Combines Parts states in memory. `load(state, i)` reads state i. Lanes lanes, which are Stride apart, share the work;
-// the calling lane is number `lane` of them. All get the result, which is combined in a fixed order.
+// Combines `Parts` states in memory. `load(state, i)` reads state i. The work is shared by `Lanes` lanes at a distance
+// of `Stride` from each other; `lane` is the number of the calling lane among them. The states are combined in a fixed
+// order, and all these lanes get the result.
 template <int Parts, int Lanes, int Stride, class State, class Load>
 __device__ __forceinline__ State reduce_parts(int lane, Load load) {
   constexpr int readers = Parts < Lanes ? Parts : Lanes;

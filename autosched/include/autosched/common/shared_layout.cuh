@@ -101,9 +101,9 @@ struct BoxedLayout {
   __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) - low_bits(row, col); }
 };
 
-// Returns the byte offset in a tile of the element at the distance (rows, cols) from (row, col). The distance is
-// constant after unrolling, while (row, col) depends on the thread. With `Split`, the two have no common bit below the
-// layout's period, and their offsets are computed separately.
+// Returns the byte offset, in a tile, of element (row + rows, col + cols). (row, col) depends on the thread, while the
+// distance (rows, cols) is constant after unrolling. With `Split`, the position and the distance have no common bit
+// below the layout's period, and their offsets are computed separately.
 template <class Layout, int Bytes, bool Split>
 __device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
   if constexpr (Split) {

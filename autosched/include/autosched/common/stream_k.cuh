@@ -73,7 +73,7 @@ struct SharedTile {
   __device__ __forceinline__ bool is_first() const { return is_first(ticket(counters, thread)); }
 
   // Like is_first, but with a ticket that was taken when the threads started their work, so that they need not wait for
-  // it now. Then the first threads to start are first.
+  // it now. With such tickets, the threads that started first are first.
   __device__ static __forceinline__ unsigned ticket(unsigned* counters, int thread) {
     return thread == 0 ? ptx::atomic_add(counters, 1u) : 0u;
   }
@@ -102,8 +102,8 @@ struct SharedTile {
   }
 };
 
-// Combines the register sums of two workers through `sums`, Sums * Threads values in memory. Returns true if these
-// threads finish the tile.
+// Combines the register sums of two workers through the array `sums` in memory, which has Sums * Threads values.
+// Returns true if the calling threads must finish the tile.
 template <int Sums, int Threads, class Sum>
 __device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
                                                int thread, int barrier) {

@@ -135,7 +135,7 @@ struct TileCopy {
       }
     }
   }
-  // Stores the tile that `load` has loaded to shared memory.
+  // Stores to shared memory the tile that `load` has loaded.
   __device__ __forceinline__ void store(unsigned tile_address) const {
 #pragma unroll
     for (int i = 0; i < major_passes; ++i) {

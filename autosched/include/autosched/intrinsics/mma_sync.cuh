@@ -1,6 +1,6 @@
-// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8); fragments
-// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With the Sum type
-// f16x2, products of f16 are accumulated in f16, also with half the k (m16n8k8).
+// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16), or float, multiplied as tf32 (m16n8k8).
+// Fragments of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With the
+// Sum type f16x2, products of f16 are accumulated in f16; K may then also be 8 (m16n8k8).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/mma/ldmatrix.cuh>
@@ -81,8 +81,8 @@ struct MmaSync {
     if constexpr (!keeps_bits<Operand>) round_operands(a.x);
   }
 
-  // Loads b[0] (eight columns at the distance `cols` from the warp's first `col`) and, with a Group of 2, b[1] (the
-  // next eight).
+  // Loads b[0] (eight columns, starting `cols` columns after the warp's first column `col`) and, with a Group of 2,
+  // b[1] (the next eight columns).
   template <class Operand, int Group>
   __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
     const unsigned address =

@@ -60,8 +60,8 @@ inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kin
                                                  : Scales == 4 ? ptx::Tcgen05Kind::mxf4nvf4
                                                                : Tcgen05Type<T>::kind;
 
-// Instruction descriptor with block scales, which begin at byte `first` of a word. Four scales are ue4m3, one or two
-// are ue8m0. Both matrices are contiguous along k.
+// Instruction descriptor with block scales, which begin at byte `first` of a word. The type of the scales is ue4m3 if a
+// line has four Scales per multiplication, and ue8m0 if it has one or two. Both matrices are contiguous along k.
 template <class T, int M, int N, int Scales>
 __device__ __forceinline__ constexpr unsigned tcgen05_scaled_instruction(int first) {
   return unsigned(first) << 4 | Tcgen05Type<T>::code << 7 | Tcgen05Type<T>::code << 10 | unsigned(N / 8) << 17 |

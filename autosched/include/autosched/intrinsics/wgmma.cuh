@@ -27,15 +27,15 @@ struct WgmmaOperand {
   static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
   // The two distances in a matrix descriptor, in bytes: one is between groups of 8 lines, the other between boxes. The
-  // leading distance is the distance between boxes, except without a swizzle if lines are along Extent. With a swizzle
-  // and lines along k, the leading distance is unused.
+  // leading distance is the distance between boxes, with one exception: without a swizzle, if lines are along Extent,
+  // it is the distance between groups of 8 lines. With a swizzle and lines along k, the leading distance is unused.
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
-  // Descriptor of a tile that starts at `address`, a multiple of the swizzle's period, in a block without a cluster,
-  // whose rank is 0, so that the address needs no mask.
+  // Descriptor of a tile that starts at `address`, a multiple of the swizzle's period. The block must not be in a
+  // cluster: its rank is then 0, so the address needs no mask.
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
     return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
@@ -49,7 +49,8 @@ struct WgmmaOperand {
     return ((leading >> 4) << 16) + advance(step, at);
   }
 
-  // Offset in a tile, in bytes, of byte `byte` of line `of`. A line extends through all boxes (PTX ISA 5.5.6).
+  // Offset in a tile, in bytes, of one byte of a line: `of` is the number of the line, `byte` the position in it. A
+  // line extends through all boxes (PTX ISA 5.5.6).
   __device__ static __forceinline__ unsigned at(int of, int byte) {
     const unsigned linear = unsigned(of * line + byte % line);
     return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);

@@ -7,11 +7,11 @@
 
 namespace autosched {
 
-// Threads threads copy a tile of Operand (a WgmmaOperand) from consecutive matrices of Height lines of Width elements,
-// whose lines are aligned to Access bytes. Elements outside of the matrix are zero. Anywhere: tiles may begin at any
-// line. cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines with a smaller alignment (`shifts`) are copied from
-// the word that contains their first element, and later shifted by `finish`. The additional word of each line of a box
-// is stored in `ends`.
+// Copies a tile of `Operand` (a WgmmaOperand) with `Threads` threads. The source is one of several consecutive
+// matrices, each with `Height` lines of `Width` elements. Lines are aligned to `Access` bytes. Elements outside of the
+// matrix are zero. Anywhere: tiles may begin at any line. cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines
+// with a smaller alignment (`shifts`) are copied from the word that contains their first element, and later shifted by
+// `finish`. The additional word of each line of a box is stored in `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16,
@@ -47,8 +47,8 @@ struct WgmmaCopy {
     const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
     return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * period);
   }
-  // Distance in bytes of a pass's line from the aligned word that contains its start. A tile begins at a multiple of 4
-  // lines, so only the line within the tile matters.
+  // Number of bytes from the beginning of an aligned word to the start of a pass's line, which is in this word. A tile
+  // begins at a multiple of 4 lines, so only the line within the tile matters.
   __device__ __forceinline__ int shift(int pass, int matrix) const {
     if constexpr (!shifts) return 0;
     const int lines = (line + pass * lines_of_pass) * int(pitch % 4);

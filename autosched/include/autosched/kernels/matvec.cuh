@@ -6,15 +6,15 @@
 // NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, where `thread` is the number of
 // elements per thread (1 along n). The order of additions is arbitrary. So a thread's vector that is wider than a load
 // consists of parts that alternate between lanes, which makes each load of a warp contiguous. Every thread computes all
-// m rows of the block. If not expanded, each element of a thread's vector has its own accumulator until the loop ends.
-// If expanded, the vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m, by
-// mma.sync, directly from the loaded registers.
+// m rows of the block. If expand_dims is "no", each element of a thread's vector has its own accumulator until the loop
+// ends. If it is "yes", the vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m,
+// by mma.sync, directly from the loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the load that contains the row's first element. Positions along k count from the start
-// of that load, `shift` elements before the row. A block only processes rows with the same shift, every row_classes-th
-// row of w, and shifts x by the same amount: x is realigned once for all these rows. Elements of a vector outside the
-// row are zero and not read.
+// of that load, `shift` elements before the row. A block only processes rows with the same shift (every row_classes-th
+// row of w), and it shifts x by the same amount. So x is realigned once for all these rows. Elements of a vector
+// outside the row are zero and not read.
 //
 // Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
@@ -68,8 +68,8 @@ struct Matvec {
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a step of k, and the splits must cover all steps");
 
-  // Shared memory: a slab with the block's rows of x over the k of its split, zero after the end of k; then the sums of
-  // a tile, one for each subgroup along k.
+  // Shared memory: first a slab with the block's rows of x, in the k range of the block's split, with zeros after the
+  // end of k; then the sums of a tile, once for each subgroup along k.
   static constexpr int results = C::tile_m * C::tile_n;
   static constexpr bool through_shared = C::sums_bytes > 0;
   static_assert(!x_shared || (C::slab_bytes >= C::tile_m * C::line_bytes &&
@@ -84,8 +84,8 @@ struct Matvec {
   static_assert(C::row_classes >= C::n || static_cast<long long>(C::row_classes) * C::k % C::access == 0,
                 "rule row_classes: every row_classes-th row of w must have the same misalignment");
 
-  // Number of elements along k that the lanes of a warp have in a batch, and distance between the parts of a lane's
-  // vector.
+  // batch_elements: number of elements along k that the lanes of a warp have in a batch. part_elements: distance
+  // between the parts of a lane's vector, in elements along k.
   static constexpr int batch_elements = C::lanes_k * C::vector_w, part_elements = C::lanes_k * C::access;
 
   // Returns the elements [k, k + access) of the row whose element k is at `from`, with zeros outside the row.
@@ -100,7 +100,7 @@ struct Matvec {
     return vector;
   }
 
-  // A thread's elements of a row for one batch, loaded Access at a time.
+  // A thread's elements of a row for one batch, which are loaded in parts of `Access` elements.
   template <int Access, int Count = C::vector_w>
   struct Vector {
     AlignedVector<Access * int(sizeof(T))> part[Count / Access];
@@ -147,9 +147,9 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // This thread's position in Count rows in global memory. If no tile of the block repeats rows, the rows are Stride
-  // rows apart, and every `period`-th row has the same misalignment. Then `period` addresses and constant distances
-  // suffice. The vectors of realigned rows are not at aligned addresses.
+  // This thread's position in Count rows in global memory. If no tile of the block repeats rows, there are always
+  // Stride rows of the array from one of these rows to the next, and every `period`-th row has the same misalignment.
+  // Then `period` addresses and constant distances suffice. The vectors of realigned rows are not at aligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
@@ -420,7 +420,7 @@ struct Matvec {
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // w has fewer rows than classes, so this class has no rows
+    if (C::row_classes > C::n && row_class >= C::n) return;  // w has no row of this class, because it has few rows
     const int first = split * C::tiles_of_split;
     // First position of the block along k. If rows are torn, the first element of row n0 is at position `shift`.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
@@ -438,7 +438,8 @@ struct Matvec {
     if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
     for (int i = 0; i < (x_shared ? RowsOfX::slabs : decltype(x_rows.global)::addresses); ++i) {
-      // Columns of a fragment beyond the tile's rows repeat its last row; their sums are not used.
+      // Columns of a fragment that are beyond the tile's rows hold copies of the tile's last row; their sums are not
+      // used.
       int row = mma ? i * Mma::n + lane_n : i;
       if (row >= C::tile_m) row = C::tile_m - 1;
       if constexpr (x_shared) {

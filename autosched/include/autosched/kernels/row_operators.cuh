@@ -40,7 +40,8 @@ struct ByElement {
   }
 };
 
-// exp(x - max) / sum(exp(x - max)). The result is NaN for a row of -infinity only, or with +infinity or NaN.
+// exp(x - max) / sum(exp(x - max)). The result is NaN if all elements of the row are -infinity, or if any element is
+// +infinity or NaN.
 struct SoftmaxElement {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) {
     return row.from_center(x) * row.scale;

@@ -1,4 +1,4 @@
-// Reductions of the rows or the columns of an array, and normalizations of its rows, in one launch.
+// Reductions of the rows or the columns of an array, and normalizations of its rows, in one or two launches.
 //
 // The array is outer x length x inner. `length` is the reduced axis. Each element of the parallel axis is one
 // reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), otherwise an inner element of
@@ -10,15 +10,16 @@
 // Between two passes, a row is kept in registers or in shared memory, or it is read again from L2 (row_staging
 // "reload").
 //
-// With split > 1 several blocks reduce parts of the same rows. Either the last block to finish combines the parts in
-// order and finishes the rows; or the kernel is launched a second time, in which each block combines the states of all
-// parts and normalizes its part; or the blocks are a cluster (finish "cluster"): each block sends its state to all
-// other blocks, waits for their states at an mbarrier, and normalizes its part, which may stay on chip.
+// With split > 1 several blocks reduce parts of the same rows. The parts are combined in one of three ways:
+// - The last block to finish combines the parts in order and finishes the rows.
+// - A second launch of the kernel follows. Each of its blocks combines the states of all parts and normalizes its part.
+// - The blocks are a cluster (finish "cluster"). Each block sends its state to all other blocks, waits for their states
+//   at an mbarrier, and normalizes its part, which may stay on chip.
 //
 // Rows whose length is not a multiple of the vector may begin at unaligned addresses. If peeled, such a row is read by
-// aligned vectors, starting with the vector that contains its first element: positions along the row count from the
-// start of that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor
-// written.
+// aligned vectors, starting with the vector that contains its first element. Positions along the row are then counted
+// from the start of that vector, which is `shift` elements before the row. Elements of a vector outside the row are
+// neither read nor written.
 //
 // Config: the parameters and attributes of search_spaces/templates/row_reduction/space.py, and T, Out, Op, length,
 // inner, parallel_extent, reduces_contiguous, normalizes, has_weight, has_bias, eps.

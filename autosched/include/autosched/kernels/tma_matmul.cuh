@@ -1,8 +1,8 @@
 // C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA
 // copies into a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier,
-// so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of
-// the last ones: stages are filled with the next part while the current results are stored, so results need separate
-// memory.
+// so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, some of them
+// only in part. The stages are filled with the next part while the current results are stored, so the results cannot
+// share memory with the stages.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
@@ -141,7 +141,7 @@ struct TmaMatmul {
   __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
-      ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads, which the mbarrier alone does not
+      ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads; the mbarrier does not order them
       ptx::warp_sync();  // all lanes have read
       if (lane == 0) ptx::mbarrier_arrive(place.empty());
       place.advance();

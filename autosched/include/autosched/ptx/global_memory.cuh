@@ -48,7 +48,7 @@ __device__ __forceinline__ AlignedVector<Bytes> ld_global(const void* address) {
   return p;
 }
 
-// Loads data that another block has written (ld.global.cg) from L2, which all SMs share.
+// Loads from L2, which all SMs share (ld.global.cg). This is needed for data that another block has written.
 template <int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> ld_global_cg(const void* address) {
   AlignedVector<Bytes> p;
@@ -228,7 +228,8 @@ __device__ __forceinline__ unsigned atomic_add(unsigned* address, unsigned value
   return old;
 }
 
-// Reads a flag. Data that its writer stored before a fence and the flag are then visible to this thread.
+// Reads a flag. If its writer first stored data, then executed a fence, and then stored the flag, this thread sees the
+// data afterwards.
 __device__ __forceinline__ unsigned ld_acquire(const unsigned* address) {
   unsigned value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");

@@ -3,7 +3,7 @@
 
 namespace autosched::ptx {
 
-// A phase ends after `arrivals` arrivals, when all expected bytes have arrived.
+// A phase ends when there have been `arrivals` arrivals and all expected bytes have been written.
 __device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -31,8 +31,9 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsi
                : "memory");
 }
 
-// Returns true if the phase of this parity has completed. May wait for a limited time. It is also used for barriers at
-// which other blocks of the cluster arrive: with .acquire.cluster, ptxas would invalidate L1 after each wait.
+// Returns true if the phase of this parity has completed. May wait for a limited time. The instruction has no
+// .acquire.cluster, not even for barriers at which other blocks of the cluster arrive, because ptxas would then
+// invalidate L1 after each wait.
 __device__ __forceinline__ bool mbarrier_try_wait(unsigned barrier, unsigned parity) {
   unsigned ended;
   asm volatile(

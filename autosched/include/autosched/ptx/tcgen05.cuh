@@ -165,7 +165,8 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address
       : "r"(address)
       : "memory");
 }
-// Loads 32 columns from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
+// Loads 32 columns, starting at `address`, of this warp's 32 lanes. Each thread gets one lane. The values are valid
+// after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x32.b32 {"

@@ -5,7 +5,8 @@
 namespace autosched::ptx {
 
 // d += (a * scales) @ (b * scales). The scales of a and b are in tensor memory; the instruction descriptor selects
-// which bytes of a word are used. mxf8f6f4 has one scale per row and 32 bytes along k, mxf4 two, and mxf4nvf4 four.
+// which bytes of a word are used. For each row and every 32 bytes along k, mxf8f6f4 has one scale, mxf4 has two, and
+// mxf4nvf4 has four.
 #define AUTOSCHED_TCGEN05_BLOCK_SCALED(KIND, BLOCKS, SCALES)                                                                  \
   template <>                                                                                                                \
   struct Tcgen05Mma<Tcgen05Kind::KIND, BLOCKS> {                                                                             \

@@ -94,8 +94,8 @@ __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsi
   }
 }
 
-// Loads all fragments of a that a warp needs from a tile to registers, in the order of the k-steps of the
-// multiplication. Rows: number of rows of a multiplication; each of four warps has a quarter of them.
+// Loads from a tile into registers all fragments of operand a that a warp needs, in the order of the multiplication's
+// k-steps. Rows: number of rows of a multiplication; each of four warps has a quarter of them.
 template <class A, int Rows = 64>
 __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
   constexpr int halves = Rows / 64, fragments = A::fragments * halves;

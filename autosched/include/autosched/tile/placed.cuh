@@ -1,6 +1,6 @@
 // Operands whose tile positions are computed in each iteration, such as pages of a table. `Place` returns the matrix
-// (for TMA its index) and the position of the tile in the matrix. It is called when the tile is copied, because table
-// entries that it loads may not exist after the last iteration.
+// (for TMA its index) and the position of the tile in the matrix. It is called only when a tile is copied: it may load
+// table entries, and after the last iteration there may be no further entry.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>

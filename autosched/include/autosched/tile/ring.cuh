@@ -137,7 +137,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 // Like `pipeline`, for iterations that only multiply fragments, in Steps steps, with two buffers of fragments.
 // `read(stage address, step, buffer)` loads the fragments of the next step while `multiply(buffer)` multiplies the
 // current fragments. This continues across the barrier between two iterations, so that tensor cores have work after it.
-// Peeled: all iterations except the last ones only load tiles that are inside the arrays.
+// Peeled: tiles that are not completely inside the arrays are only loaded in the last iterations.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {

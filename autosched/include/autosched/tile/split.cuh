@@ -37,8 +37,8 @@ __device__ __forceinline__ void get_other_part(X* x, X* other, const float* part
   }
 }
 
-// Adds the sums of all parts in order, so that the result does not depend on which block is last. Parts are Apart words
-// apart.
+// Adds the sums of all parts in order, so that the result does not depend on which block is last. The distance between
+// two parts is `Apart` words.
 template <int Parts, int N, int Threads, int Apart, class X>
 __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   part += thread;

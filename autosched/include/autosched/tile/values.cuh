@@ -42,7 +42,7 @@ __device__ __forceinline__ float sigmoid(float x) {
 
 // sinf and cosf contain long code for large angles, which would be inlined for each register and take seconds to
 // compile. Here, this code is in functions that are not inlined, and are only called for angles beyond `most_reduced`.
-// From smaller angles, a multiple of pi / 2 is subtracted in three parts.
+// Smaller angles are reduced by a multiple of pi / 2, which is subtracted in three parts.
 constexpr float most_reduced = 105615.0f;
 static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
 static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
@@ -184,10 +184,10 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
 // step and 4 * step + 16 of `word`. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16).
 // This gives exactly 1024 or 128 plus the number, so differences are exact.
 //
-// Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. A half of `bytes`
-// combines the exponent of 1024 with a byte of the word, which has two numbers a and b: it is 1024 + a + 16 b. A half
-// of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes -
-// lower.
+// For f16 with `times` = 16, two pairs together take 4 instructions: the pairs in the lower, or in the upper, bytes of
+// the halves. A half of `bytes` combines the exponent of 1024 with a byte of the word, which has two numbers a and b:
+// it is 1024 + a + 16 b. A half of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16 lower - 16 (1024 + 17 zero),
+// and 16 (b - zero) is bytes - lower.
 template <class T, int times>
 __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;
@@ -253,8 +253,8 @@ __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
     return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
   }
 }
-// Factors of `fp4_pair`: converts two e4m3 numbers, which are the two lower or the two upper bytes of a word, to two T
-// in a word. If T is bf16, they are multiplied by 2^112.
+// Returns the factors for `fp4_pair`: two e4m3 numbers, which are the two lower or the two upper bytes of a word,
+// converted to two T in a word. If T is bf16, the results are multiplied by 2^112.
 template <class T>
 __device__ __forceinline__ unsigned fp4_scales(unsigned word, bool upper) {
   const unsigned scales = widened<T, e4m3>(word, upper);

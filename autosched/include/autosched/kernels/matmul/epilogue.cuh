@@ -155,7 +155,7 @@ struct MatmulEpilogue {
       for (int j = 0; j < C::fragments_n; ++j) {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
-          const int rows = I::c_row(0, r);  // number of rows from the lane's first row
+          const int rows = I::c_row(0, r);  // distance in rows from the lane's first row
           ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
                          pack<Out, run>(&x[i % rows_finished][j][r * run]));
         }

@@ -20,7 +20,7 @@ struct MatmulWork {
   int batch, split, first, count, thread;
   TileIndex tile;
 
-  // `id` numbers the tiles of C, and the splits of k within each tile.
+  // `id` identifies a tile of C and a split of its k.
   __device__ __forceinline__ MatmulWork(int id, int thread_, LaunchRaster order) : thread(thread_) {
     constexpr int tiles = C::tiles_m * C::tiles_n;
     constexpr bool batch_inner = C::batch_mapping == "inner";
@@ -35,9 +35,9 @@ struct MatmulWork {
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
   }
-  // With stream_k, the block's work is reloaded from shared memory whenever it is needed. Even a zero that is added to
-  // the thread's index is loaded. Otherwise, the compiler keeps loop-invariant addresses in registers across all tiles,
-  // and spills other values.
+  // With stream_k, the block's work is reloaded from shared memory whenever it is needed. A zero is loaded, too, and
+  // added to the thread's index. Otherwise, the compiler would keep loop-invariant addresses in registers across all
+  // tiles, and spill other values.
   __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
     return kept_at(shared + unsigned(now_at), order);
   }

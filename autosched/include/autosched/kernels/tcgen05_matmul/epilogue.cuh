@@ -75,7 +75,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
         tile.empty = sums.empty();
         sums.advance();
       }
-      // sums of another block to add to this thread's sums; its columns are `threads` elements apart
+      // another block's sums, which are added to this thread's sums; their columns are `threads` elements apart
       const float* other_sums = nullptr;
       if constexpr (C::split_k > 1) {
         if (!leave_split(tile, partials, counters, shared, work)) return;

@@ -27,10 +27,11 @@ struct Tcgen05Plan {
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
 
-  // Block scales along k are stored in words of four scales of a line, 512 bytes per 128 lines, after the operands of a
-  // stage. In tensor memory, each stage has its own columns for scales, after the sums, so that scales are not
-  // overwritten before they are used.
-  // number of scales per line and multiplication; 0 without block scales
+  // Block scales along k follow the operands of a stage. A word holds four scales of one line, so the words of 128
+  // lines take 512 bytes. In tensor memory, each stage has its own columns for scales, after the sums, so that scales
+  // are not overwritten before they are used.
+
+  // Number of scales per line and multiplication; 0 without block scales.
   static constexpr int scales = C::scales_of_step;
   // Number of words of scales per line in a stage.
   static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;
@@ -93,7 +94,7 @@ struct Tcgen05Plan {
     return pair == 1 ? address : address & 0xfeffffffu;
   }
 
-  // One tile of C, or a part of its k.
+  // The work on one tile of C: all of k, or a part of k.
   struct Work {
     int batch, split, m0, n0;  // m0: first row of this block; n0: first column of the tile
     int first, tiles;          // first k-tile, and number of k-tiles

@@ -68,7 +68,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   }
 
   // Rank of the block to which lane `i` of a warp signals that a stage has been read. First come the blocks along n,
-  // then the other blocks along m. There are no branches, after which ptxas would assume divergence.
+  // then the other blocks along m. The code is free of branches, because ptxas would assume divergence after a branch.
   __device__ static __forceinline__ int peer(int i) {
     // the cluster has one row or column: its blocks are all signalled, in the order of ranks
     if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;
@@ -150,7 +150,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
 #pragma unroll 1
     for (int t = 0; t < work.tiles; ++t) {
-      float a[fragments][2], b[across];  // outside of C, uses the last scale inside: these elements are not stored
+      float a[fragments][2], b[across];  // elements outside of C, which are not stored, use the last scale of C
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
 #pragma unroll

@@ -64,7 +64,7 @@ struct WgmmaPlan {
   static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
   using CopyA = WgmmaCopy<T, A, A::major ? C::m : C::k, A::major ? C::k : C::m, C::access_a, copying_threads>;
   using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
-  // Ids of named barriers. Each is the first of several, one per consumer.
+  // First ids of groups of named barriers. A group has one barrier per consumer.
   enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };
 
   static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer needs a multiple of 64 rows");
@@ -201,8 +201,8 @@ struct WgmmaPlan {
     }
   }
 
-  // Calls body(work, number of previous works, whether another work follows) for every tile or part that this block
-  // computes.
+  // Calls `body` for every tile or part that this block computes. The arguments are the work, the number of earlier
+  // calls, and whether another call follows.
   template <class Body>
   __device__ static __forceinline__ void for_each_work(LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / cluster;

@@ -36,9 +36,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   }
 
   // All producer threads: one thread issues TMA copies of an operand that TMA can copy, if there is one. Each thread
-  // starts copies of its part of the other operands. A stage is signalled as full `behind` k-tiles later, while copies
-  // of these k-tiles are in flight. `behind` is the number of stages that consumers do not use, minus the stage
-  // that is being filled.
+  // starts copies of its part of the other operands. A stage is signalled as full with a delay of `behind` k-tiles, so
+  // that the copies of `behind` k-tiles are in flight. `behind` is the number of stages that consumers do not use,
+  // without the stage that is being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {
@@ -84,7 +84,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     drain(place);
   }
 
-  // Waits until all blocks of the cluster that read a stage have released it, for each stage. Afterwards, no other
+  // For each stage, waits until all blocks of the cluster that read the stage have released it. Afterwards, no other
   // block arrives at a barrier of this block, so the block may exit. A cluster barrier would also work, but its release
   // is a GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. For stages that were never used, the wait
   // returns immediately.
@@ -105,7 +105,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     return place.ends();
   }
 
-  // Makes this thread's completed copies to a stage visible to wgmma, and signals them.
+  // Makes this thread's completed copies to a stage visible to wgmma, and signals that they are complete.
   __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
       CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
@@ -135,9 +135,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // Copies share number `part` of the tile's boxes: Lines lines of each box, in two halves if there are too many lines
-  // for a TMA copy. Many boxes are copied in a loop that is not unrolled, because ptxas would need more than 24
-  // registers for their coordinates.
+  // Copies one share of the tile's boxes, the share with number `part`: `Lines` lines of each box, in two halves if
+  // there are too many lines for a TMA copy. Many boxes are copied in a loop that is not unrolled, because ptxas would
+  // need more than 24 registers for their coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

@@ -82,7 +82,8 @@ struct WgmmaStores : WgmmaPlan<Config> {
 
   // Stores through shared memory, one box at a time: TMA stores a box while the next boxes are written. If all boxes of
   // a consumer's part of the tile fit into shared memory (staged_whole), they are stored together after one barrier.
-  // Another barrier is needed if TMA must first have read the boxes of an earlier tile.
+  // If the block computes several tiles, an earlier barrier ensures that TMA has read the boxes of the previous tile
+  // before they are overwritten.
   __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
                                                      const Work& work, unsigned boxes, int group, int rows) {
     constexpr bool partial_n = C::n % C::tile_n != 0;

@@ -7,8 +7,8 @@
 
 namespace autosched::ptx {
 
-// Arguments of cuTensorMapEncodeTiled, except L2 promotion, which is always none, and interleaved
-// layouts. Dimension 0 is the contiguous one.
+// Arguments of cuTensorMapEncodeTiled. L2 promotion, which is always none, and interleaved layouts are omitted.
+// Dimension 0 is the contiguous one.
 struct TensorMapFields {
   unsigned long long address;     // address of the tensor on the GPU
   unsigned long long strides[4];  // strides in bytes of every dimension except the first

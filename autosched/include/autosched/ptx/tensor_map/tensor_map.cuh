@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, in
 // Commits this thread's stores since the last call as a group.
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until all except Pending of this thread's groups of stores have read shared memory.
+// Waits until this thread's groups of stores, except at most the last `Pending` ones, have read shared memory.
 template <int Pending>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");

@@ -127,7 +127,7 @@ class FunctionInBatches:
         self._drawn.append(drawn)
 
     def _is_batched(self, call: int, rows: int, extent: int) -> bool:
-        """Return True if the first extent in this random call was the number of rows in every run so far."""
+        """Return True if, in every run so far, the first extent of this random call was equal to the number of rows."""
         return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
 
     def _row(
@@ -146,7 +146,7 @@ class FunctionInBatches:
         return drawn
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order of sums may depend on what the failed run changed in the batch."""
+        """Return the source lines where the order of sums may depend on the change of the batch in the failed run."""
         first, other = self.launches[FIRST], self.launches[failed.name]
         all_causes: list[Cause] = []
         batch = failed.name.startswith(f"{self.rows.name} =")

@@ -57,9 +57,10 @@ class Overlaps:
         self._uses[stream] = before
 
     def end(self, stream: int | None = None) -> None:
-        """Record that all launches on a stream (None: on all streams) have ended, because of other work or a wait.
+        """Record other work on a stream, or a wait for a stream (None: for all streams).
 
-        After this call, later launches do not overlap earlier launches.
+        Earlier launches on the stream end before this work begins or the wait returns. So later launches do not overlap
+        them.
         """
         if stream is None:
             self._uses.clear()

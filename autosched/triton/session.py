@@ -88,7 +88,7 @@ class VerifiedLaunch:
 
     @property
     def emulation(self) -> Emulation:
-        """Emulation of the first run, with whose memory the program continued."""
+        """Emulation of the first run. The program continued with the memory of this run."""
         return self.verdict.runs[0].emulation
 
     @property
@@ -166,7 +166,7 @@ class Session:
 
     @contextmanager
     def comparing(self) -> Iterator[None]:
-        """Within the context, attribute reads of tensors to a comparison of results, not to the program."""
+        """Within the context, treat reads of tensors as part of a comparison of results, not as part of the program."""
         self._is_comparing = True
         try:
             yield

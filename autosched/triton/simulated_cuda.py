@@ -21,7 +21,7 @@ from autosched.triton.undefined import UndefinedValues
 from search_spaces.hardware.devices import Device
 
 _ABSENT = object()
-_CUDA_VERSION = "13.0"  # reported CUDA version, which is the version of the wheels of torch 2.13
+_CUDA_VERSION = "13.0"  # reported CUDA version; the wheels of torch 2.13 are built for it
 
 
 class SimulatedCuda:

@@ -133,7 +133,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return device, other conversions and ``non_blocking`` from the arguments of any overload of ``Tensor.to``."""
+    """Return the device, the other conversions and ``non_blocking`` of a call of any overload of ``Tensor.to``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         keywords = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -220,7 +220,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, to avoid importing torch's compiler, which takes seconds, only to skip this mode."""
+        """Return False. For True, torch would import its compiler, which takes seconds, to make it skip this mode."""
         return False
 
     @classmethod

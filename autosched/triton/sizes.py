@@ -28,7 +28,7 @@ def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
 
 
 def _values(least: int, most: int) -> Iterator[int]:
-    """Yield one more than each power of two in the range, and the largest power with its neighbours."""
+    """Yield the bounds of the range, p + 1 for each power of two p in it, and p - 1 and p for the largest p."""
     powers = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
     candidates = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
     yield from dict.fromkeys(v for v in candidates if least <= v <= most)

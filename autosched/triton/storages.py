@@ -52,7 +52,7 @@ class Storages:
         Args:
             tensor: The tensor.
             undefined: True if its bytes are undefined.
-            on_host: True if the tensor is on the host for the program. Writes to host tensors are not tracked.
+            on_host: True if the program regards the tensor as a host tensor. Writes to host tensors are not tracked.
         """
         if tensor.layout is not torch.strided:
             return  # a sparse tensor has no storage; its indices and values are registered as separate tensors
@@ -77,7 +77,7 @@ class Storages:
     def _forget_expired(self) -> None:
         """Drop the entries of freed storages, because their flags take as much memory as the tensors did.
 
-        The next sweep happens after as many new tensors as entries remain now, so that the average time per tensor is
+        If n entries remain, the next sweep happens after n new tensors, so that the average time per tensor is
         constant.
         """
         for entries in (self._flags, self._flags_on_host, self._alive, self._on_host):

@@ -83,13 +83,14 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        # address: a number that identifies the tensor, and the tensor's memory
+        # by address: a number that identifies the tensor, and the memory of the tensor
         self._blocks: dict[int, tuple[int, _TensorMemory]] = {}
         self._numbers = 0
         self._freed: list[_Freed] = []
         self._work = 0  # number of operations on the default stream before the program created another stream
         self._waited = 0
-        # written memory, with the operations that wrote it and for which the host may not have waited
+        # by address: memory that an operation wrote, with this operation; the host may not have waited for the
+        # operation
         self._written: dict[int, tuple[int, StorageWeakRef, Work]] = {}
         self.is_active = False
 

@@ -1,8 +1,8 @@
 """Track values that depend on unwritten memory through torch's operators.
 
-An operator that reads unwritten memory runs again with other bytes in that memory. Results that then differ depend on
-unwritten bytes, and are undefined too. A finding is reported only if the program uses an undefined value as a number, a
-condition or a shape.
+An operator that reads unwritten memory runs again with other bytes in that memory. If a result then differs, it depends
+on unwritten bytes, and is undefined too. A finding is reported only if the program uses an undefined value as a number,
+a condition or a shape.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from measurements.emulator.memory import Flags
 
 # bytes that replace undefined bytes (0xFF) in repeated calls: zeros, and bytes of large numbers
 _OTHER_BYTES = (0x00, 0x77)
-# Comparisons, whose results might only change with other bytes than these, always count as dependent on undefined
-# operands.
+# The results of comparisons always count as dependent on undefined operands, because they may be equal for these bytes
+# but differ for other bytes.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 # Operators that overwrite all of their first argument, whose earlier bytes therefore do not matter.
 _OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
@@ -81,7 +81,7 @@ class UndefinedValues:
         others = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
-        else:  # compare results that are numbers as text, because NaN is not equal to NaN
+        else:  # if the results are numbers, compare their texts, because NaN is not equal to NaN
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
             self._on_read(f"{name} depends on unwritten memory", "fault")
@@ -134,7 +134,7 @@ class UndefinedValues:
             return
         unwritten = int((~flags).sum())
         grade: Grade = "note" if flags.any() and not is_shown else "fault"
-        self._on_read(f"{function_name} of a tensor with {unwritten} unwritten bytes of {flags.size}", grade)
+        self._on_read(f"{function_name} of a tensor in which {unwritten} of {flags.size} bytes are unwritten", grade)
         self._storages.define(tensor)
 
     def _is_undefined(self, tensor: torch.Tensor) -> bool:
@@ -160,7 +160,7 @@ class _Copies:
         return value
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the copy of a tensor that was an argument; None for other tensors."""
+        """Return the copy of ``tensor`` if it was an argument, otherwise None."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().data_ptr() not in self._copied:
             return None
         return self._copy(tensor)

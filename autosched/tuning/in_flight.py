@@ -17,7 +17,7 @@ from collections.abc import Sequence
 # initial limit; with it, searches of recorded spaces need no more trials than with one trial at a time
 MIN_IN_FLIGHT = 4
 MAX_IN_FLIGHT = 16  # limit while the durations of compiling and measuring are unknown
-PER_GPU = 8  # minimum limit per GPU if several GPUs measure
+PER_GPU = 8  # minimum number of trials in flight per GPU, if candidates are measured on several GPUs
 OBSERVED_PER_SLOT = 4  # number of reported trials per trial in flight
 _REMEMBERED = 32  # number of recent durations of each step that are averaged
 
@@ -48,7 +48,7 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return how many trials may be proposed now, and below which number the sampler is not called.
+        """Return the maximum number of trials to propose now, and the minimum number for which to call the sampler.
 
         Args:
             num_reported: Trials reported so far.
@@ -56,7 +56,7 @@ class InFlightLimit:
             batch: Number of proposals that the sampler can compute in about the time of a single proposal.
 
         Returns:
-            The maximum and the minimum number of proposals.
+            Both numbers.
         """
         size = self.size(num_reported)
         if self._compilers is None:

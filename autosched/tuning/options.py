@@ -26,8 +26,8 @@ from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import SumOrder
 
-MODEL_TRIALS = 48  # default number of trials if the time model itself is searched
-# default of min_gain if the time model itself is searched: smaller differences of estimates are meaningless
+MODEL_TRIALS = 48  # default number of trials if a search directly minimizes the time model
+# default of min_gain if a search directly minimizes the time model: smaller differences of estimates are meaningless
 MODEL_GAIN = 1e-3
 
 

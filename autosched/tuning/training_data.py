@@ -73,7 +73,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
 
 
 def usable(data: TrainingData) -> TrainingData:
-    """Return the data without schedules that no current kernel template can generate, or that have no cost counts."""
+    """Return the data of those schedules that a current kernel template can generate and that have cost counts."""
     trials, left_out = [], Counter(data.left_out)
     for one in data.observations:
         now, num_unusable = one.usable()

@@ -57,8 +57,8 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         The best trial in the database, the trials of this run, and the reason why the run ended.
 
     Raises:
-        ValueError: Invalid input (StoreError for the database). Nothing has been written then. CommonFailure: All first
-            configurations failed for the same reason, which the message states with the remedy.
+        ValueError: Invalid input (StoreError for the database); nothing has been written. CommonFailure, a ValueError,
+            if all first configurations failed for the same reason; the message states the reason and the remedy.
         TypeError: An unknown option.
         KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` contains them.
     """

@@ -20,7 +20,8 @@ from search_spaces.arrays import BoolArray
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
 Pair = tuple[Array, BoolArray]  # values, and a mask that is True where the value is defined
-# an evaluator: called with a function that returns the values of a name, returns the values of an expression
+# An evaluator of an expression. Its argument is a function that returns the values of a name. It returns the values of
+# the expression.
 Evaluate = Callable[[Callable[[str], Array]], Pair]
 Operation = Callable[
     ..., tuple[Array, Array]
@@ -43,7 +44,7 @@ def constant(value: object, kind: Type) -> Evaluate:
 
 
 def named(name: str, kind: Type) -> Evaluate:
-    """Return an evaluator of a name. Values of a float name may be strings such as "0.5"."""
+    """Return an evaluator of a name. If the name stands for floats, its values may be strings such as "0.5"."""
     if kind == "float":
         return lambda look_up: (look_up(name).astype(np.float64), _ALWAYS)
     return lambda look_up: (look_up(name), _ALWAYS)

@@ -69,8 +69,8 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
             log = outputs[failed].log
             if missing_header(log) and _is_for_nvcc(kernel.steps[failed], outputs[failed]):
                 raise KernelFileError(
-                    f"{file.name} does not compile: NVRTC does not find {missing_header(log)}, and nvcc "
-                    'compiles the source: write compiler = "nvcc" under [kernel]'
+                    f"{file.name} does not compile: NVRTC does not find {missing_header(log)}, but nvcc finds it: "
+                    'write compiler = "nvcc" under [kernel]'
                 )
             refused = refused or error_reason(log)
         if time.monotonic() - began > _PATIENCE:

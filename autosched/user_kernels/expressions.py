@@ -120,8 +120,8 @@ def from_function(
 ) -> Expression:
     """Return a Python function as an expression.
 
-    To count the schedules that satisfy such a rule, the function is called for each combination of the parameters. If
-    the function raises, or returns another type, the expression is undefined.
+    To count the schedules that satisfy a rule with this expression, the function is called for each combination of the
+    parameters. If the function raises, or returns another type, the expression is undefined.
 
     Args:
         function: Called with a dict of all ``names``.
@@ -284,7 +284,7 @@ class _ExpressionParser:
     def _number(self, node: ast.expr, depth: int) -> _Term:
         term = self.term(node, depth)
         if term.type == "text":
-            raise self.error(node, "a text can only be compared")
+            raise self.error(node, "this is a text, but a number is needed")
         return term
 
     def _joined(self, node: ast.AST, terms: Sequence[_Term]) -> Type:

@@ -37,8 +37,8 @@ def arguments_of(
         entry: Name of the kernel.
         source: Source of the kernel; its parameters name the arguments.
         arguments: Arrays and numbers, in the order of the parameters.
-        answer: Expected contents of each argument after the launch, with None for arguments that are not checked; None
-            without expected contents.
+        answer: Expected contents of each argument after the launch; the item of an argument that is not checked is
+            None. If no contents are expected, ``answer`` is None.
         outputs: Positions of the outputs; None to infer them.
         constants: Arrays in constant memory, by symbol name.
 
@@ -168,7 +168,7 @@ def launch_of(
     """Return block and grid, computed as in Kernel Tuner.
 
     Args:
-        problem_size: A number, a text, up to three of them, or a function of the parameters.
+        problem_size: A number or a text, a sequence of up to three numbers or texts, or a function of the parameters.
         tune_params: The parameters with their values.
         block_size_names: Parameters that are the extents of a block; empty for block_size_x, block_size_y and
             block_size_z. A missing parameter counts as 1.

@@ -81,7 +81,7 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
 def _encoded(result: Any, most: int) -> Message:
     """Return the reply with a result.
 
-    For an array of more than ``most`` bytes, which must be wrong, only the shape is returned.
+    A correct result has at most ``most`` bytes. Only the type and the shape are returned for arrays beyond this total.
     """
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):

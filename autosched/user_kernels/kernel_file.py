@@ -317,7 +317,7 @@ class KernelFile:
 
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """Parameters on which types and tolerances of arguments depend."""
+        """Parameters that determine the types and tolerances of arguments."""
         expressions = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
         return tuple(dict.fromkeys(name for e in expressions for name in e.names))
 

@@ -167,7 +167,7 @@ class KernelProblem(Problem):
 
     @property
     def computed_by_function(self) -> bool:
-        """True if a function computes the expected outputs. A function works at any size, and no kernel is emulated."""
+        """True if a function computes the expected outputs. It works at any size, without an emulated kernel."""
         return self.file.reference.function is not None and not self.file.reference.checks_outputs
 
     @property

@@ -26,7 +26,7 @@ from search_spaces.templates.template import KernelTemplate
 # Limits of a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
-MOST_CLUSTER = 8  # largest cluster in blocks that every GPU with clusters supports
+MOST_CLUSTER = 8  # number of blocks in the largest cluster that every GPU with clusters supports
 UNSEEN_REGISTERS = 32  # assumed registers per thread, until the compiler has reported the number
 
 

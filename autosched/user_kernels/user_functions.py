@@ -184,7 +184,7 @@ def _rounded(number: float) -> str:
 def _one_thread() -> dict[str, str]:
     """Return environment variables that limit BLAS to one thread, unless the user has set a number.
 
-    Several threads would consume CPU time while waiting for each other, in an amount that depends on the machine.
+    Several threads would also consume CPU time while they wait for each other. How much depends on the machine.
     """
     return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 

@@ -210,7 +210,7 @@ def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Return a reason if an output has more elements than all blocks write at ``most`` elements per block, else ""."""
+    """Return a reason if all blocks together, with ``most`` elements each, cannot write all of an output, else ""."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:

@@ -31,8 +31,8 @@ def run_planned(
     Args:
         program: The executable and its arguments.
         device: GPU that the executable detects.
-        plan: Plan of the runs of each launch. The plan's first run is made last. All other runs use copies of the
-            memory, and the program continues with the memory of the first run. All blocks run (``blocks`` and
+        plan: Plan of the runs of each launch. The plan's first run is executed last, on the program's memory, with
+            which the program then continues. The other runs use copies of the memory. All blocks run (``blocks`` and
             ``best_effort`` are ignored).
         on_finding: Called at once with each finding, and with each message about an unsupported feature.
         driver: True if the executable loads libcuda itself.
@@ -56,7 +56,7 @@ def run_planned(
 
 
 def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
-    """Yield the runs of a launch. The plan's first run is made last, because it changes the program's memory."""
+    """Yield the runs of a launch. The plan's first run comes last, because it changes the program's memory."""
     first, *later = plan.runs
     for item in (*later, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))

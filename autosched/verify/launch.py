@@ -60,7 +60,7 @@ class LaunchUnderTest:
         """
         if not isinstance(self.inputs, Mapping):
             if launches > 1 or perturb:
-                raise ValueError("a launch of some blocks cannot be repeated or perturbed")
+                raise ValueError("a launch that runs only some of its blocks cannot be repeated or perturbed")
             return self.read(self._blocks(self.inputs, order, time_limit, count=count))
         if isinstance(self.code, GeneratedKernel):
             done = emulate(self.code, self.inputs, time_limit=time_limit, order=order, perturb=perturb, calls=launches)

@@ -152,9 +152,9 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
 
 
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
-    """Return blocks that each represent a fraction of the grid, with this fraction, in descending order.
+    """Return pairs of a fraction of the grid and the block that represents it, in descending order of the fraction.
 
-    These are an inner block, and the last block along each axis, which may have less work. Fractions below
+    The blocks are an inner block, and the last block along each axis, which may have less work. Fractions below
     ``LEAST_SHARE`` are ignored.
     """
     axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]

@@ -73,8 +73,8 @@ _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
 def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
     """Return the reason why ``device`` cannot run ``kernel``, in one sentence, or "" if it can.
 
-    The instructions of ``compiled`` are checked, for example a kernel of the same schedule for a smaller problem. By
-    default, ``kernel`` itself is checked. Kernels that do not compile are not checked here.
+    The checked instructions are those of ``compiled``, which may be a kernel of the same schedule for a smaller
+    problem. By default, they are those of ``kernel`` itself. Kernels that do not compile are not checked here.
     """
     limits = LIMITS.get(device.sm)
     if limits is None:

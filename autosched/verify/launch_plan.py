@@ -34,11 +34,12 @@ class LaunchPlan:
     """Plan for verifying a launch. Every run begins with the same memory.
 
     Attributes:
-        orders: Orders of blocks and threads; one run for each. An executable continues with the result of the first
+        orders: Orders of blocks and threads; one run for each. An executable continues with the memory of the first
             run.
         second_launch: If True, an additional run launches twice on the same memory. This detects state that a launch
             does not reset.
-        perturb: If True, approximate instructions have the largest error that the PTX ISA allows in an additional run.
+        perturb: If True, there is an additional run, in which approximate instructions have the largest error that the
+            PTX ISA allows.
         time_limit: CPU seconds of one launch.
         blocks: Number of blocks that run: the first, the last and some in between. If a block waits for another block,
             that block runs too. Outputs of all other blocks are treated as written with zeros. None: all blocks run.

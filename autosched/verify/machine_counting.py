@@ -67,7 +67,7 @@ _OPERATIONS: dict[Pipe, str] = {
     "control": "bra",
 }  # fmt: skip
 
-# Instructions that a source line has equally often in machine code and in PTX.
+# Instructions that occur equally often in the machine code and in the PTX of a source line.
 _PRESERVED = {
     "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
     "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
@@ -186,7 +186,7 @@ def pipe_of(opcode: str) -> Pipe:
     name, *qualifiers = opcode.split(".")
     if qualifiers and (pipe := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
         return pipe
-    # counted as f64: on GPUs with slow f64 arithmetic, these take as long
+    # counted as f64: on GPUs with slow f64 arithmetic, conversions of f64 take as long as this arithmetic
     if name in _CONVERSIONS and "F64" in qualifiers:
         return "f64"
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
@@ -232,9 +232,9 @@ def _times(
 
     Raises NotMatched if no source line of the blocks ran, or the arithmetic does not match.
 
-    The count of a block is derived from the block's instructions that are equally frequent in PTX, or from all its
-    instructions if there are none of these. Blocks of a loop that no branch skips get the highest count in the loop.
-    The other blocks of the loop get at most this count.
+    The count of a block is derived from those of its instructions that occur equally often in PTX (``_PRESERVED``). If
+    a block has no such instruction, all its instructions are used. Blocks of a loop that no branch skips get the
+    highest count in the loop. The other blocks of the loop get at most this count.
     """
     expected = Counter[_Kind]()
     for block in blocks:
@@ -274,7 +274,8 @@ def _times(
 def _upper(passes: Sequence[float]) -> float:
     """Return the 90th percentile of the counts.
 
-    Low counts are less reliable, because ptxas may execute code that PTX skips, or move code out of a loop.
+    Low counts are less reliable, because the machine code may execute instructions that the PTX skips, and ptxas may
+    move code out of a loop.
     """
     return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
 
@@ -318,7 +319,7 @@ def _ptx_words(qualifiers: Sequence[str]) -> float:
 
 
 def _is_local(operation: str) -> bool:
-    """Return True if a PTX operation accesses local memory. Such an array is in the source, as PTX has no spills."""
+    """Return True if a PTX operation accesses local memory, that is, an array of the source, as PTX has no spills."""
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 

@@ -66,8 +66,9 @@ def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first
             at = np.unravel_index(int(differ.argmax()), one.shape)
             where = [int(i) for i in at]
             return (
-                f"{operand.name}{where} is {float(other_values[at])!r}, but {float(values[at])!r} in ascending order: "
-                f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
+                f"{operand.name}{where} is {float(other_values[at])!r} in this order of blocks or threads, but "
+                f"{float(values[at])!r} in ascending order: "
+                f"{int(differ.sum())} of {operand.size} elements depend on the order"
             )
     return ""
 

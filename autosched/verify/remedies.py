@@ -13,8 +13,8 @@ def remedy(findings: Sequence[Finding], of_unset: Callable[[str], str]) -> str:
 
     Args:
         findings: Findings of a launch.
-        of_unset: Function from an array's name to the remedy if the kernel reads or updates this array before it is
-            written.
+        of_unset: Function that takes an array's name, and returns the remedy for a kernel that reads or updates this
+            array before it is written.
 
     Returns:
         The remedy.

@@ -27,11 +27,14 @@ SAMPLED_FLOPS = 2.0**27  # flops limit for all sampled blocks together
 SAMPLED_BYTES = 2.0**25  # limit for the bytes that all sampled blocks move
 QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
 _MOST = 48  # maximum number of groups of blocks
-_WINDOWS = 4.0  # cost limit, relative to SAMPLED_FLOPS, for groups that complete results of an additional output
-_FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one block needs more than SAMPLED_FLOPS times this factor
-_PART_FLOPS = 2.0**31  # flops limit for the reference of one element, as a block writes many elements
+# cost limit, in multiples of SAMPLED_FLOPS and SAMPLED_BYTES, for the groups that complete results of further outputs
+_WINDOWS = 4.0
+# minimum number of groups of blocks; if a group costs more than _HEAVY times SAMPLED_FLOPS, a single group is enough
+_FEWEST, _HEAVY = 3, 16.0
+_PART_FLOPS = 2.0**31  # flops limit for the reference of one output element; a block writes many elements
 _FIRST = 8  # number of groups to run from the start of the grid, whose tiles have full width, unlike tiles at the edges
-_MOST_TOGETHER = 32  # flops limit if all blocks of the grid combine their results, because all of them must then run
+# number of blocks that always run together; larger grids have a flops limit if all blocks combine their results
+_MOST_TOGETHER = 32
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
@@ -252,14 +255,14 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 
 
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
-    """Return a reason if all blocks cannot fill the output, at ``most`` elements per group of blocks, or "".
+    """Return a reason if all groups of blocks together, with ``most`` elements each, cannot fill the output, else "".
 
     The sampled blocks of a chain may all have narrow tiles at an edge. If a tile walk checks the tiles of all blocks,
     it is sufficient that the sampled blocks write an element.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    # 2 for a chain, in which a block leaves to the next block at most as many elements as it writes itself
+    # 2 for a chain: a block may leave elements to the next block, but no more than it writes itself
     left_to_next = 2 if kernel.chained else 1
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""

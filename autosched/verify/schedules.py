@@ -44,7 +44,7 @@ class ScheduleVerifier:
     settings: VerifySettings = field(default_factory=VerifySettings)
 
     def verify(self, schedule: Schedule) -> Verdict:
-        """Make the runs of the plan until one fails or the time budget is spent.
+        """Execute the runs of the plan until one fails or the time budget is spent.
 
         Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge if the arrays are too large, and
         HostFailure if this machine cannot run the emulator.
@@ -65,7 +65,7 @@ class ScheduleVerifier:
         # imported lazily: few verifications need this module
         from autosched.verify.batch_invariance import verify_batch
 
-        # with a budget, as in a search, plan fewer runs in batches, but make all of them
+        # with a time budget, as in a search, plan only the runs of a quick verification, but execute all of them
         limited = self.settings.budget is not None
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)

@@ -93,7 +93,7 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """Yield the size of a growth, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
+    """Yield ``small`` enlarged by a growth, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
 
     Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need so many
     k-tiles.
@@ -134,7 +134,7 @@ def _of_split(problem: Matmul, schedule: Schedule) -> int:
 
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
-    """Yield growths along the sizes of a tile program that are divided among blocks."""
+    """Yield ways to enlarge a tile program's problem along the sizes that are divided among blocks."""
     # imported lazily: only tile programs need this function
     from search_spaces.programs.schedules.proxy import independent_tiles
 
@@ -147,7 +147,7 @@ def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_
 
 
 def _growths_of_rows(small: TileProblem) -> Iterator[_Growth]:
-    """Yield growths along the rows of an operator that computes each row separately."""
+    """Yield ways to enlarge the number of rows of an operator that computes each row separately."""
     if next(small.parts(np.zeros(1, np.int64)), None) is None:
         return
     (name,) = small.batch_sizes
@@ -156,7 +156,7 @@ def _growths_of_rows(small: TileProblem) -> Iterator[_Growth]:
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
-    """Yield the growths of a problem, grouped by role."""
+    """Yield ways to enlarge a problem, grouped by role."""
     match small:
         case Matmul():
             yield from _growths_of_matmul(small, schedule)
@@ -229,7 +229,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Yield numbers of additional rows with which every concurrent stream-K worker has tiles, the best number first.
+    """Yield how many rows to add so that every concurrent stream-K worker has tiles. The best number comes first.
 
     More than one worker per SM is assumed only if all blocks of the larger launch can be emulated.
     """
@@ -247,9 +247,9 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return the rows or columns of at least ``least`` additional tiles, rounded up to a multiple of a cluster's tiles.
+    """Return the number of rows or columns of ``least`` additional tiles, rounded up to whole clusters of tiles.
 
-    A reduction along the axis needs ``MANY_PARTS`` tiles; persistent blocks need enough for two clusters.
+    A reduction along the axis needs ``MANY_PARTS`` tiles instead; persistent blocks need enough tiles for two clusters.
     """
     if f"tile_{axis}" not in chosen:
         return MANY

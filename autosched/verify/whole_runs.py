@@ -73,7 +73,7 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, inputs in enumerate(stress):
-        # replaces the run of all blocks, because fewer blocks with more tiles each take as long
+        # replaces the run of all blocks: there are fewer blocks, but each has more tiles, so this run takes as long
         if i == 0 and fewer != kernel:
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)

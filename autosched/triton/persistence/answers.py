@@ -55,7 +55,7 @@ class Answers:
         return next((trial.schedule for trial in self._trials(identity, identity.chosen)), None)
 
     def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
-        """Return the stored times of configurations, measured with any list of configurations. Raises StoreError."""
+        """Return the stored times of configurations, whatever list they were measured with. Raises StoreError."""
         times: dict[Schedule, Milliseconds] = {}
         for trial in self._trials(identity, identity.timed):
             times.setdefault(trial.schedule, _milliseconds(trial.measurement))

@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT = 120.0  # seconds: longer than the tuning of most kernels, shor
 
 
 class Persistence:
-    """Result of ``persist``, with counts and ``stop``. A context manager calls ``stop`` at the end of the context.
+    """Result of ``persist``, with counts and ``stop``. It is a context manager that calls ``stop`` on exit.
 
     Args:
         database: A path or URL; None for the user's database.
@@ -51,7 +51,7 @@ class Persistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to Triton. Modules that use the database are imported once a kernel is tuned."""
+        """Attach to Triton. Modules that use the database are not imported until a kernel is tuned."""
         self._detach = adapter.attach(self._tuning)
 
     def stop(self) -> None:

@@ -206,12 +206,12 @@ def tune(
 
     Args:
         space: Values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
-            ``num_ctas``, ``maxnreg``. Default: the configurations of an ``@triton.autotune`` below this decorator, or
-            powers of two without one.
+            ``num_ctas``, ``maxnreg``. Default: the configurations of an ``@triton.autotune`` below this decorator;
+            without one, powers of two.
         rules: Conditions on every configuration, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
         default: Configuration against which other configurations are verified. Default: the first listed configuration,
             or Triton's default options and the first value of each parameter.
-        reference: Function of the arguments by name that returns the outputs by name.
+        reference: Function that takes the arguments by name, and returns the outputs by name.
         tolerance: Allowed relative and absolute errors.
         database: A path or URL. Default: the user's database.
         trials: Number of trials of the search that the first call of a problem starts.

@@ -155,8 +155,8 @@ def autotune_hooks(
     """Return ``perf_model`` and ``do_bench`` for a kernel that keeps its ``@triton.autotune``.
 
     Args:
-        kernel: Function that returns the decorated function, such as ``lambda: matmul``, because the hooks are created
-            first.
+        kernel: Function that returns the decorated function, such as ``lambda: matmul``. The decorated function itself
+            does not exist yet when the hooks are created.
         database: Path or URL for the times. Default: the user's database.
         device: Name or row of the GPU. Default: the emulated GPU, or else Triton's GPU.
 

@@ -79,7 +79,7 @@ def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torc
 
 
 def other_part(name: str, expected: Flags, written: Flags) -> str:
-    """Describe which bytes only a configuration or only the default writes; "" if both write the same bytes."""
+    """Describe the bytes that only the default, or only the configuration, writes; "" without such bytes."""
     missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
         num_expected = int(np.count_nonzero(expected))

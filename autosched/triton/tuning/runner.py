@@ -91,7 +91,7 @@ class TritonEstimateRunner:
         return Status.OK, "", seconds
 
     def counted(self, candidate: CompiledCandidate) -> list[CountedRun] | str:
-        """Return runs of blocks that represent the grid, or the reason why such blocks cannot run."""
+        """Run a few blocks that represent the grid. Return the runs, or the reason why these blocks cannot run."""
         if sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return "no time can be estimated, because the arrays are too large for the emulator"
         inputs, memory = self.inputs_of(candidate)

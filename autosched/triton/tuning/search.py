@@ -151,7 +151,7 @@ def tune_call(
     Args:
         tuning: The function with its space, rules and reference.
         call: The arguments, on the CPU, with the sizes to tune for.
-        device: Name or row of the GPU.
+        device: The GPU: its name, or its row of the device table.
         options: Options of the search. ``workers`` is the number of compile processes, which import the function's
             file. This process compiles instead if ``workers`` is 0, or if the function cannot be imported (from a
             notebook, or from the program itself).
@@ -161,7 +161,7 @@ def tune_call(
             rejected.
 
     Returns:
-        The result, as of ``autosched.tune``.
+        The same kind of result as that of ``autosched.tune``.
 
     Raises:
         ValueError: Invalid input (CallError, SpaceError, NoReference, StoreError), before anything is written.
@@ -248,5 +248,6 @@ def _processes(
     except NotPortable as error:
         return (
             None,
-            f"a crash of Triton's compiler would end this process, because it has no compile processes: {error}",
+            "a crash of Triton's compiler would end this process, because kernels are not compiled in other processes: "
+            f"{error}",
         )

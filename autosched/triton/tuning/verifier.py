@@ -83,8 +83,8 @@ class ConfigurationVerifier:
             if self._blocks is not None and self.reference is None:
                 raise NoReference(
                     f"one launch at these sizes takes about {seconds * default.launch.blocks:,.0f} s in the emulator: "
-                    "provide a smaller call for verification, whose last tile is not full (verification_args, "
-                    "--verification-size), or a reference"
+                    "for verification, provide either a reference, or a smaller call with a partial last tile "
+                    "(verification_args, --verification-size)"
                 )
         once = None if default is None or self._blocks is not None else self._launched_twice(default)
         if self.reference is not None:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel | None = None) -> Backend:
     """Choose the backend that times the candidates of a search.
 
-    "auto" measures if this machine has the requested GPU. Otherwise "auto" replays a recording of ``problem`` on the
-    device with the current space; without such a recording it estimates. A GPU or recording of a similar device is
-    never used instead.
+    "auto" measures if this machine has the requested GPU. Otherwise "auto" replays a recording of ``problem`` that was
+    made on the requested device with the current space. Without such a recording it estimates. A GPU or recording of a
+    similar device is never used instead.
 
     Args:
         problem: Problem to search; None for a backend without a problem.

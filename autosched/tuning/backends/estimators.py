@@ -92,7 +92,7 @@ class AnalyticEstimator:
 
 
 def code_of(model: str) -> str:
-    """Return the kind of code whose instructions a model counts (PTX or machine code), from its name; "" for none."""
+    """Return the code (PTX or machine code) whose instructions a model counts, as stated in its name; "" for none."""
     return model.partition(" (")[2].removesuffix(")")
 
 

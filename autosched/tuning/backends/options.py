@@ -73,7 +73,7 @@ class BackendOptions:
 
     @property
     def on_cluster(self) -> bool:
-        """True if a Ray cluster measures."""
+        """True if candidates are measured on a Ray cluster."""
         return self.recording is None and (self.ray is not None or self.backend == "ray")
 
     @property

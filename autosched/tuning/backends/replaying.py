@@ -63,8 +63,8 @@ def of_recording(
 
     Args:
         problem: Problem to search, or None.
-        device: GPU of the times.
-        why: Reason why no GPU measures, for the headline.
+        device: GPU on which the times were measured.
+        why: Reason why candidates are not measured on a GPU. The headline states this reason.
         templates: Kernel templates to search; None for all that can compute ``problem``. Recordings of another version
             of a template's space are skipped.
 

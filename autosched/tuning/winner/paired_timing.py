@@ -238,7 +238,8 @@ class _TimedRounds:
     def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        # if all or none failed by themselves (a crash, or a common timeout), it is unknown which entrant is the cause
+        # After a crash (no entrant has its own failure) or a common timeout (all have one), it is unknown which entrant
+        # is the cause.
         if len(culprits) in (0, len(timed.entrants)):
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}

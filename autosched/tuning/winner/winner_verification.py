@@ -41,7 +41,8 @@ class Verifiers:
 def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None) -> Verifiers:
     """Return the verifiers of a search.
 
-    If schedules must be batch-invariant, batch invariance is verified, too, even on a GPU.
+    With an ``order``, the winner is verified even if the kernels run on a GPU. This includes its batch invariance, if
+    the rule requires it.
 
     Args:
         task: Task of the search.
@@ -49,8 +50,9 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
         order: Rule on the order of sums; None if every order is allowed.
 
     Returns:
-        The verifiers. Both functions are None if the runner runs kernels on a GPU, if times are replayed from a GPU, or
-        if there is no compiler for the emulator.
+        The verifiers. The functions ``new_best`` and ``winner`` are None if there is no compiler for the emulator. If
+        kernels run on a GPU, or times are replayed from a GPU, ``new_best`` is None, and without an ``order``,
+        ``winner`` is None, too.
 
     Raises:
         ValueError: The emulator cannot be used although a compiler is installed.
@@ -96,7 +98,7 @@ def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
     while ledger.best is not None and not is_library(ledger.best.schedule):
         best = ledger.best
         if _has_full_verification(ledger, best) and _has_order(ledger, best):
-            return "the best was verified in full before"
+            return "the best schedule is already verified in full"
         remaining = until - time.monotonic()
         if failed and remaining <= 0:
             failures = f"{failed} {_plural(failed, 'best')} failed the full verification"

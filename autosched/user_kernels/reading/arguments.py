@@ -151,7 +151,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Raise an error for an array file whose shape matches in none of ``problems``."""
+    """Raise an error for an array file whose shape does not match the argument's shape in any of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -163,7 +163,7 @@ def check_files(
 
 
 def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], sizes: Mapping[str, int]) -> None:
-    """Raise an error for arrays without elements at ``sizes``."""
+    """Raise an error for an array that has no elements at these ``sizes``, and for an invalid texture."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         for e in argument.shape:
             if not sizes.keys() >= set(e.names):

@@ -346,9 +346,9 @@ class _KernelFileReader:
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
             reason, name = table.text("reason", ""), table.text("name", "")
             if any((r.name or r.expression.text) == (name or expression.text) for r in rules):
-                table.fail(f"another rule is named {name or expression.text!r}: rename this one", "name")
+                table.fail(f"another rule is named {name or expression.text!r}: give this rule another name", "name")
             if _OF_LAUNCH.fullmatch(name):
-                table.fail(f"a rule of the launch is named {name!r}: rename this one", "name")
+                table.fail(f"a rule of the launch is named {name!r}: give this rule another name", "name")
             rules.append(FileRule(expression, reason, pruning, name))
             table.done()
         return tuple(rules)
@@ -472,7 +472,7 @@ def _parameter(name: str, table: DocumentTable, raw: Any) -> tuple[Parameter, bo
     if not (floating or kinds in ({int}, {bool}, {str}, set())):
         table.fail("the values must be all numbers, all true or false, or all texts", key)
     if not all(v.isprintable() for v in values if isinstance(v, str)):
-        table.fail("a text among the values has a character that cannot be printed", key)
+        table.fail("one of the texts has a character that cannot be printed", key)
 
     usual = "categorical" if kinds == {str} else "ordinal"
     parameter = table.attempt(

@@ -90,10 +90,10 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
 def read_compiler(
     kernel: DocumentTable, name: str, source: str, headers: tuple[tuple[str, str], ...]
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the compiler and its headers. Unless the file names a compiler, ``choose_compiler`` chooses it.
+    """Return the compiler and its headers. If the file does not name a compiler, choose one.
 
-    To choose, the source is compiled, but only if NVRTC may not find one of its headers. Parameters are still undefined
-    at this stage, so other errors are ignored.
+    The choice is NVRTC if it certainly finds all headers of the source. Otherwise, the source is compiled to find out.
+    Parameters are still undefined at this stage, so other errors are ignored.
 
     Args:
         kernel: Table of the kernel.

@@ -236,7 +236,7 @@ def is_ptx(program: str) -> bool:
 
 
 def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
-    """Return the PTX text, the kernel's name in it ("" for the only kernel), and an emulation if compiling fails."""
+    """Return the PTX text and the kernel's name in it ("" for the only kernel), or an emulation if compiling fails."""
     kernel, headers = options.kernel, options.headers or {}
     compiled = getattr(program, "asm", None)
     if isinstance(compiled, Mapping):

@@ -54,7 +54,7 @@ class FrontEnd:
 
     @property
     def refusal(self) -> str:
-        """Return the message that refuses a file with kernels of this package."""
+        """Return the error message, without the file's name, for a file with kernels of this package."""
         return f"holds kernels of {self.name}: {self.instead}"
 
 

@@ -313,8 +313,8 @@ class _Passing:
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
             raise ValueError(
-                "channels of a texture must be 1, 2 or 4, and the array's last dimension if above 1, not "
-                f"{value.channels}"
+                "a texture must have 1, 2 or 4 channels, and several channels must be the array's last dimension; "
+                f"got {value.channels} channels"
             )
         layers = shape.pop(0) if value.layered else 1
         kind = value.array.dtype.kind

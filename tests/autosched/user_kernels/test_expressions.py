@@ -184,7 +184,7 @@ REFUSED = [
     ("1j", "is not part of the expression language"),
     ("...", "is not part of the expression language"),
     ("a == 'x'", "this mixes a text with a number"),
-    ("'x' + 'y'", "a text can only be compared (column 1"),
+    ("'x' + 'y'", "this is a text, but a number is needed (column 1"),
     ("a in (1, 'x')", "this mixes a text with a number"),
     ("4611686018427387904", "integers must stay under 2**62"),
     ("1e999", "this float is infinite"),

@@ -93,7 +93,7 @@ def test_types_are_searched_and_recorded_as_one_problem(tmp_path: Path) -> None:
 def test_invalid_types_are_rejected_in_one_line() -> None:
     for dtype, message in (
         ("U", "'U' is not known"),
-        ("T + 1", "a text can only be compared"),
+        ("T + 1", "this is a text, but a number is needed"),
         ("b", '"b" is a int'),
         ("'quux' if b == 32 else T", "unknown type 'quux'"),
     ):

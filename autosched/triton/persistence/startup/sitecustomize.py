@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # modules that define an autotuner, each with autosched's module whose ``attach_served`` attaches to it
+_ADAPTERS = {  # module that defines an autotuner: autosched's module whose ``attach_served`` attaches to this autotuner
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }
@@ -50,7 +50,10 @@ def _attach(adapter: str) -> None:
 
         attach = import_module(adapter).attach_served
     except ImportError as error:
-        print(f"autosched: {sys.executable} cannot import autosched ({error}): tuned as usual", file=sys.stderr)
+        print(
+            f"autosched: {sys.executable} cannot import autosched ({error}): kernels are tuned as usual",
+            file=sys.stderr,
+        )
         return
     attach(os.environ[DATABASE], float(os.environ[TIMEOUT]))
 

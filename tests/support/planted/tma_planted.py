@@ -82,7 +82,7 @@ class Planted:
 
 _FULL = "tile::wait_phase(place.full(), place.parity);"
 _FENCE = "ptx::fence_async_proxy();"
-_READ = """  // orders TMA's next writes after this lane's reads, which the mbarrier alone does not
+_READ = """  // orders TMA's next writes after this lane's reads; the mbarrier does not order them
       ptx::warp_sync();  // all lanes have read
 """
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"

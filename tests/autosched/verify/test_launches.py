@@ -182,7 +182,7 @@ def test_arrays_that_a_second_launch_changes_are_named() -> None:
 def test_some_blocks_run_once_in_each_of_two_orders() -> None:
     runs = replace(THOROUGH, perturb=True, launches=3, perturb_all=True).of_some_blocks().runs
     assert [(run.launches, run.perturb) for run in runs] == [(1, False)] * 2
-    with pytest.raises(ValueError, match="some blocks"):
+    with pytest.raises(ValueError, match="only some of its blocks"):
         LaunchUnderTest("", 0, blocks=(0,)).run(Order("random", 1), launches=2)
 
 

@@ -124,7 +124,7 @@ def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, st
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """Return the include folders of Python packages: cupy's, which have ``cupy/complex.cuh``, CUB and libcu++."""
+    """Return the include folders of cupy's Python package, which contain ``cupy/complex.cuh``, CUB and libcu++."""
     spec = importlib.util.find_spec("cupy")
     if spec is None or not spec.submodule_search_locations:
         return ()

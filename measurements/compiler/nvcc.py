@@ -115,7 +115,7 @@ def compile_source(
 def compile_to_ptx(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> PtxOutput:
-    """Compile CUDA C++ that NVRTC does not support to PTX, with nvcc.
+    """Compile CUDA C++ to PTX with nvcc, for source text that NVRTC does not support.
 
     Args:
         source: Source text; its host code is also compiled.

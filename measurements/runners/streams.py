@@ -19,7 +19,7 @@ from measurements.workers.transport import WorkerClosed
 
 
 class Call:
-    """A call in progress of a public method of a runner. The call receives results from other threads.
+    """A running call of a runner's public method. The call receives results from other threads.
 
     ``results`` receives results, an exception to raise, or None when the runner or its pool closes.
 

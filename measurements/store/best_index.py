@@ -168,7 +168,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """Return the entries of all problems (or of one problem) without winners, computed from the trials."""
+    """Compute the entries of all problems, or of one problem, from the trials. The entries contain no winners."""
     t = TRIALS.c
     keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(

@@ -89,7 +89,7 @@ _DISTINGUISHING = (
 
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
-    """Return ``rows`` without rows that equal a trial with an id above ``since``."""
+    """Return ``rows``, but omit each row that equals a stored trial whose id is above ``since``."""
     columns = [TRIALS.c[name] for name in _DISTINGUISHING]
     stored = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
     return [row for row in rows if tuple(row[name] for name in _DISTINGUISHING) not in stored]

@@ -148,7 +148,7 @@ class Guard:
 
 def create_tables(connection: Connection) -> None:
     """Create the tables in a database that lacks them."""
-    # an option of the index would import the PostgreSQL dialect in every process
+    # not set when the index is defined, because that would import the PostgreSQL dialect in every process
     if connection.dialect.name == "postgresql":
         _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)
@@ -199,8 +199,8 @@ def refuse_other(connection: Connection, name: str) -> None:
     if strange:
         raise StoreError(
             f"the database {name} has objects that autosched never creates ({one_line(', '.join(strange[:3]))}), "
-            "which could change stored trials: do not use it, or copy its trials with autosched export on a machine "
-            "that you trust"
+            "which could change stored trials: use another database, or, on a machine that you trust, copy its trials "
+            "with autosched export"
         )
 
 

@@ -75,7 +75,7 @@ def check(path: Path, create: bool) -> None:
         _exists(Path(f"{path}-journal"))
         if not exists:
             if not create:
-                raise StoreError(f"there is no database {path}: check the path, or tune into it first")
+                raise StoreError(f"there is no database {path}: check the path, or create the database by tuning")
             if not path.parent.is_dir():
                 folder = path.parent
                 if folder.exists():
@@ -92,7 +92,7 @@ def check(path: Path, create: bool) -> None:
     if start not in (b"", MAGIC):
         raise StoreError(f"{path} is not an SQLite database: choose another path")
     if not start and not create:
-        raise StoreError(f"{path} is empty and contains no trials: check the path, or tune into it first")
+        raise StoreError(f"{path} is empty and contains no trials: check the path, or first tune with this database")
     if create and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # the folder must also be writable, because SQLite puts its journal there
         raise StoreError(

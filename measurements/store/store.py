@@ -161,7 +161,7 @@ class Store:
     def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
         """Append trials in order, in one transaction.
 
-        Trials that are already stored after the id ``unless_since`` are skipped.
+        Trials that are already stored with an id above ``unless_since`` are skipped.
 
         Raises StoreError as ``append`` does.
         """

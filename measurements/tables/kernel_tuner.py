@@ -24,7 +24,7 @@ from measurements.trials.recording import MOST_BYTES, refuse_bomb
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 10
-_NO_TIME = 1e19  # times above this mark failures; older caches store 1e20 for a failure
+_NO_TIME = 1e19  # a time above this value marks a failure; older caches store 1e20 for a failure
 # status of a failed configuration, by a lower-case word in its error text; files have this text in place of the time
 _FAILURES = {
     "compil": Status.COMPILE_ERROR,

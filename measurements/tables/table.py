@@ -24,7 +24,7 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of a kernel, with the names and values of its file, and its measurement."""
+    """One configuration of a kernel, with parameter names and values as in its file, and its measurement."""
 
     kernel: str
     configuration: Mapping[str, RawValue]

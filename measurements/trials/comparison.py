@@ -216,7 +216,7 @@ def errors(
         plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf
         may = allowed if plain else np.where(np.isfinite(allowed), allowed, 0.0)
         error = _apart(actual, wanted) if exact else np.abs(values - wanted)
-        wrong: BoolArray = ~(error <= may)  # not written as error > may, because a NaN must be wrong
+        wrong: BoolArray = ~(error <= may)  # not written as error > may, because a NaN must count as wrong
         ratio: FloatArray = error / may if plain else np.where(error == 0, 0.0, error / may)
         suspects = np.flatnonzero(wrong)
         if suspects.size and dtype.mantissa_bits + 1 < dtype.bits:  # the type is a float

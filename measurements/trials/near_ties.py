@@ -26,7 +26,7 @@ TRIM = 0.1  # fraction of the values to trim at each end
 # until there is a decision
 STANDARD_ERRORS = 3.0
 MIN_ROUNDS = 6  # minimum rounds for a decision
-# number of fastest kernels that are timed in all rounds, because distances are relative to the fastest kernel
+# this many of the fastest kernels are timed in all rounds, because distances are relative to the fastest kernel
 REFERENCES = 4
 
 

@@ -54,7 +54,7 @@ class Policy:
         return cls(match[1], match[2], None if match[3] is None else int(match[3]))
 
 
-# default policy, which also applies to measured trials that are older than policies, unless they had a warm L2
+# default policy; it also applies to trials that were measured before policies were recorded, unless L2 was warm
 DEFAULT = str(Policy())
 NONE = ""  # policy of times that autosched did not measure: estimates, and replayed times of other tools
 

@@ -184,7 +184,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
 
 @contextmanager
 def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert errors that a malformed file raises to RecordingError."""
+    """Convert errors caused by a malformed file to RecordingError."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
@@ -301,7 +301,7 @@ def path_of(problem_key: str, device: str, folder: str | os.PathLike[str] | None
         RecordingError: ``device`` is not a folder name.
     """
     if not device or device != os.path.basename(device) or device.startswith("."):
-        raise RecordingError(f"the device {device!r} cannot name a folder")
+        raise RecordingError(f"the device name {device!r} cannot be the name of a folder")
     operator = operator_of(problem_key) or "unknown"
     if not (device + operator).isprintable():
         raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot name a file")

@@ -70,7 +70,10 @@ def _pairs(n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarra
 
 @lru_cache(maxsize=64)
 def _cumulative(n: int) -> FloatArray:
-    """Return P(W <= w) for w = 0 .. n (n + 1) / 2, where W sums the ranks 1 .. n, each with probability 1/2."""
+    """Return P(W <= w) for w = 0 .. n (n + 1) / 2.
+
+    W is the sum of a random subset of the ranks 1 .. n, which contains each rank with probability 1/2.
+    """
     weights = np.ones(1)
     for rank in range(1, n + 1):
         longer = np.zeros(len(weights) + rank)

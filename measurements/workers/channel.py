@@ -16,7 +16,7 @@ from measurements.workers.messages import Buffer, Message, MessageDecoder, check
 
 _STDERR_TAIL = 8192
 _READ = 1 << 18  # maximum bytes of one read
-_PIPE_READS = 16  # reads of 64 KiB that empty the largest pipe of an unprivileged process on Linux
+_PIPE_READS = 16  # reads of 64 KiB; enough to empty the largest pipe of an unprivileged process on Linux
 
 
 class Channel:

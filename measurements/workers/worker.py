@@ -220,7 +220,7 @@ class Worker:
                 _await_exit(process.pid, _END_GRACE)
                 if not _has_ended(process.pid):
                     complaint = "closed its output but did not exit"
-            _kill_group(process.pid)  # so that no process keeps stderr open, and its end can be read
+            _kill_group(process.pid)  # so that no process keeps stderr open, and it can be read to its end
             tail = channel.stderr_tail()
         returncode = self._reap()
         if self._closed:

@@ -23,7 +23,7 @@ _MIB = 2**20
 # driver reports up to 3% less memory than nvidia-smi; different products with the same name differ by more.
 _SAME_MEMORY = 0.05
 _SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that MIG can divide into slices
-_INTEGRATED = (87, 110, 121)  # compute capabilities whose products all share the CPU's memory
+_INTEGRATED = (87, 110, 121)  # compute capabilities for which every GPU model shares the CPU's memory
 
 
 def missing_driver() -> str:

@@ -55,7 +55,7 @@ class LoadedModule:
     slots: list[Slots]
 
     def launch(self, copy: int) -> None:
-        """Launch the kernel on the copy of each operand with index ``copy``, modulo the number of copies."""
+        """Launch the kernel on copy number ``copy`` of each operand, modulo the operand's number of copies."""
         self.loaded({s.operand.name: s.array(copy % s.copies) for s in self.slots})
 
 

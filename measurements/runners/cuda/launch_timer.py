@@ -1,4 +1,7 @@
-"""Time launches on one stream of a warm GPU. CUDA graphs, queued behind other work, keep host time out of the times."""
+"""Time launches on one stream of a warm GPU.
+
+Launches are queued in CUDA graphs behind other work, so that the times do not include host time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _HELD_CALLS, _HELD_GROUPS = 50, 5
 # seconds, and maximum number of launch pairs, between two readings of the clock
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100
 _SPIN_UP_SECONDS = 0.1
-# a clock below this fraction of the highest clock is still rising; a power limit lowers clocks less
+# a clock below this fraction of the highest clock is still rising; a power limit does not lower the clock this far
 _IDLE_CLOCK = 0.6
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
 _MOST_QUEUED = 200  # maximum number of launches in the queue while the power is measured
@@ -201,7 +204,7 @@ class LaunchTimer:
 
         Raises:
             NoGraph: A short launch cannot be captured.
-            LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
+            LaunchTimeout: A launch takes longer than ``limit``. Errors of CUDA are raised unchanged.
         """
         next_launch = _rotating(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
@@ -231,7 +234,7 @@ class LaunchTimer:
             A function that returns a list of times per launch in seconds.
 
         Raises:
-            LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
+            LaunchTimeout: A launch takes longer than ``limit``. Errors of CUDA are raised unchanged.
         """
         next_launch = _rotating(launch, copies)
         if restore is not None:

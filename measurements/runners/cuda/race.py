@@ -92,7 +92,7 @@ def race(
         The ratios; None if the times are invalid because short launches waited for the host.
 
     Raises:
-        LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
+        LaunchTimeout: A launch takes longer than ``limit``. Errors of CUDA are raised unchanged.
     """
     began = timer.host.perf_counter()
     next_copy = _rotation(copies)

@@ -34,7 +34,10 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class SentArrays:
-    """Arrays to send: ``digests`` by kind and operand, and ``blobs`` with the arrays' bytes in C order by digest."""
+    """Arrays to send.
+
+    ``digests`` maps kind and operand to a digest. ``blobs`` maps each digest to the array's bytes in C order.
+    """
 
     digests: dict[str, dict[str, str]]
     blobs: dict[str, Buffer]
@@ -57,7 +60,7 @@ class References:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Return the arrays of ``data``. First compute the kinds ``parts`` (names in PARTS) that are not yet known.
+        """Return the arrays of ``data``, after computing unknown arrays of the kinds ``parts`` (names in PARTS).
 
         References are computed in float64 on the CPU, which can take minutes. Errors of the problem's functions are
         raised unchanged.

@@ -127,7 +127,7 @@ class ResultChecks:
                 raise WrongResult(f"{after} bytes after {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
-        """Return the number of differing bytes inside all copies of an array, and of differing bytes after them."""
+        """Return two counts, each a sum over all copies of an array: differing bytes in a copy, and those after it."""
         expected = slots.array(0) if wanted is None else wanted
         arguments = (
             slots.array(0),

@@ -14,7 +14,12 @@ GIVES_UP_SECONDS = 0.05
 
 
 class StreamHold:
-    """Hold of a stream. ``function`` is the loaded kernel ``check_kernels.HOLD``; ``cp`` is the cupy module."""
+    """Stop and release a stream.
+
+    Args:
+        cp: The cupy module.
+        function: The loaded kernel ``check_kernels.HOLD``.
+    """
 
     def __init__(self, cp: Any, function: Any) -> None:
         self._cp, self._function = cp, function

@@ -62,8 +62,8 @@ from search_spaces.operators.problem import Problem
 _MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-# Factor by which comparisons increase graph_below, because a library may take longer to queue kernels than the kernels
-# run.
+# Factor by which comparisons increase graph_below, because a library may need more time to queue its kernels than the
+# GPU needs to run them.
 _COMPARED_LONGER = 10.0
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 

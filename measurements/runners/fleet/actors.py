@@ -171,7 +171,7 @@ class CandidateWork:
 
 
 class Missing(Exception):
-    """Raised for the kinds of arrays (``parts``) of a data set that a worker cannot compute."""
+    """A worker cannot compute some arrays of a data set. ``parts`` lists the kinds of these arrays."""
 
     def __init__(self, data: DataSet, parts: tuple[str, ...]) -> None:
         super().__init__(data, parts)

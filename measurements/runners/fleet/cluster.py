@@ -23,7 +23,7 @@ INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
 ARRIVAL = 120.0  # seconds until the first GPU must respond
-FURTHER_ARRIVALS = 10.0  # seconds after the start; once one GPU has responded, all others must respond by then
+FURTHER_ARRIVALS = 10.0  # seconds from the start until the others must respond, once one GPU has responded
 PATIENCE = 120.0  # seconds after which a run ends if no GPU of its kind responds
 
 
@@ -98,7 +98,10 @@ class Fleet:
             return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
 
     def device(self, name: str | None) -> Device:
-        """Return the device ``name``, or the only kind of GPU if None. Raises FleetError if missing or ambiguous."""
+        """Return the device ``name``; if it is None, the only kind of GPU in the cluster.
+
+        Raises FleetError if there is no such device, or ``name`` is None and there are several kinds of GPU.
+        """
         with self._lock:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:

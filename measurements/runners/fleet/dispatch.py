@@ -104,7 +104,7 @@ class Dispatcher:
         return job.result
 
     def check_jobs(self, patience: float) -> None:
-        """Send stragglers to idle members as well. After ``patience`` seconds without a member, fail all waiting jobs.
+        """Send each slow job to a second, idle member. Fail all waiting jobs after ``patience`` seconds without members.
 
         This function must be called regularly.
         """

@@ -293,8 +293,8 @@ def test_each_copy_has_its_own_scales(library):
     [
         (Matmul(4, 4, 32, a="e4m3", order_b="row"), "cuBLASLt returned status 15"),
         (Matmul(4, 4, 32, a="e5m2"), "cuBLASLt returned status 15"),
-        (Matmul(128, 128, 128, a="e4m3", scale="block"), "does not scale e4m3 by block to bf16"),
-        (Matmul(4, 4, 32, a="i8", scale="tensor"), "does not scale i8 by tensor to bf16"),
+        (Matmul(128, 128, 128, a="e4m3", scale="block"), "does not multiply e4m3 with scale=block and out=bf16"),
+        (Matmul(4, 4, 32, a="i8", scale="tensor"), "does not multiply i8 with scale=tensor and out=bf16"),
         (Matmul(4, 4, 32, a="e4m3", epilogue="bias"), "the library cannot compute an epilogue in the same kernel"),
     ],
 )

@@ -80,9 +80,12 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 
 
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
-    """Return a function of device addresses, named as in ``library_product``, that queues the product.
+    """Return a function that queues the product.
 
-    cuBLAS is called; cuBLASLt is called for types that cuBLAS does not support. Raises CublasError.
+    Its arguments are the device addresses of the operands, in the order in which ``library_product`` returns their
+    names. It calls cuBLAS, or cuBLASLt for types that cuBLAS does not support.
+
+    Raises CublasError.
     """
     return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
 
@@ -124,7 +127,7 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
     if gemm.in_f16 and gemm.out != "f16":
         raise Unable(f"the library accumulates in f16 only if out is f16, but out is {gemm.out}")
     if gemm.scale not in SCALES or (gemm.element == "i8" and gemm.out != "i32"):
-        raise Unable(f"the library does not scale {gemm.element} by {gemm.scale} to {gemm.out}")
+        raise Unable(f"the library does not multiply {gemm.element} with scale={gemm.scale} and out={gemm.out}")
     return gemm, names
 
 
@@ -328,7 +331,7 @@ def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
 
 
 def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call | str:
-    """Return a device-to-device copy that moves as many bytes as the problem must at least read and write."""
+    """Return a device-to-device copy that moves the minimum number of bytes that the problem must read and write."""
     half = max(-(-problem.min_bytes // (2 * _COPY_ALIGNMENT)), 1) * _COPY_ALIGNMENT
     pairs = max(math.ceil(cold_bytes / (2 * half)), 1)
     try:

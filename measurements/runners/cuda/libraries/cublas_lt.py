@@ -2,8 +2,8 @@
 
 Names, numbers and structures are from NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header. On Ada
 and Hopper, products of 8-bit floats require ``a`` in row-major and ``b`` in column-major order, and e5m2 times e5m2 is
-not supported. The library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as
-in candidates.
+not supported. The library rejects unsupported products. Sums of 8-bit floats are accumulated in the tensor cores
+(``FAST_ACCUM``), as in autosched's kernels.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ TEMPLATES = "search_spaces/templates/"
 
 @dataclass(frozen=True)
 class Stop:
-    """A function that receives the value: its file, relative to the project, and its name."""
+    """A function that receives the value. ``file`` is relative to the project; ``function`` is the name."""
 
     file: str
     function: str
@@ -45,7 +45,7 @@ class Stop:
 
 @dataclass
 class Walk:
-    """The functions that receive a value ("stops"), in the order of their first calls."""
+    """The functions ("stops") that receive a value, in the order of their first calls."""
 
     stops: list[Stop] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class Walk:
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
-        """Return one line for each sequence of stops in the same file, and the numbers of files and climbs."""
+        """Return one line for each run of successive stops in one file, then the number of files and of climbs."""
         lines, floor = [], 0
         for file, stay in groupby(self.stops, key=lambda stop: stop.counted_file):
             stops = list(stay)
@@ -79,7 +79,7 @@ def followed(value: object) -> Iterator[Walk]:
     """
     walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
     packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
-    arguments: dict[CodeType, tuple[str, ...]] = {}  # parameters to check, by function; none outside of the packages
+    arguments: dict[CodeType, tuple[str, ...]] = {}  # parameters to check; () outside of the packages
 
     def on_event(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":

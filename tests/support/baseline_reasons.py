@@ -10,7 +10,7 @@ from measurements.runners.cuda.libraries import baselines as cuda_library
 from measurements.trials.measurement import Status
 from search_spaces.operators.problem import Problem
 
-# Errors that show a mistake in our code. A missing package raises ModuleNotFoundError, which is a legitimate reason.
+# Errors that show a mistake in our code. ModuleNotFoundError is not among them, because a package may be missing.
 _MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
 
 

@@ -131,7 +131,10 @@ def writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 
 def run(arguments: list[str]) -> None:
-    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does. ``-P`` keeps its folder off sys.path."""
+    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does.
+
+    With ``-P``, sys.path does not begin with the script's folder or the working directory.
+    """
     main = sys.modules["__main__"] = ModuleType("__main__")
     sys.orig_argv = [sys.executable, *arguments]
     paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

@@ -35,7 +35,7 @@ needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installe
 needs_recorded_lengths = pytest.mark.skipif(
     _older_code(), reason="code lengths were recorded with NVRTC 13.3 or newer: pip install -U nvidia-cuda-nvrtc"
 )
-# A cupy installation alone includes some of CUDA's headers, but not all.
+# An installation of cupy includes only some of CUDA's headers.
 CUDA_HEADERS = any(Path(folder, "cuda_fp16.h").exists() for folder in cuda_include_folders())
 needs_cuda_headers = pytest.mark.skipif(
     not CUDA_HEADERS, reason="CUDA's headers are not installed: pip install nvidia-cuda-runtime"

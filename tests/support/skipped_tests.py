@@ -8,7 +8,7 @@ KEY = "autosched/skipped"
 
 
 class LastSkipped:
-    """Store the ids of skipped tests and modules in pytest's cache. On request, select only the last run's.
+    """Store the ids of skipped tests and modules in pytest's cache. On request, select only those of the last run.
 
     Args:
         config: Configuration of the run. Workers of pytest-xdist only select tests. The controller stores the ids.

@@ -33,7 +33,7 @@ def function_of(item: pytest.Item) -> str:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process, of its children and of its forked processes that have ended."""
+    """Return the CPU time of this process and of all child processes that have ended, including forked ones."""
     return sum(os.times()[:4]) + forked_python.cpu_seconds
 
 

@@ -37,7 +37,7 @@ def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[
 
 
 def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
-    """Return some schedules of the stratum with the given values, for example of ``intrinsic``."""
+    """Return some schedules of the stratum in which parameters such as ``intrinsic`` have the given values."""
     space = tile_template(type(problem)).space(problem, device(gpu))
     stratum_values = tuple(values[name] for name in space.stratifying)
     ranks = next(stratum.ranks for stratum in space.strata if stratum.values == stratum_values)
@@ -59,7 +59,7 @@ def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedK
 
 
 def interpreted(problem: TileOperator, seed: int) -> bool:
-    """Return True if the interpreter of tile programs agrees with the reference within its own bound."""
+    """Return True if the tile-program interpreter's result is within its error bounds of the reference."""
     inputs = problem.random_inputs(seed)
     reference = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)

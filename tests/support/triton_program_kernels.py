@@ -117,7 +117,7 @@ def row_sums_in_whole_tiles(o, x, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def penalize(logits, ids, count, penalty, BLOCK: tl.constexpr):
-    """Divide the logits at ``ids`` by the penalty, which is a race if an id occurs twice."""
+    """Divide the logits at ``ids`` by the penalty. This is a race if an id occurs twice."""
     i = tl.arange(0, BLOCK)
     at = logits + tl.load(ids + i, mask=i < count, other=0)
     tl.store(at, tl.load(at, mask=i < count) / penalty, mask=i < count)

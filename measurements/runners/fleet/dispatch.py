@@ -104,7 +104,7 @@ class Dispatcher:
         return job.result
 
     def check_jobs(self, patience: float) -> None:
-        """Send each slow job to a second, idle member. Fail all waiting jobs after ``patience`` seconds without members.
+        """Send slow jobs to a second, idle member. Fail all waiting jobs after ``patience`` seconds without members.
 
         This function must be called regularly.
         """

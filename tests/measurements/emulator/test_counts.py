@@ -142,7 +142,10 @@ def random_layout(rng: np.random.Generator, shape: tuple[int, int]) -> SharedLay
 def accesses(
     row: TensorIntrinsic, operand: str, layout: SharedLayout, element_bytes: int, access: Access
 ) -> tuple[str, Table]:
-    """Return the name of a kernel that loads every fragment of a tile once for the intrinsic, and its byte offsets."""
+    """Return the name of a kernel that loads from shared memory, and the byte offsets of its loads.
+
+    The loads fetch each of the intrinsic's fragments of a tile once.
+    """
     offsets = layout.offsets().astype(np.int64) * element_bytes
     if access.mode in ("row", "col"):  # wmma: the start of each fragment
         fragment = row.a.shape if operand == "a" else row.b.shape

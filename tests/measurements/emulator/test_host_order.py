@@ -1,4 +1,4 @@
-"""Streams and the host order memory accesses by several mechanisms; without a mechanism, the accesses race."""
+"""Memory accesses by the host and by streams race unless one of several mechanisms orders them."""
 
 from __future__ import annotations
 

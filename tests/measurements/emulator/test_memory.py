@@ -173,6 +173,6 @@ def test_shadow_memory_takes_at_most_three_times_the_arrays(bits: int, tmp_path:
     file.write_text(add_in_place(bits))
     small, large = 2**17, 2**20
     added = 2 * bits / 8 * (large - small) / 1024  # additional KiB of both arrays
-    runner()  # compile the runner first, since the compiler needs more memory
+    runner()  # compile the runner first; otherwise peak_kib would return the compiler's peak, which is larger
     # 4 times: the arrays themselves, and shadow memory of at most three times their size
     assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added

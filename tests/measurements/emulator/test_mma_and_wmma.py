@@ -18,7 +18,7 @@ from search_spaces.launches.operand import Operand
 
 
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
-    """Return random values that the multiplied type represents exactly."""
+    """Return random values that are exact in the type of the factors, ``row.type_a``."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     if row.type_a == "tf32":
         return round_to_tf32(x)
@@ -45,7 +45,7 @@ F16_CORNERS = (0.0, -0.0, 1.0, -2.0, 2.0**-24, -(2.0**-14), 65504.0, -65504.0, 2
 
 
 def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) -> None:
-    """Check random numbers, and all pairs of corner cases, of which one is a factor and the other the initial sum."""
+    """Check random numbers, and all pairs of corner cases: one is a factor, the other is the initial sum."""
     rng = np.random.default_rng(9)
     c = rng.standard_normal((16, 8)).astype(np.float16)
     sets = [(a, b, c)]

@@ -1,4 +1,4 @@
-"""Sampled blocks of a large launch get the reference's inputs, at addresses beyond 2^32 elements."""
+"""Sampled blocks of a large launch read the same inputs as the reference, even at offsets beyond 2^32 elements."""
 
 from __future__ import annotations
 

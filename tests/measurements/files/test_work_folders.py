@@ -1,4 +1,4 @@
-"""Files that killed processes leave behind during compiles and launches are removed."""
+"""Files of processes that were killed during a compile or launch are removed."""
 
 from __future__ import annotations
 

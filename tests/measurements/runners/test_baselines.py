@@ -436,7 +436,7 @@ def _known(name, operator):
     return problem is None or callable(call(name, problem)[2])
 
 
-# ---- reasons for missing times that the test on a GPU accepts ----
+# ---- reasons that the test on a GPU accepts if a time is missing ----
 
 
 def entrants(problem, *names):

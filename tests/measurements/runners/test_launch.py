@@ -164,7 +164,7 @@ def test_every_option_of_a_map_is_accepted_by_the_driver(driver):
         x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
         strides = (64 * size, 4096 * size)
         encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
-    # One slice more than ``wide`` has, since one of the changes makes slices of 32 bytes.
+    # One more matrix than in ``wide``, because a map with 32-byte slices of channels (interleave) reaches further.
     f32 = dataclasses.replace(wide, dtype=F32, shape=(3, 64, 64))
     plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
     changes = [

@@ -428,7 +428,11 @@ class TestInvalidPaths:
 
 
 def open_without_privileges(new: Path, old: Path) -> list[str]:
-    """Return the errors of an ordinary user who creates ``new``, and opens ``old`` for writing and for reading."""
+    """Create ``new`` as an ordinary user, and open ``old`` for writing and for reading.
+
+    Returns:
+        One line for each of the three: the error, or the number of trials.
+    """
     child = f"""
 import os, sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

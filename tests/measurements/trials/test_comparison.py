@@ -131,7 +131,7 @@ def test_an_infinity_of_a_rounded_reference_may_be_any_number_that_rounds_to_it(
     assert element_errors.wrong.tolist() == [False, True, True, True, False, False, True, True]
     assert 0 < element_errors.ratio[0] < 1 and element_errors.ratio[5] == 0
     assert errors(dtype, stored, expected, allowed).wrong.tolist() == [True] * 5 + [False, True, True]
-    # if the reference was only rounded to f64, its infinity is beyond the range of every smaller type
+    # if the reference was rounded only to f64, an infinite element is beyond the range of every smaller type
     assert errors(dtype, stored, expected, allowed, rounded_to=SCALAR_DTYPES["f64"]).wrong[:2].all()
 
 

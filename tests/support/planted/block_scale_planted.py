@@ -69,7 +69,7 @@ PLANTED = (
             "return word;"),
     Planted("steps of one scale instead of two", "mxf4", "step % steps_of_word * 8 * I::scales",
             "step % steps_of_word * 8"),
-    Planted("the first word of the k-tile is used for all", "nvf4",
+    Planted("all steps of a k-tile use the first word of a's scales", "nvf4",
             "return part(a[step / steps_of_word][i / 2], step);",
             "return part(a[0][i / 2], step);"),
     Planted("words of b in reverse order", "nvf4", "return part(b[step / steps_of_word][j / 4], step);",

@@ -127,7 +127,7 @@ HEAD(const float* a, float* part, unsigned* count, float* o, int n) {
         ("a fence of the block", "= x;\n    __threadfence();", "= x;\n    __threadfence_block();"),
         ("an atomic of the block", "atomicAdd(count", "atomicAdd_block(count"),
         ("the last but one", "gridDim.x - 1;", "gridDim.x - 2;"),
-        ("a stride of the grid too long", "i += gridDim.x * blockDim.x", "i += gridDim.x * blockDim.x + 1"),
+        ("the stride of the grid is too long", "i += gridDim.x * blockDim.x", "i += gridDim.x * blockDim.x + 1"),
         ("a loop that ends early", "i < n; i +=", "i < n - 1; i +="),
         ("no barrier before the sum", "= x;\n  __syncthreads();", "= x;"),
         ("no barrier between its steps", "    __syncthreads();\n  }", "    if (d > 32) __syncthreads();\n  }"),
@@ -136,7 +136,7 @@ HEAD(const float* a, float* part, unsigned* count, float* o, int n) {
 )
 
 GRID_STRIDE = ForeignKernel(
-    "a row of a pitched array each",
+    "a grid-stride loop over a pitched array",
     """
 HEAD(const float* a, float* o, int rows, int cols, int pitch) {
   for (unsigned k = blockIdx.x * blockDim.x + threadIdx.x; k < (unsigned)(rows * cols); k += gridDim.x * blockDim.x) {
@@ -260,7 +260,7 @@ HEAD(const float* a, float* o, unsigned* count) {
     fills=False,
     faults=(
         ("all lanes in a branch", "__shfl_xor_sync(keep", "__shfl_xor_sync(~0u"),
-        ("one lane more than there is", "__syncwarp(keep)", "__syncwarp(keep | 1)"),
+        ("the mask contains a lane that is not in the branch", "__syncwarp(keep)", "__syncwarp(keep | 1)"),
         (
             "activemask before the branch",
             "unsigned keep = __ballot_sync(~0u, a[t] > 0);",

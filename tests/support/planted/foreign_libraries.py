@@ -206,7 +206,7 @@ HEAD(const float* a, float* o) {
     faults=(
         ("a read of the other half", "s[first + (t + 3) % 16]", "s[(t & ~31u) + (t + 3) % 32]"),
         ("the other half's first", "+ s[first];", "+ s[first & ~31u];"),
-        ("a read of the other half at the end", "s[first + (t + 1) % 16]", "s[(t & ~31u) + (t + 1) % 32]"),
+        ("the last read is of the other half of the warp", "s[first + (t + 1) % 16]", "s[(t & ~31u) + (t + 1) % 32]"),
         ("a quarter of the warp", "mask = 0xffffu << (t & 16)", "mask = 0xffu << (t & 24)"),
         ("the other half's mask", "0xffffu << (t & 16)", "0xffffu << (~t & 16)"),
         ("no __syncwarp before the write", "+ s[first];\n  __syncwarp(mask);", "+ s[first];"),
@@ -256,7 +256,7 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
         ("no barrier before the fence", "of use\n  tile.sync();", "of use"),
         ("no fence before the count", "{ __threadfence(); before", "{ before"),
         ("no fence after the count", "1u); __threadfence(); }", "1u); }"),
-        ("the other lanes do not learn of it", "0);\n  tile.sync();", "0);"),
+        ("no barrier of the tile after the count", "0);\n  tile.sync();", "0);"),
     ),
 )
 

@@ -109,7 +109,7 @@ FAULTS = (
     Fault("touches a barrier", _RELEASE, f'{_RELEASE} asm volatile("{_STORE}" ::"r"(empty), "r"(0));',
           (K.MBARRIER_MISUSE,)),
     # Clusters and stores.
-    Fault("stores before all have written", 'asm volatile("bar.sync 1, 128;" ::: "memory");', "",
+    Fault("stores before all threads have written", 'asm volatile("bar.sync 1, 128;" ::: "memory");', "",
           (K.SHARED_RACE,), True),
     Fault("exits during the store", 'asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "",
           (K.BULK_COPY_IN_FLIGHT,), True),
@@ -126,8 +126,8 @@ FAULTS = (
     Fault("both load the same half", "row + 32 * rank", "row", (WRONG,), True),
     Fault("halves overlap", "a + s * A_BYTES + rank * (A_BYTES / 2)", "a + s * A_BYTES",
           (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ), True),
-    Fault("two blocks of an SM ask for the registers of one", "__launch_bounds__(256)", "__launch_bounds__(256, 2)",
-          (K.BARRIER_NOT_REACHED,), True),
-    Fault("fewer registers than it has", "setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.dec.sync.aligned.u32 20",
-          (K.INVALID_ARGUMENT,), True),
+    Fault("two blocks per SM leave too few registers for setmaxnreg",
+          "__launch_bounds__(256)", "__launch_bounds__(256, 2)", (K.BARRIER_NOT_REACHED,), True),
+    Fault("fewer registers than setmaxnreg allows",
+          "setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.dec.sync.aligned.u32 20", (K.INVALID_ARGUMENT,), True),
 )  # fmt: skip

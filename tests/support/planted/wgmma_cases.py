@@ -32,7 +32,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "store_buffers": 2},
         {"m": 131, "n": 100, "out": "f32", "epilogue": "bias+gelu"},
     ),
-    "many stages, and columns apart by 8": ({"tile_n": 56, "stages": 12, "tile_m": 64}, {"k": 1480, "n": 104}),
+    "many stages, and a tile of 56 columns": ({"tile_n": 56, "stages": 12, "tile_m": 64}, {"k": 1480, "n": 104}),
     "a tile of more rows than a box": ({"tile_m": 320, "tile_n": 16, "store_buffers": 1}, {"m": 331, "n": 24}),
     "persistent": ({"tiles_per_block": 3}, {}),
     "persistent, staged whole": (
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"n": 132, "order_b": "row"},
     ),
     "copied, beside multicast": ({"tile_n": 64, "cluster_m": 2}, {"k": 322, "order_b": "row"}),
-    "copied by threads where TMA could": (
+    "copied by threads although TMA could": (
         {"tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 48, "stages": 3, **BY_THREADS},
         {"m": 131, "k": 328, "n": 136, "order_b": "row"},
     ),
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         },
         {"order_a": "col", "a": "f16"},
     ),
-    "bytes of a from registers, without a swizzle": (
+    "8-bit a from registers, without a swizzle": (
         {
             **FROM_REGISTERS,
             "tile_k": 128,

@@ -54,7 +54,7 @@ STREAM_TURNS = "stream-K, ping-pong, in clusters"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
 BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
-THREADS = "copied by threads where TMA could"
+THREADS = "copied by threads although TMA could"
 FRAGMENTS = "a from registers"
 _FRAGMENT, _BOXES = "autosched/intrinsics/wgmma_fragment.cuh", "autosched/intrinsics/wgmma.cuh"
 _COPY = "autosched/intrinsics/wgmma_copy.cuh"
@@ -238,7 +238,7 @@ FAULTS = (
                "parity ^= stages / unsigned(C::stages) & 1u;", "", LOST),
     WgmmaFault("strides over blocks, not clusters", ALL, "int(gridDim.x / unsigned(cluster))", "int(gridDim.x)",
                (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
-    WgmmaFault("the stride exceeds the launched clusters", TURNED, "next += launched", "next += launched + 1",
+    WgmmaFault("the stride exceeds the number of launched clusters", TURNED, "next += launched", "next += launched + 1",
                (WRONG, K.UNWRITTEN_OUTPUT), clusters=1),
     WgmmaFault("the last tile is computed for too many clusters", TURNED, _BODY,
                _BODY.replace("launched", "launched + 1"), LOST, clusters=1),
@@ -248,7 +248,7 @@ FAULTS = (
     # Two consumers that alternate tiles (ping-pong).
     WgmmaFault("a consumer starts before its turn", "taking turns, with registers",
                "ptx::barrier_sync(of_turns + group, consumer_threads);", "", LOST),
-    WgmmaFault("a consumer does not pass on its turn", TURNS,
+    WgmmaFault("a consumer does not let the other have the next turn", TURNS,
                _NEXT_TURN, _NEXT_TURN.replace("more", "false"), (K.BARRIER_NOT_REACHED,)),
     WgmmaFault("no consumer has the first turn", TURNS, "if (group == 1) ptx::barrier_arrive",
                "if (false) ptx::barrier_arrive", (K.BARRIER_NOT_REACHED,)),
@@ -260,7 +260,7 @@ FAULTS = (
     WgmmaFault("descriptors contain the rank of the block", "cluster of boxes side by side",
                "(address & 0x3ffff) >> 4", "address >> 4", (WRONG, K.OUT_OF_BOUNDS_SHARED, *LOST), _BOXES),
     WgmmaFault("a stage is refilled without its peers' release", ALL, "4 * sharing * peers", "4 * sharing", LOST),
-    WgmmaFault("a block exits while its peers use it", ALONG_M,
+    WgmmaFault("a block exits while its peers use its shared memory", ALONG_M,
                "    drain(place);\n  }\n\n  // All producer threads", "  }\n\n  // All producer threads",
                (K.BLOCK_EXITED,)),
     WgmmaFault("a block exits one stage too early", ALONG_M, "stage < C::stages; ++stage, place",
@@ -280,7 +280,7 @@ FAULTS = (
                "(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m)) & ~(1u << Plan::rank())", LOST),
     WgmmaFault("all copy the same part", ALONG_M, "Multicast ? part * Lines : 0", "0 * part * Lines",
                (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
-    WgmmaFault("only the own part's bytes are expected", ALONG_M, "place.full(), tma_bytes);",
+    WgmmaFault("only the bytes of the block's own part are expected", ALONG_M, "place.full(), tma_bytes);",
                "place.full(), A::bytes + B::bytes / C::cluster_m);", LOST),
     WgmmaFault("all compute the first tile", ALL, "tile.m * C::cluster_m + rank_m()", "tile.m * C::cluster_m",
                (WRONG, K.UNWRITTEN_OUTPUT)),

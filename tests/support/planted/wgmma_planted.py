@@ -144,10 +144,10 @@ PLANTED = (
             {"parity ^= 1u;": "parity = 1u;"}),
     Planted("the release of a stage arrives at the next stage's barrier", "plain", K.BARRIER_NOT_REACHED,
             {"return full() + 8; }": "return empty(); }"}),
-    Planted("the first stage's barrier is after the last one", "plain", K.MBARRIER_MISUSE,
+    Planted("the barriers do not wrap around after the last stage", "plain", K.MBARRIER_MISUSE,
             {"barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16": "barrier + 16"}),
     Planted("the first k-tile is added to old sums", "plain", WRONG, {"turn(true);": "turn(false);"}),
-    Planted("two lanes of a warp release", "plain", K.MBARRIER_MISUSE,
+    Planted("two lanes of a warp release a stage", "plain", K.MBARRIER_MISUSE,
             {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
              "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
     Planted("one more arrival at a full stage", "plain", K.MBARRIER_MISUSE,
@@ -170,7 +170,7 @@ PLANTED = (
     Planted("stored before the multiplications have ended", "plain", K.WGMMA_IN_FLIGHT,
             {_LAST_WAIT: "release(place.empty_before(), elsewhere);",
              _STORE: _STORE + "\n ptx::wgmma_wait_group<0>();"}),
-    Planted("fewer multiplications are waited for", "plain", K.WGMMA_IN_FLIGHT,
+    Planted("one multiplication too many remains in flight", "plain", K.WGMMA_IN_FLIGHT,
             {"ptx::wgmma_wait_group<C::in_flight>();": "ptx::wgmma_wait_group<C::in_flight + 1>();"}),
     # Clusters.
     Planted("the mask is short by one block", OF_FOUR, K.BARRIER_NOT_REACHED,
@@ -212,7 +212,7 @@ PLANTED = (
             {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}, _STREAM_K),
     Planted("waits only for the other worker's ticket", STREAM, K.GLOBAL_RACE,
             {"ptx::ld_acquire(stored)": "ptx::ld_acquire(tickets)"}, _STREAM_K),
-    Planted("all tiles that are cut share their sums", STREAM, K.UNWRITTEN_OUTPUT,
+    Planted("all split tiles use the same memory for their sums", STREAM, K.UNWRITTEN_OUTPUT,
             {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
     Planted("both consumers in a block share a flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
     Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
@@ -286,7 +286,7 @@ PLANTED = (
              "\n"
              "  // As"}),
     # Scales.
-    Planted("the scale of the k block before", "scaled blocks", WRONG,
+    Planted("the scale of the previous k block is used", "scaled blocks", WRONG,
             {"(column < blocks_n ? column : blocks_n - 1) * blocks_k + t);":
              "(column < blocks_n ? column : blocks_n - 1) * blocks_k + (t > 0 ? t - 1 : 0));"}),
     Planted("the scale of the first columns", "scaled blocks", WRONG, {"work.n0 / block + q": "0 * work.n0 + q"}),

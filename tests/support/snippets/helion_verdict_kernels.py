@@ -1,4 +1,4 @@
-"""Helion kernels of the golden verdicts."""
+"""Helion kernels whose verdicts are recorded in golden files."""
 
 # mypy: ignore-errors
 import helion

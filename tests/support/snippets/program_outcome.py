@@ -13,7 +13,11 @@ from search_spaces.programs.problem import ProgramProblem
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
-    """Return "ok", the report of the emulator, or "wrong" for a result beyond the interpreter's bounds."""
+    """Emulate a kernel and check its results.
+
+    Returns:
+        The emulator's status if it is not "ok", "wrong" if a result exceeds the interpreter's error bounds, else "ok".
+    """
     inputs = p.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":

@@ -23,7 +23,11 @@ def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
 
 
 def filled(p: ProgramProblem, values: Mapping[str, int | str], on: Device) -> Schedule:
-    """Return a schedule with the ``values`` of existing parameters. Every other parameter must have only one value."""
+    """Return a schedule with the given ``values``.
+
+    Values of parameters that the space lacks are ignored. ``values`` must contain all parameters of the space that have
+    more than one possible value.
+    """
     parameters = template(p.program).space(p, on).parameters
     known = {q.name for q in parameters}
     return Schedule.from_json(

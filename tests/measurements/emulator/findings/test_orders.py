@@ -1,4 +1,4 @@
-"""Orders of blocks and threads are as defined. Correct kernels give equal results; some orders expose faults."""
+"""Blocks and threads run in the given ``Order``. Correct kernels give equal results; some orders expose faults."""
 
 from __future__ import annotations
 

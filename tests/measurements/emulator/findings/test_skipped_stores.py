@@ -1,4 +1,4 @@
-"""If a racing value decides a branch in which a thread executes nothing, the race does not affect the thread."""
+"""A race does not affect a thread if it only decides whether the thread skips code that would do nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from search_spaces.launches.operand import Operand
 pytestmark = needs_compiler
 
 # Warp 1 reads the flag that warp 0 writes, and the flag decides whether warp 1 skips a store. The store is predicated:
-# it executes only if the lowest bit of the last number of a chain is RESULT. Each number is x * x + x of the previous
-# number x, so all except the first are even.
+# it executes only if the lowest bit of %xLAST is RESULT. %xLAST is the last number of a chain, in which a number x is
+# followed by x * x + x. All numbers except the first are therefore even.
 TEXT = """.version 7.0
 .target sm_80
 .address_size 64

@@ -1,4 +1,7 @@
-"""Files of the C++ runtime include only headers of their own folder or of lower layers. Machine owns mutable state."""
+"""Test the structure of the C++ runtime.
+
+Files include only headers of their own folder or of lower layers. Only ``Machine`` owns mutable state.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-// The last column of a tile is outside of the matrix and unwritten, but is multiplied. It only affects one column of
-// the product. The threads that hold this column are not those that hold the tile's column. With BROKEN, one element of
-// the product's column is stored.
+// The last column of a tile is outside of the matrix and unwritten, but is multiplied. It affects only one column of
+// the product. This column and the tile's last column are held by different threads. With BROKEN, one element of the
+// affected column is stored.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {

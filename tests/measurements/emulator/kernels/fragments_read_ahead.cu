@@ -1,6 +1,6 @@
-// Fragments are loaded one step ahead. After the last step, other warps may overwrite the memory of the next fragment
-// while it is loaded. This is harmless, since this fragment is not multiplied. In other steps, its register holds
-// fragments that are multiplied. With BROKEN, the fragment is multiplied.
+// Fragments are loaded one step ahead. The last step loads a fragment while other warps may overwrite its memory. This
+// is harmless, since this last fragment is not multiplied, unlike the earlier fragments in the same register. With
+// BROKEN, the last fragment is multiplied too.
 #include "common.cuh"
 
 inline __device__ void fetch(unsigned& fragment, unsigned row) {

@@ -1,5 +1,5 @@
-// Threads beyond the end exit before barriers, which since Volta wait only for the other threads. With BROKEN the
-// barrier before an overwrite is missing.
+// Threads beyond the end exit before the barriers. Since Volta, barriers wait only for the remaining threads. With
+// BROKEN, the barrier before an overwrite is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float s[64];
   const unsigned t = threadIdx.x;

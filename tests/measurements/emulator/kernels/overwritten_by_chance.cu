@@ -1,4 +1,4 @@
-// With BROKEN, a thread stores an unwritten value that another thread overwrites in some orders only.
+// With BROKEN, a thread stores a value from unwritten memory. Another thread overwrites it, but only in some orders.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

@@ -1,4 +1,4 @@
-// Shared memory of an earlier block may still hold the block's values. With BROKEN a block reads them.
+// Shared memory may still hold values that an earlier block stored. With BROKEN, a block reads such values.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-"""Declarations that exceed every GPU, and branches to missing labels, are rejected while PTX is parsed."""
+"""Declarations beyond the limits of every GPU, and branches to missing labels, are rejected while PTX is parsed."""
 
 from __future__ import annotations
 

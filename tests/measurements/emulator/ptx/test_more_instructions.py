@@ -219,9 +219,10 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
-    """Return a snippet in which each thread updates its own word, initially a, by atom or red with operands b (and c).
+    """Return a snippet in which each thread updates its own word by an atom or red instruction.
 
-    ``answer`` selects the old or the new value as the result.
+    The word is initially a, and the instruction's operands are b and, for cas, c. ``answer`` selects the old or the new
+    value of the word as the result.
     """
     bits = int(kind[1:])
     word, third = f"b{bits}", ", %c" if op == "cas" else ""

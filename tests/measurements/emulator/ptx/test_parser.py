@@ -19,7 +19,7 @@ OPERANDS = (
 
 @pytest.mark.parametrize("text", OPERANDS)
 def test_the_fast_path_agrees_with_the_grammar(text: str) -> None:
-    """Operands are also read in parentheses, because the fast path leaves text in parentheses to the grammar."""
+    """The operands are read with and without parentheses, because only the grammar reads text in parentheses."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
     (group,) = reader.read(f"({text})")

@@ -54,7 +54,10 @@ def clamped(x: int, size: int, kind: str) -> int:
 
 
 def saturated(x: int, size: int, kind: str) -> int:
-    """Saturate like an H100: negative bytes and halves become the largest value, and u32 only saturates at 0."""
+    """Saturate like an H100.
+
+    Negative 8-bit and 16-bit values become the type's largest value. u32 saturates at 0 but not at its largest value.
+    """
     if size < 32:
         largest = 2 ** (size - (kind == "s32")) - 1
         return min(x, largest) if x >= 0 else largest
@@ -179,7 +182,7 @@ def test_multiply_add(parts: tuple[str, str]) -> None:
         a_kind: str, b_kind: str, minus: tuple[bool, bool, bool], po: bool, sat: bool, shift: int
     ) -> Callable[..., int]:
         def reference(a: int, b: int, c: int) -> int:
-            """32-bit operands and c are signed. An unsigned result is shifted as 64 bits."""
+            """32-bit operands and c are signed. An unsigned result is shifted as an unsigned 64-bit number."""
             product = selected(a, of_a, a_kind if of_a else "s32") * selected(b, of_b, b_kind if of_b else "s32")
             kind = "s32" if "s32" in (a_kind, b_kind) or minus[0] != minus[1] or minus[2] else "u32"
             c = extended(c, 32, "s32")

@@ -14,7 +14,7 @@ PLANTED = (
         "ptx::mbarrier_init(stage.full(), 2);",
     ),
     Planted(
-        "sums are empty when one warp has read them",
+        "sums are released after only one warp has read them",
         "several tiles",
         K.BARRIER_NOT_REACHED,
         "ptx::mbarrier_init(sums.empty(), finishing_warps * pair);",

@@ -12,7 +12,7 @@ PLANTED = (
     # The epilogue warps.
     Planted("sums are not waited for", "plain", K.UNDEFINED_REGISTER, _WAIT_SUMS, "tile.from"),
     Planted(
-        "the other parity of sums is waited for",
+        "a second wait for sums uses the other parity",
         "plain",
         K.BARRIER_NOT_REACHED,
         _WAIT_SUMS,

@@ -34,7 +34,7 @@ PLANTED = (
         "",
     ),
     Planted(
-        "the response's bytes are not expected",
+        "the barrier does not expect the response's bytes",
         "launch control",
         K.BARRIER_NOT_REACHED,
         "    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n",

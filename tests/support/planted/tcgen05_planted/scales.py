@@ -63,7 +63,7 @@ PLANTED = (
     ),
     Planted("scales of one matrix", "mxf8", WRONG, "work.batch * of_a + work.m0 / 128", "work.m0 / 128"),
     Planted(
-        "bytes of scales are not expected",
+        "the barrier does not expect the bytes of scales",
         "mxf8",
         K.ASYNC_READ_BEFORE_WAIT,
         "pair * (Plan::scales_at + Plan::scale_bytes)",

@@ -46,7 +46,7 @@ PLANTED = (
         "Plan::address_at, C::tensor_columns / 2);",
     ),
     Planted(
-        "allocated columns that are no power of two",
+        "the number of allocated columns is not a power of two",
         "plain",
         K.TENSOR_MEMORY_MISUSE,
         "Plan::address_at, C::tensor_columns);",

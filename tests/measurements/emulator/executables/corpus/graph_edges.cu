@@ -1,4 +1,4 @@
-// Ordinary edges of graphs order two nodes. Programmatic edges are rejected.
+// An ordinary edge of a graph makes one node run after another. Programmatic edges are rejected.
 #include <cstring>
 
 #include "check.h"

@@ -266,7 +266,7 @@ int main(int argc, char** argv) {
     }
     ready = true;
     other.join();
-  } else if (is("joined") || is("joined_posix")) {  // a joining thread sees work that the thread waited for
+  } else if (is("joined") || is("joined_posix")) {  // a join makes visible what the joined thread waited for
     cudaStream_t a = stream();
     const auto work = [&] {
       fill<<<1, count, 0, a>>>(managed, 1);

@@ -251,8 +251,8 @@ STORED, ADDED = (
         (ADDED, "u32", "-4, 0", K.INVALID_ARGUMENT),
         (ADDED, "u32", "1, 0", K.MISALIGNED_ACCESS),
         (ADDED, "u16", "0, 0", K.INVALID_ARGUMENT),  # TMA cannot add 16-bit integers
-        # The following combinations were not tested on a GPU. We assume the types that bulk reductions without tensor
-        # maps support.
+        # The following combinations were not tested on a GPU. We assume that bulk reductions support the same types
+        # with and without tensor maps.
         (ADDED.replace("add", "max"), "f16", "0, 0", None),
         (ADDED.replace("add", "max"), "f32", "0, 0", K.INVALID_ARGUMENT),
         (ADDED.replace("add", "inc"), "u32", "0, 0", None),

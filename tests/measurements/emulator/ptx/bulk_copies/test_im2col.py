@@ -130,7 +130,7 @@ def test_columns_are_stored_at_their_im2col_positions() -> None:
         if all(0 <= p < n for p, n in zip((image, *at), out.shape, strict=False)):
             expected[(image, *at)] = row
     np.testing.assert_array_equal(done.arrays[0], expected)
-    # On an H100, writing pixels before the tensor gives an illegal instruction.
+    # On an H100, a store to pixels before the start of the tensor causes an illegal instruction error.
     done = stored(autosched.Im2col((-1, 0), (0, -1), 26, CHANNELS))
     assert "invalid_argument" in {f.kind for f in done.findings}
 

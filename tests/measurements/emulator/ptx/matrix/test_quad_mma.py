@@ -1,4 +1,4 @@
-"""mma.m8n8k4 of f16 agrees with numpy. Which lane has which element follows the PTX ISA (9.7.14.5.1)."""
+"""mma.m8n8k4 of f16 agrees with numpy. The lanes hold the elements that the PTX ISA (9.7.14.5.1) assigns to them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def f8(code: int, mantissa: int, bias: int) -> float:
 
 
 def encoded(x: Array, kind: str) -> Array:
-    """Return the encodings of integers in a type."""
+    """Return the bit patterns that represent integers in the type ``kind``."""
     match kind:
         case "f16":
             return x.astype(np.float16).view(np.uint16)

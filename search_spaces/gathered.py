@@ -1,4 +1,4 @@
-"""Options of functions that accept an options object, fields of the options as keywords, or both."""
+"""Options of functions that accept an options object, the object's fields as keywords, or both."""
 
 from __future__ import annotations
 

@@ -60,8 +60,9 @@ class GeneratedKernel(Launch):
         cooperating: (count, stride): Groups of ``count`` blocks, whose numbers are ``stride`` apart, compute results
             together. The block numbers b of a group differ only in b // stride % count.
         chained: True if a group may also share one result with the previous group and one result with the next group.
-        window: Number of consecutive groups in a window. Windows begin at multiples of this number. The groups of a
-            window together compute complete results of each output after the first. 1 if each group does so alone.
+        window: Number of consecutive groups in a window. Windows begin at multiples of this number. For each output
+            after the first, the groups of a window together compute complete results. 1 if each group alone computes
+            them.
         repeatable: True if the same inputs give the same bits for any order of blocks and threads.
         arch: Architecture of the launch ("sm_90a"); "" if the source does not depend on the architecture.
         limits: Limits of the compilation; a compiler that exceeds them is terminated.
@@ -89,7 +90,7 @@ class GeneratedKernel(Launch):
                 raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {entry!r}")
         for option in self.compile_options:
             if not option.startswith("-") or option.startswith(_INCLUDES):
-                raise ValueError(f"{option!r} is not allowed in compile options: give headers by content, in `headers`")
+                raise ValueError(f"{option!r} is not allowed in compile options: pass the text of headers in `headers`")
 
     @property
     def name(self) -> str:

@@ -140,7 +140,7 @@ class Launch:
             raise ValueError("a launch cannot be both cooperative and dependent: set only one of them")
         if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
             raise ValueError(
-                "only the first launch can set the fields then, symbols, unpassed and grid_may_shrink: set them there"
+                "only the first launch can set 'then', 'symbols', 'unpassed' and 'grid_may_shrink': set them there"
             )
         names: dict[str, Operand] = {}
         for operand in self._listed_operands():
@@ -158,7 +158,7 @@ class Launch:
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """Return the grid. A grid that may shrink has at most ``clusters`` clusters, which can run at the same time.
+        """Return the grid. If it may shrink, it has at most ``clusters`` clusters, as many as can run simultaneously.
 
         Raises:
             ValueError: ``clusters`` is below 1.

@@ -144,7 +144,7 @@ def to_layout(
         return Converted(values, distance, 0)
     if shared is None:
         raise ValueError(
-            "threads need elements that other threads hold: give shared, the layout of shared memory for the exchange"
+            "threads need elements that other threads hold: pass `shared`, the layout of shared memory for the exchange"
         )
     offsets = _offsets(shared, source.shape)
     memory = np.zeros(int(offsets.max()) + 1, dtype=array.dtype)

@@ -44,7 +44,8 @@ class Basis:
         object.__setattr__(self, "mapping", integer_tuple("mapping", self.mapping, 0))
         if len(set(self.mapping)) != len(self.mapping) or any(d >= len(self.counts) for d in self.mapping):
             raise ValueError(
-                f"mapping is {list(self.mapping)}: it must be distinct indices of counts, 0 to {len(self.counts) - 1}"
+                f"mapping is {list(self.mapping)}: its elements must be distinct indices of counts, "
+                f"0 to {len(self.counts) - 1}"
             )
 
     @classmethod
@@ -233,8 +234,8 @@ class LoweringConfig:
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return the number of elements along each dimension that a workgroup processes per iteration of the loop.
 
-        A dimension that is neither tiled nor appended has its full size in the iteration space ``shape``. If ``shape``
-        is then None, ValueError is raised.
+        A dimension that is neither tiled nor appended has its full size in the iteration space ``shape``. If there is
+        such a dimension and ``shape`` is None, ValueError is raised.
         """
         sizes = None if shape is None else self._shape(shape)
         result = []

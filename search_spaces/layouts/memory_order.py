@@ -68,8 +68,8 @@ class MemoryOrder:
 
 # Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t
 # + 1, 2 t + 8 and 2 t + 9, with g = lane / 4 and t = lane % 4. In this order, a lane's 16 bytes of a fragment are
-# contiguous. The elements are 32-bit words of eight 4-bit numbers each, which cover four fragments: a lane has words t
-# and t + 4 of both rows.
+# contiguous. Each element of the array is a 32-bit word of eight 4-bit numbers, so that 16 x 8 words cover four
+# fragments. A lane has words t and t + 4 of both rows.
 FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))
 # The same order for elements of one byte; 16 bytes then cover two fragments.
 FRAGMENT_BYTES = MemoryOrder(

@@ -10,7 +10,7 @@ in each dimension, where ``subgroup`` and ``thread`` are the *virtual* ids of th
     virtual[i] = (id // stride[i]) % tile[i]            (0 where stride[i] is 0)
 
 A thread holds ``batch x outer x element`` values, in that order (the distributed order). If there are more subgroups or
-threads than a layout uses, ids wrap modulo, and the surplus subgroups or threads hold copies. If there are fewer
+threads than a layout uses, ids wrap around, and the surplus subgroups or threads hold copies. If there are fewer
 subgroups, subgroup s does the work of s, s + count, s + 2 * count, ... in as many *rounds*.
 """
 
@@ -89,7 +89,7 @@ class NestedLayout:
 
     @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
-        """Shape of one thread's elements as (batch, outer, element), ``rank`` numbers each."""
+        """Shape of one thread's elements: the batch, outer and element tiles in one tuple, ``rank`` numbers each."""
         return self.batch_tile + self.outer_tile + self.element_tile
 
     @property
@@ -237,7 +237,7 @@ class NestedLayout:
 
         Args:
             array: Array with the shape of the layout.
-            subgroups: Number of subgroups; None for the ids that the layout uses.
+            subgroups: Number of subgroups; None for the number of ids that the layout uses.
             subgroup_size: Number of threads of a subgroup.
             replicate_threads: True if surplus threads hold copies.
 
@@ -289,8 +289,8 @@ class NestedLayout:
     ) -> IntArray:
         """Return the tile coordinates of each thread's elements: ``[subgroups, threads, elements, rank]``.
 
-        Elements are in distributed order. ``subgroup_size`` defaults to the number of thread ids of the layout. If its
-        ids have gaps, threads in the gaps hold copies.
+        Elements are in distributed order. ``subgroup_size`` defaults to the number of thread ids of the layout. If the
+        layout skips some thread ids, threads with these ids hold copies.
         """
         replicate = replicate_threads or subgroup_size is None
         numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
@@ -301,7 +301,7 @@ class NestedLayout:
     def numbers(
         self, subgroups: int | None = None, subgroup_size: int = 32, replicate_threads: bool = False
     ) -> IntArray:
-        """Return the row-major index in the tile of each thread's elements: ``[subgroups, threads, elements]``."""
+        """Return the row-major tile index of each element that a thread holds: ``[subgroups, threads, elements]``."""
         tile = np.arange(math.prod(self.shape)).reshape(self.shape)
         distributed = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
         return distributed.reshape(*distributed.shape[:2], -1)
@@ -432,8 +432,8 @@ class NestedLayout:
                 folded.append([period, batch, *within, stride, thread_stride])
             else:
                 raise ValueError(
-                    f"subgroup_tile[{i}] is {tile} with stride {stride}: {hardware_subgroups} subgroups "
-                    "would hold tiles of this dimension that batches cannot express; use distribute, or other strides"
+                    f"subgroup_tile[{i}] is {tile} with stride {stride}: with {hardware_subgroups} subgroups, "
+                    "the tiles of a subgroup along this dimension do not form batches: use distribute, or other strides"
                 )
         return type(self)(*(tuple(level) for level in zip(*folded, strict=True)))
 
@@ -491,7 +491,8 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
             "not distributed, so the tile must be 1"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
-        # Virtual ids are digits if each stride is a multiple of the next smaller stride times the tile of that stride.
+        # If each stride is a multiple of the next smaller stride times that stride's tile, virtual ids are mixed-radix
+        # digits of the id, and no ids overlap.
         return
     if math.prod(tile) > _MOST_IDS:
         raise ValueError(

@@ -356,7 +356,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         across = _contiguity(offsets if layout.transposed else offsets.T)
     injective = head.injective
     if repeats and head.largest - head.smallest >= increment:
-        # offsets of different periods overlap, so all periods are checked for equal offsets
+        # The ranges of offsets of different periods overlap, so the offsets of all periods are compared.
         injective = _is_injective(layout.offsets())
     return LayoutFacts(
         size=largest + 1,
@@ -505,8 +505,8 @@ def _log2_bytes(element_bytes: int) -> int:
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
     """Return the texts of the layouts from which a search samples: first untransposed, then transposed layouts.
 
-    Pads have 4 bytes (one bank, but at least one element), 8, 16 and 32 bytes. Most swizzles move 16-byte chunks, the
-    unit of ldmatrix and cp.async. A few swizzles move single elements, which only loads for CUDA cores can use. Raises
+    Pads have 4 bytes (one bank), 8, 16 or 32 bytes, but at least one element. Most swizzles move 16-byte chunks, the
+    unit of ldmatrix and cp.async. A few swizzles move single elements; only loads for CUDA cores can use them. Raises
     ValueError unless elements have 1, 2, 4, 8 or 16 bytes.
     """
     chunk = 16 // (1 << _log2_bytes(element_bytes))

@@ -56,7 +56,7 @@ class TextReader:
     def accept(self, token: str) -> bool:
         """If ``token`` is next, skip it and return True.
 
-        A token that ends in a letter must be followed by the end of a word.
+        A token that ends in a letter only matches at the end of a word.
         """
         end = self.position + len(token)
         if not self.text.startswith(token, self.position):

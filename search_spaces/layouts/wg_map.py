@@ -192,7 +192,7 @@ class WgMap:
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
-        """Return the map of the input of a reduction along ``dim`` whose result has this map.
+        """Return the map that the input of a reduction along ``dim`` needs for a result with this map.
 
         Groups of ``size`` contiguous elements are reduced to one element each. ``size`` is the whole dimension, or
         ``reduction_size``.
@@ -203,7 +203,7 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
-        """Return the map of the input of a broadcast along ``dim`` whose result has this map.
+        """Return the map that the input of a broadcast along ``dim`` needs for a result with this map.
 
         By default, sg_data of the input is 1 along ``dim``. With ``size`` (``broadcast_size``), each element is copied
         ``size`` times, and sg_data along ``dim`` is divided by ``size``. Raises ValueError if ``size`` does not divide
@@ -224,10 +224,10 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def transpose_input(self) -> Self:
-        """Return the map of the input of a transpose whose result has this map: this map with swapped dimensions.
+        """Return the map that the input of a transpose needs for a result with this map: its dimensions are swapped.
 
-        Subgroup ids are row-major in both maps. So elements move to other subgroups, unless the grid is a single row or
-        column. The RFC avoids this with another map (appendix 2.3); see ``check_transpose``.
+        Subgroup ids are row-major in both maps. Therefore, elements move to other subgroups, unless the grid is a
+        single row or column. The RFC avoids this with another map (appendix 2.3); see ``check_transpose``.
         """
         return self._derived(self.sg_layout[::-1], self.sg_data[::-1])
 

@@ -129,7 +129,7 @@ def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> 
 
 
 def owners_along(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
-    """Return the rows and the columns of a tile of ``shape`` that each subgroup owns.
+    """Return, for each subgroup, the rows and the columns that it owns in a tile of ``shape``.
 
     Returns:
         ``[subgroups, rows]`` and ``[subgroups, columns]``; a subgroup owns the product of its rows and columns.
@@ -146,7 +146,7 @@ def owners_along(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolAr
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Return True if a transpose to a vector of ``shape`` stays within each subgroup's registers.
 
-    This is the case if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
+    This is the case if every subgroup already holds, before the transpose, all elements that ``result`` assigns to it.
     """
     return source.subgroups == result.subgroups and _holds(
         owners_along(source, shape[::-1])[::-1], owners_along(result, shape)

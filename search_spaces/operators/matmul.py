@@ -45,7 +45,7 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 # 2412.19437, section 3.3.2), and on Ada (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # number of products along k that one instruction adds
-MOST_I8_K = 2**17  # limit of k: a sum of this number of products (-128)^2 overflows i32
+MOST_I8_K = 2**17  # limit of k: a sum of that many products (-128)^2 overflows i32
 # accumulator types by the type of a; all other types only have f32
 ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}
 F16_SUM_BITS = F16.mantissa_bits + 1
@@ -130,7 +130,7 @@ class Matmul(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """The number of rows of a, which are independent of each other."""
+        """The size m: rows of a are independent of each other."""
         return {"m": 4096}
 
     def __post_init__(self, dtype_: str) -> None:
@@ -366,7 +366,7 @@ class Matmul(Problem):
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
-        """Yield inputs in which one factor has the input cases, and the other factor has small integers."""
+        """Yield inputs in which one factor contains the input cases, and the other factor contains small integers."""
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
         extent, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -426,7 +426,7 @@ class Matmul(Problem):
         return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
-        """Return inputs with every bit pattern of an 8-bit type in a, or in b if columns are reduced.
+        """Return inputs in which a (b if columns are reduced) contains the bit patterns of an 8-bit type.
 
         Lines run through the finite patterns along k. Every second line (or a single line) also has an infinity or NaN.
         The other factor has ones and twos.
@@ -454,9 +454,9 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return a factor for stress inputs, whose products are at most 24 without it.
+        """Return a factor for the integers of stress inputs. Without it, their products are at most 24.
 
-        With the factor, a sum of k products is below 2^15 if sums are f16.
+        If sums are f16, the factor keeps a sum of k products below 2^15. Otherwise, it is 1.
         """
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
@@ -490,7 +490,7 @@ class Matmul(Problem):
                     yield ProblemPart(problem, part.inputs, {**part.outputs, name: reduced})
 
     def _part(self, batch: int, here: Indices, columns: Indices) -> ProblemPart:
-        """Return the problem for the rows ``here`` and ``columns`` of one matrix, without the reduction."""
+        """Return the problem for the rows ``here`` and the columns ``columns`` of one matrix, without the reduction."""
         depth = np.arange(self.depth)
         a, b, out = (batch * size for size in (self.m * self.depth, self.depth * self.n, self.m * self.n))
         of_a = [(here, self.depth), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]

@@ -59,7 +59,7 @@ class Matvec(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """Always True: sums begin at +0, so no result is -0."""
+        """Always True, because a sum that begins at +0 is never -0."""
         return True
 
     @property

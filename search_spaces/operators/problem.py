@@ -154,9 +154,9 @@ class Problem(ABC):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sizes along which rows are independent, each mapped to a large typical value; empty if there are none.
+        """Sizes that count independent rows, each with a large typical value; empty if there are none.
 
-        Every array either has one row per index of such a size, along one of its axes, or is the same for all indices.
+        For each such size, every array either has an axis with one entry per row, or is the same for all rows.
         """
         return {}
 
@@ -219,7 +219,7 @@ class Problem(ABC):
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Return smaller problems for an output ``name`` other than the first, like ``parts``."""
+        """Return smaller problems for elements of another output, ``name``, as ``parts`` does for the first output."""
         return iter(())
 
     @property

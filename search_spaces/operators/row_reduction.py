@@ -28,7 +28,8 @@ PASSES = ("one", "two")
 _LEAST_EPS = 2.0**-126  # smallest eps: the smallest normal f32, because kernels add eps in f32
 _PART_ELEMENTS = 2**16
 _UNIT = 2.0**-24  # unit roundoff of f32, the type of all arithmetic
-_LONG, _SAMPLE, _FEW = 2**15, 256, 64  # length of long lines; elements that are compared, and few distinct values
+# A line of _LONG or more elements has few distinct values if its first _SAMPLE elements have fewer than _FEW.
+_LONG, _SAMPLE, _FEW = 2**15, 256, 64
 _LARGEST_F16_SUM = 2.0**14  # value to which sums of squares of random inputs are scaled if f16 could overflow
 
 
@@ -345,7 +346,7 @@ class Reduce(RowProblem):
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield one smaller problem. It has a row for each of ``positions``: the elements of x that are reduced."""
+        """Yield one smaller problem. Each row has the elements of x that are reduced for one of ``positions``."""
         along = (np.arange(self.length), self.inner)
         x = grid(positions // self.inner * self.length * self.inner + positions % self.inner, along)
         rows = replace(self, rows=positions.size, columns=self.length, axis="row", reduction_size=0)
@@ -441,9 +442,9 @@ class Softmax(RowProblem):
         """Rounding-error bound per element of out.
 
         Each exponential has a relative error of 2^-22. Because the exponent is rounded twice, it has a further error of
-        2^-23 for each unit of max - x. In one pass, the sum is rescaled at most some tens of times. 2^-17 is allowed
-        for all of these. The sum adds ``line_growth`` rounding errors. Subnormal exponentials may be flushed to zero,
-        with an absolute error of 2^-125.
+        2^-23 for each unit of max - x. A kernel that reads x once also rescales the sum, at most some tens of times.
+        The bound for all of this is 2^-17, plus 2^-22 for each unit of max - x. The sum adds ``line_growth`` rounding
+        errors. Subnormal exponentials may be flushed to zero, with an absolute error of 2^-125.
         """
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore"):
@@ -514,10 +515,10 @@ class RmsNorm(_Norm):
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Return the allowed errors.
 
-        Relative to the result, the bound is half of the ``line_growth`` rounding errors of the sum of squares, because
-        the square root halves them. 16 rounding errors are added for the reciprocal square root and the products. If x
-        * scale is subnormal, its rounding error of up to 2^-149 is multiplied by the weight. The error of rounding to
-        the output type is added.
+        The sum of squares has at most ``line_growth`` rounding errors. The square root halves their effect on the
+        result. 16 rounding errors are added for the reciprocal square root and the products. If x * scale is subnormal,
+        its rounding error of up to 2^-149 is multiplied by the weight. The error of rounding to the output type is
+        added.
         """
         relative = (line_growth(self._load(inputs, "x")) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Compute limits of sorted vectors. Outputs whose elements may be in any order are sorted before they are compared."""
+"""Limits of the elements of sorted vectors. Outputs with elements in any order are sorted before they are compared."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ class ArrayMove(Problem):
 
     ``dtype`` determines only the size of an element: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any
     type. For example, f32 is moved as u32, and complex128 as u128. The operands store elements of 8 and 16 bytes as 2
-    and 4 adjacent u32 words along an additional last axis. Results are compared exactly, and float64 represents u32
-    words exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more elements,
-    or ``dtype`` is unknown.
+    and 4 adjacent u32 words along an additional last axis, because results are compared in float64, which represents
+    u32 words exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more
+    elements, or ``dtype`` is unknown.
     """
 
     rows: int = option("rows of x")
@@ -69,7 +69,7 @@ class ArrayMove(Problem):
         """Shape of out: (matrices, rows, columns)."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and out, with the axes (matrices, rows, columns), and words for elements of 8 and 16 bytes."""
+        """Return x and out, with the axes (matrices, rows, columns), and an axis of words for larger elements."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (
@@ -79,7 +79,7 @@ class ArrayMove(Problem):
 
     @abstractmethod
     def source_of(self, elements: Indices) -> Indices:
-        """Return the indices in x of the elements of out at ``positions``, in memory order."""
+        """Return the index in x of the source of each of ``elements`` of out. Indices are in memory order."""
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Yield one smaller problem: a single row, which consists of the words of out at ``positions``."""

@@ -279,7 +279,7 @@ class Attention(TileProblem):
             p.store(sums, p.window(of_sequence, (i, head), (bm, 1), turned=True), **below)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return ``out`` and the optional ``lse`` in float64, computed by head and sequence."""
+        """Return ``out`` and the optional ``lse`` in float64, computed separately for each head and sequence."""
         x = self.loaded(inputs)
         results = {
             o.name: np.full(o.shape, -np.inf if o.name == "lse" else 0.0) for o in self.operands() if o.role == "output"
@@ -345,9 +345,9 @@ class Attention(TileProblem):
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
         """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
-        ``reduced`` keeps equal numbers of queries and keys equal, so its work grows with the square of the iterations.
-        Here, a long prefix of keys precedes two tiles of queries. With a window, all tiles would then have the same
-        number of iterations. Other schedules are legal for such problems, so the result is None.
+        If queries and keys are equally many, ``reduced`` preserves this, so its work grows with the square of the
+        iterations. Here, a long prefix of keys precedes two tiles of queries. The result is None with a window: all
+        tiles would then have equal numbers of iterations, for which other schedules are legal.
         """
         tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
         if not tied or loops.of_few_parts in (0, loops.count):
@@ -383,7 +383,7 @@ class PositionCut:
         tiles: Tile sizes along queries and keys.
         least: Smallest numbers of queries and keys, in whole tiles, that execute every loop.
         tied: True if results depend on positions of queries relative to keys. Equal numbers of both then stay equal.
-        sequences: Number of packed sequences that divide the positions; one of them must be long enough.
+        sequences: Number of packed sequences that share the positions; the longest must exceed the window, if any.
     """
 
     tiles: tuple[int, int]
@@ -411,7 +411,7 @@ class PositionCut:
 
 
 def _whole(size: int, tile: int, least: int) -> int:
-    """Return the reduced size: ``least`` rounded up to whole tiles, plus the remainder of ``size`` or one tile."""
+    """Return the reduced size: whole tiles for ``least``, plus a tile as long as the last tile of ``size``."""
     return min(size, -(-least // tile) * tile + (size % tile or tile))
 
 

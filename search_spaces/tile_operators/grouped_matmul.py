@@ -42,9 +42,9 @@ class GroupedMatmul(TileProblem):
     x, such as -1, selects a row of zeros. With ``activation="silu_up"``, the result is ``silu(x @ gate) * (x @ up)``.
     Then w has width 2 n: the columns of gate, followed by the columns of up. Otherwise, its width is n. Sums are f32.
 
-    For e4m3, x and w have f32 scales, out is bf16, and ``w_order`` is "col". x_scale has one scale per row and 128
-    columns of x. w_scale (groups, width / 128, k / 128) has one scale per 128 x 128 elements; quotients are rounded up.
-    Each partial sum over 128 columns is scaled in f32.
+    For e4m3, x and w have f32 scales, out is bf16, and ``w_order`` is "col". x_scale has one scale for every 128
+    columns of each row of x. w_scale (groups, width / 128, k / 128) has one scale per 128 x 128 elements; quotients are
+    rounded up. Each partial sum over 128 columns is scaled in f32.
 
     ``weights`` other than "none" is a format of quantised weights (see ``QuantizedMatmul``), with ``w_order`` "col": w
     is (groups, width, k / 8) of i32 words, or (groups, width, k). w_scale and zeros are (groups, k / scale_group,
@@ -66,8 +66,8 @@ class GroupedMatmul(TileProblem):
     n: int = option("columns of out", flag="-n")
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
-    tokens: int = option("rows of x from which token selects; 0 if x is sorted by group", 0)
-    dtype: str = option("type of x and w; also of out, which is bf16 for e4m3", "bf16", choices=TYPES)
+    tokens: int = option("rows of x if the array token selects rows; 0 if x is sorted by group", 0)
+    dtype: str = option("type of x, w and out; for e4m3, out is bf16", "bf16", choices=TYPES)
     rows: str = option("arrangement of the rows of groups", "contiguous", choices=ROWS)
     activation: str = option("activation function", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
@@ -330,7 +330,7 @@ class GroupedMatmul(TileProblem):
     def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few tiles and scale blocks.
 
-        Contiguous rows keep the number of groups, because each block searches for its group.
+        With contiguous rows, the number of groups is unchanged, because each block searches for its group.
         """
         bm, bn, bk = (loops.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"

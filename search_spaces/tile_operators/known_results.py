@@ -27,7 +27,7 @@ class KnownResults(Generic[Result]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Result], size: Callable[[Result], int]) -> Result:
-        """Return the result for ``key``, computed by ``make`` if not cached. ``size`` returns the result's bytes."""
+        """Return the result for ``key``, computed by ``make`` if not cached. ``size`` returns its size in bytes."""
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)

@@ -54,7 +54,7 @@ class _OfLinearLayer(TileOperator):
         if self.dtype not in TYPES:
             raise ValueError(f"dtype must be {' or '.join(TYPES)}, not {self.dtype!r}")
         if max(self.rows, self.columns) * self.k >= 2**40 or self.rows * self.columns >= 2**40:
-            raise ValueError("the arrays are too large: keep each, and the logits, under 2^40 elements")
+            raise ValueError("the arrays are too large: x, w and the logits must each have under 2^40 elements")
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
@@ -105,7 +105,7 @@ class _OfLinearLayer(TileOperator):
 
 
 def _whole_tiles(size: int, tile: int, count: int) -> int:
-    """Return the extent of ``count`` tiles. The last tile has the length of the last tile of ``size``."""
+    """Return the extent of ``count`` tiles, the last of which is as long as the last tile of ``size``."""
     return min(size, (count - 1) * tile + (size % tile or tile))
 
 

@@ -117,7 +117,7 @@ def int4_from_gptq(
     k = qweight.shape[0] * 8
     _check("GPTQ", scales, qweight.shape[1], qzeros.shape == (scales.shape[0], qweight.shape[1] // 8))
     if g_idx is not None and not np.array_equal(np.asarray(g_idx), np.arange(k) // (k // scales.shape[0])):
-        raise ValueError("g_idx must name groups in order: sort the rows of qweight by it, and the columns of x")
+        raise ValueError("g_idx must list groups in order: sort the rows of qweight and the columns of x by g_idx")
     words = np.asarray(qweight, dtype=np.int32).view(np.uint32)
     rows = words[:, None, :] >> (4 * np.arange(8, dtype=np.uint32))[:, None] & np.uint32(15)
     zeros = _columns(qzeros).reshape(len(qzeros), -1) + stored_zero

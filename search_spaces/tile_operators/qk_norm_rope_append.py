@@ -58,7 +58,7 @@ class QkNormRopeAppend(TileProblem):
     head_size: int = option("elements of a head", 128)
     page: int = option("positions of a page", 16)
     pages: int = option("pages of the cache; by default as many as the tokens may need", 0)
-    sequences: int = option("rows of the block table; 0 for slots", 0)
+    sequences: int = option("rows of the block table; 0 if slots replace the table", 0)
     entries: int = option("columns of the block table", 0)
     length: int = option("rows of the table of cosines and sines", 4096)
     norm: int = option("1 for an RMS norm before the rotary positions", 1)

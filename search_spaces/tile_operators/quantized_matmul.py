@@ -30,7 +30,7 @@ class QuantizedMatmul(TileProblem):
 
     scale (groups, n), of x's type, has one scale per ``group`` columns of w, or one per row with ``group=0``. For nvf4,
     scales are e4m3, one per 16 columns, and all weights are also multiplied by global_scale (1,) of f32. For int4, the
-    zero is 8, or with ``zero_points`` an element of zeros (groups, n) of u8 (0 to 15). It is 0 for all other formats.
+    zero is 8; with ``zero_points``, it is read from zeros (groups, n), u8 from 0 to 15. It is 0 for all other formats.
     With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
 
     The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With over 128 rows of
@@ -120,7 +120,7 @@ class QuantizedMatmul(TileProblem):
         return 2.0 * self.m * self.n * self.k
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents; extents of w count words or numbers."""
+        """Return the extents of each operand. A row of w has k numbers, or ``words`` if numbers are packed."""
         more = {"zeros": "groups n"} if self.zero_points else {}
         more = {"global_scale": "one"} if self.weights == "nvf4" else more
         w = "rows words" if self.format.in_words else "rows k"
@@ -148,7 +148,7 @@ class QuantizedMatmul(TileProblem):
         def part(at: Any, depth: int) -> Any:
             return p.transpose(p.load(p.window(x, (j, at), (bm, depth))))
 
-        # With many rows, weights are scaled first: rows share the cost, and sums of groups would need more registers.
+        # With many rows of x, scaling weights is cheap, as all rows share it, and needs fewer registers than sums.
         scaled = of.sum_group > 0 and _row_tiles(m)[-1] == MOST_ROWS
         for at in p.split(k, bk, parts=parts, states=(acc,), combine="add"):
             matrix.add_products(acc, i, at, (bn, bk), part, scaled)

@@ -79,7 +79,7 @@ class RouterTopK(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Number of operations: two per logit and chosen expert."""
+        """Number of operations: two per logit for each chosen expert."""
         return 2.0 * self.tokens * self.experts * self.top
 
     def views(self) -> Mapping[str, str]:

@@ -46,7 +46,7 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
-        of_few_parts: The number for at most two blocks that share a loop; 0 if it equals ``count``.
+        of_few_parts: Like ``count``, but if at most two blocks share a loop; 0 if it equals ``count``.
         streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
             waves of tiles.
     """
@@ -58,7 +58,7 @@ class ReducedLoops:
 
 
 def cut(size: int, tile: int) -> int:
-    """Return the extent of one whole tile plus the last tile of ``size``, or ``size`` if ``size`` is smaller."""
+    """Return the extent of a whole tile plus the last, possibly partial tile of ``size``; at most ``size``."""
     return min(size, tile + (size % tile or tile))
 
 
@@ -92,13 +92,13 @@ class TileOperator(Problem):
     @classmethod
     @abstractmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
-        """Return the problem of a call on arrays of these shapes and types, by name.
+        """Return the problem of a call on arrays with these shapes and types.
 
         Sizes are derived from some of the arrays. The caller compares all other arrays with ``operands``.
 
         Args:
-            shapes: Shape of each array.
-            types: Type of each array, such as "bf16".
+            shapes: Shape of each array, by name.
+            types: Type of each array, such as "bf16", by name.
             options: Keywords of the call.
 
         Returns:
@@ -119,7 +119,7 @@ class TileOperator(Problem):
         return {name: getattr(self, name) for name in fields}
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a reduced problem with the same remainders for the emulator; by default the problem itself."""
+        """Return a smaller problem for the emulator, with equal partial tiles; by default the problem itself."""
         return self
 
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
@@ -314,8 +314,8 @@ def program_problem(
         views: By array, the names of the extents in the program.
         extents: Size of each extent.
         options: Options that ``compute`` receives.
-        scalars: Name, default and value of each f32 that a launch passes by value; ``compute`` also receives them, as
-            options that are tiles of one number.
+        scalars: Name, default and value of each f32 that a launch passes by value; ``compute`` also receives each of
+            them as an option: a tile of one element.
 
     Returns:
         The problem with these sizes and values.

@@ -62,7 +62,7 @@ def _reduced_to_long_loops(problem: TileProblem, schedule: Schedule) -> Problem 
 
 
 def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:
-    """Reduce a problem such that every step has enough iterations. The steps' chosen sizes need distinct names."""
+    """Reduce a problem such that every step has enough iterations. Names of sizes must differ between steps."""
     count, chosen = 1, dict[str, int]()
     for step, own in problem.programs().items():
         count = max(count, enough_iterations(own, schedules[step]))

@@ -22,7 +22,7 @@ TYPES = ("f16", "bf16")
 LAYOUTS = ("rows", "fragments")
 FP4_GROUP = 16
 DEPTH = 16  # depth of mma.sync; also the number of half words in a span (eight words) of four-bit numbers
-TIMES = 16  # f16: factor of four-bit numbers that are converted without a shift; scales are divided by this factor
+TIMES = 16  # for f16, factor of converted four-bit numbers, which saves shifts; scales are divided by it
 MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
 
@@ -101,7 +101,7 @@ class WeightFormat:
 
     @property
     def order(self) -> MemoryOrder | None:
-        """Memory order of the array; None for rows."""
+        """Memory order of the array; None for row-major order."""
         return None if self.layout == "rows" else FRAGMENT_WORDS if self.in_words else FRAGMENT_BYTES
 
     @property
@@ -288,7 +288,7 @@ class StoredMatrix:
             at: First column of the tile.
             shape: Rows and columns of the tile.
             part: Function that returns rows of the other operand, given the first row and the number of rows.
-            scaled: True if weights are scaled and rounded before the product, instead of the sums after it.
+            scaled: True if weights are scaled and rounded before the product; False if sums are scaled after it.
         """
         p, f, (rows, columns) = self.p, self.format, shape
         depth = min(f.sum_group or columns, columns)

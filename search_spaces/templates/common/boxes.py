@@ -54,14 +54,14 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return None, or the reason against a swizzle: a wider swizzle also divides the lines and needs fewer boxes."""
+    """Return None, or the reason against a swizzle: a wider swizzle fits the lines and needs fewer boxes."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
         return None
     return (
-        f"the swizzle of {side} spans {swizzle} bytes, but a swizzle of {widest} bytes also divides its lines of "
-        f"{across} bytes"
+        f"the swizzle of {side} spans {swizzle} bytes: use the wider swizzle of {widest} bytes, which fits its lines "
+        f"of {across} bytes"
     )
 
 

@@ -86,8 +86,8 @@ def test_the_arrays_of_a_launch_are_listed_once():
         ({"entry": "two words"}, "C identifier"),
         ({"entry": 'f<"text">'}, "C identifier"),
         ({"entry": "f; g"}, "C identifier"),
-        ({"compile_options": ("-I/usr/include",)}, "give headers by content"),
-        ({"compile_options": ("--include-path=/usr/include",)}, "give headers by content"),
+        ({"compile_options": ("-I/usr/include",)}, "pass the text of headers"),
+        ({"compile_options": ("--include-path=/usr/include",)}, "pass the text of headers"),
         ({"compile_options": ("X=1",)}, "not allowed in compile options"),
     ],
 )

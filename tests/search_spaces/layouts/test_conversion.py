@@ -133,7 +133,7 @@ class TestRefusals:
     HELD = to_simt(np.arange(512).reshape(16, 32), ACCUMULATOR)
 
     def test_shared_memory_is_needed(self):
-        with pytest.raises(ValueError, match="give shared, the layout of shared memory"):
+        with pytest.raises(ValueError, match="pass `shared`, the layout of shared memory"):
             to_layout(self.HELD, ACCUMULATOR, VECTORS)
 
     def test_overlapping_shared_layout(self):

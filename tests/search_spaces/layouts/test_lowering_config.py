@@ -142,8 +142,8 @@ class TestBasis:
     @pytest.mark.parametrize(
         ("counts", "mapping", "message"),
         [
-            ((2, 3), (0, 0), r"mapping is \[0, 0\]: it must be distinct indices of counts, 0 to 1"),
-            ((2, 3), (0, 2), r"mapping is \[0, 2\]: it must be distinct"),
+            ((2, 3), (0, 0), r"mapping is \[0, 0\]: its elements must be distinct indices of counts, 0 to 1"),
+            ((2, 3), (0, 2), r"mapping is \[0, 2\]: its elements must be distinct"),
             ((2, 0), (0, 1), r"counts\[1\] is 0: it must be at least 1"),
         ],
     )

@@ -242,7 +242,7 @@ class TestProperties:
         assert layout.subgroup_ids(virtual, hardware_subgroups=3).tolist() == [0, 1, 2, 0, 1, 2]
         held = layout.distribute(np.arange(6).reshape(2, 3), subgroups=3, subgroup_size=1)
         assert held.reshape(3, 2).tolist() == [[0, 4], [3, 2], [1, 5]]
-        with pytest.raises(ValueError, match=r"subgroup_tile\[0\] is 2 with stride 1: 3 subgroups .* use distribute"):
+        with pytest.raises(ValueError, match=r"tile\[0\] is 2 with stride 1: with 3 subgroups, .* use distribute"):
             layout.fold_subgroups(3)
 
     @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12)), min_size=1, max_size=3))

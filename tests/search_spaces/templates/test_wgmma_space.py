@@ -123,7 +123,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tile_m": 192, "consumer_warpgroups": 3}, PROBLEM, "instruction_registers", "512 threads"),
         ({"stages": 8}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"split_k": 16}, dataclasses.replace(PROBLEM, k=512), "split_k", "a split would be empty"),
-        ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "32 bytes, but a swizzle of 128 bytes also divides its lines of 128"),
+        ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "32 bytes: use the wider swizzle of 128 bytes"),
         ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
         ({"split_k": 2}, PROBLEM, "tiles_per_block", "tiles_per_block or split_k"),
         ({"tiles_per_block": 3}, PROBLEM, "tiles_per_block_waves", "the 132 blocks that run"),
@@ -155,7 +155,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tile_n": 248}, dataclasses.replace(PROBLEM, order_b="col"), "columns", "only multiples of 16 are tried"),
         ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "2 stages"),
         ({"ping_pong": 1, "in_flight": 0}, PROBLEM, "ping_pong_in_flight", "would be idle"),
-        ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "but a swizzle of 128 bytes also divides"),
+        ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "64 bytes: use the wider swizzle of 128 bytes"),
         (
             {"l2_evict_last": "a"},
             dataclasses.replace(PROBLEM, k=512),
@@ -289,7 +289,7 @@ def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
 
 
 def test_loading_a_through_registers_costs_more_than_shared_memory() -> None:
-    """Searches skip register operands, except for 32-bit a stored along m, which wgmma cannot read directly."""
+    """Searches only load a into registers if it is 32-bit and stored along m, because wgmma cannot read it directly."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_operand_source"] == "shared"
@@ -367,7 +367,7 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
 
 
 def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
-    """In sampled schedules at most two clusters share a tile, since each cluster has the k-tiles of at least one tile.
+    """In sampled schedules, at most two clusters share a tile, as each cluster has at least as many k-tiles as a tile.
 
     Each pair of neighbouring clusters has memory for the sums of a tile, and two counters per warpgroup.
     """

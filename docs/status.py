@@ -37,7 +37,7 @@ def errors_of(claim: Mapping[str, Any], root: Path) -> list[str]:
     if claim["state"] not in STATES:
         errors.append(f"{part}: unknown state {claim['state']}")
     if not isinstance(claim["date"], datetime.date):
-        errors.append(f"{part}: the date must be a date of TOML, such as 2026-11-24")
+        errors.append(f"{part}: the date must be a TOML date, such as 2026-11-24")
     errors += [f"{part}: {file} is missing" for file in claim["evidence"] if not (root / file).is_file()]
     if not errors:
         text = (root / claim["evidence"][0]).read_text("utf-8")

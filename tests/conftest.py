@@ -25,13 +25,13 @@ from threadpoolctl import threadpool_limits
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-# Tests assert no durations. Properties have more examples in the nightly run.
+# Tests have no time limit per example. Property-based tests try more examples in the nightly run.
 settings.register_profile("short", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", settings.get_profile("short"), max_examples=300)
 settings.load_profile("short")
 
 
-# Collecting tests only creates objects, and garbage collection would take a tenth of that time.
+# Collecting tests creates objects but hardly any garbage. Garbage collection would take a tenth of the time.
 # ``pytest_collection_finish`` enables it again.
 gc.disable()
 
@@ -199,7 +199,7 @@ def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="session", autouse=True)
 def no_full_verification_of_winners() -> None:
-    """Disable full verification, which takes seconds for each run of ``tune``. Its own tests enable it."""
+    """Disable full verification, which takes seconds for each run of ``tune``. Tests of full verification enable it."""
     from autosched.tuning.winner import winner_verification
 
     winner_verification.VERIFICATION_SECONDS = 0.0

@@ -30,7 +30,7 @@ def test_the_status_page_is_current() -> None:
         ),
         ('"0 of 3,000"', '"0 of 30,000"', "guard_power.md does not contain '0 of 30,000'"),
         ('state = "cpu"', 'state = "sure"', "unknown state sure"),
-        ("date = 2026-11-22", 'date = "today"', "the date must be a date of TOML"),
+        ("date = 2026-11-22", 'date = "today"', "the date must be a TOML date"),
         ("figures =", "numbers =", "unknown key numbers"),
     ],
 )

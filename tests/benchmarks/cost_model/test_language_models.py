@@ -1,4 +1,4 @@
-"""The benchmark of kernels of language models lists problems, and counts the instructions of a main loop."""
+"""The benchmark of language-model kernels lists its problems, and counts the instructions of a kernel's main loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that repeats recorded launches checks results and reports failures. Its GPU is simulated here."""
+"""A process repeats recorded launches, checks their results and reports failures. Its GPU is simulated here."""
 
 from __future__ import annotations
 

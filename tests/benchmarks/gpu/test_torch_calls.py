@@ -1,4 +1,4 @@
-"""Operators of language models are compared with torch, here on CPU tensors and in a plan without a GPU."""
+"""Operators of language models are compared with torch. These tests use CPU tensors, and a plan without a GPU."""
 
 from __future__ import annotations
 

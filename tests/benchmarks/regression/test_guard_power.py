@@ -1,4 +1,4 @@
-"""The benchmark of the regression check's false alarms reads recorded spaces, and fails if the check is wrong."""
+"""The benchmark of the regression check counts false alarms in recorded spaces, and fails if the check is wrong."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The program of docs/tutorial/verify-a-triton-kernel.md prints the output on the page."""
+"""The program on the page docs/tutorial/verify-a-triton-kernel.md prints the output that the page shows."""
 
 # mypy: ignore-errors
 from __future__ import annotations

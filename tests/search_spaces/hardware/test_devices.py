@@ -251,7 +251,7 @@ TOOLKIT = [
     ("t4", 128, 32, 0, 8),
     ("t4", 32, 32, 0, 16),
     ("t4", 128, 64, 32768, 2),  # no shared memory is reserved per block
-    ("t4", 128, 64, 32769, 1),  # rounds up by 256 bytes
+    ("t4", 128, 64, 32769, 1),  # 32769 is rounded up to a multiple of 256 bytes
     ("b200", 256, 128, 32768, 2),
     ("rtx5090", 128, 32, 0, 12),
     ("gb10", 256, 128, 49152, 2),

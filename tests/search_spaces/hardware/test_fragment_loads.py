@@ -1,4 +1,4 @@
-"""Instructions load fragments from shared memory: which layouts are accepted, and which elements each lane gets."""
+"""Instructions that load fragments from shared memory: layouts that they accept, and elements that each lane gets."""
 
 import itertools
 import re
@@ -61,8 +61,8 @@ def test_only_wmma_rejects_pad_8_2():
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        # 16 padding elements after every 16 lines: no fragment contains padding, and fragments start at multiples of
-        # 1040 and 16
+        # 16 padding elements after every 16 lines: no fragment contains padding, and the fragment (i, j) starts at
+        # element 1040 i + 16 j
         ("pad(16,16)", Access("row", "cols", 8, 64)),
         ("pad(16,32)", Access("row", "cols", 8, 64)),
         ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),
@@ -161,7 +161,7 @@ def origins(layout, shape):
 
 
 def ldmatrix(image, addresses, size, transposed):
-    """Return each lane's elements of one 8x8 matrix of 16-bit units, after the PTX ISA, "ldmatrix".
+    """Return each lane's elements of one 8x8 matrix of 16-bit units, as the PTX ISA defines ldmatrix.
 
     Lane l gets units 2 * (l % 4) + {0, 1} of row l / 4. With .trans the matrix is transposed first. A 4-byte element is
     two adjacent units; two 1-byte elements are one unit.

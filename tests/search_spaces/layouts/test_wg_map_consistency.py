@@ -107,7 +107,7 @@ class TestAppendices:
         swapped, optimised = APPENDIX_2["mp_bt"], APPENDIX_3["mp_bt"]
         assert check_transpose(swapped, APPENDIX_2["mp_b"], (32, 256)) == ()
         assert check_transpose(optimised, APPENDIX_3["mp_b"], (32, 256)) == ()
-        # The map that the rule derives moves data between subgroups. The map of appendix 2.3 keeps data in place.
+        # The map of 2.2, which the rule derives, moves data between subgroups. The map of 2.3 keeps data in place.
         assert not transposes_in_place(swapped, APPENDIX_2["mp_b"], (32, 256))
         assert transposes_in_place(optimised, APPENDIX_3["mp_b"], (32, 256))
 

@@ -1,4 +1,4 @@
-"""Block-scaled factors have the right values, positions of scales, and products."""
+"""Block-scaled factors have the right values and products, and their scales have the right positions."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
 @pytest.mark.parametrize("products", [8, 16])
 @pytest.mark.parametrize("k", [1, 64, 512, 4096])
 def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
-    """The tolerance allows one rounding per 8 products. In sums of a few hundred, a missing product is detected."""
+    """The tolerance allows one rounding per 8 products. A missing product in a sum of a few hundred is detected."""
     problem = Matmul(32, 48, k, acc="f16", out="f32")
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"][0], problem.tolerance(inputs)["out"][0]

@@ -98,6 +98,6 @@ def test_random_values_are_standard_normal_and_differ(name: str) -> None:
 def test_values_of_a_huge_array_repeat_with_a_period_that_no_row_has() -> None:
     values = standard_normal(np.random.default_rng(1), (2**11 + 8, 2**11), dtype("f16"))
     assert np.array_equal(values.ravel()[DRAWN:], values.ravel()[: values.size - DRAWN])
-    for step in (1, 2, 16, 2**10):  # distances between rows, or columns, that a kernel might confuse
+    for step in (1, 2, 16, 2**10):  # a kernel might confuse rows at these distances
         assert np.mean(values[step:] == values[:-step]) < 0.01
     assert all(DRAWN % divisor for divisor in range(2, 2050))

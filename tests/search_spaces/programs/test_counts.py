@@ -54,7 +54,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: 
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(program_path: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
-        """Return counts of schedules, with the mean number of iterations if the number differs between blocks."""
+        """Return the counts of each schedule, and the mean number of iterations if it differs between blocks."""
         example = load_program(f"examples/programs/{program_path}")
         p, own = problem(example, **sizes), template(example)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
@@ -78,7 +78,7 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     [
         ("full_attention", 1024, 0.0),  # the mask is never needed
         ("full_attention", 1000, 1 / 32),  # needed in the last one of 32 iterations
-        ("causal_attention", 1024, 2 / 17),  # needed in the last 2 of 2 to 32 iterations
+        ("causal_attention", 1024, 2 / 17),  # needed in each block's last two of 2 to 32 iterations
     ],
 )
 def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:

@@ -90,9 +90,9 @@ def test_right_kernels_answer_edge_inputs(program_path: str, sizes: dict[str, in
     ("function", "numbers", "errors", "value", "bound"),
     [
         ("exp", [200.0], [0.0], np.inf, 0.0),  # the exact result exceeds the range of f32
-        ("exp", [88.72], [1.0], None, np.inf),  # the result may exceed the range of f32, given the error
+        ("exp", [88.72], [1.0], None, np.inf),  # within the argument's error, the result may exceed the range of f32
         ("log2", [0.0], [0.0], -np.inf, 0.0),
-        ("log2", [0.0], [1e-9], None, np.inf),  # the result may be NaN or finite, given the error
+        ("log2", [0.0], [1e-9], None, np.inf),  # within the argument's error, the result may be NaN or finite
         ("multiply", [np.inf, 0.0], [0.0, 0.0], np.nan, 0.0),
         ("multiply", [np.inf, 0.0], [0.0, 0.1], None, np.inf),
         ("add", [np.inf, 1.0], [0.0, 0.1], np.inf, 0.0),

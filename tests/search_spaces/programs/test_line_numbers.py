@@ -38,7 +38,7 @@ A100, H100, RTX5090 = device("a100"), device("h100"), device("rtx5090")
 
 
 def line_directives(source: str) -> list[tuple[str, str]]:
-    """Return pairs of the #line directive before a line ("" if there is none) and the line, for the kernel's body."""
+    """Return each line of the kernel's body as (directive, line). The #line directive before it is "" if missing."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
     directives = []

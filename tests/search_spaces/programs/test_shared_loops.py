@@ -31,7 +31,8 @@ def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[ob
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
-        of_launches = values["split_launches"] if gpu == "a100" else 1  # only the A100 covers both numbers of launches
+        # cover both values of ``split_launches`` on the A100 only
+        of_launches = values["split_launches"] if gpu == "a100" else 1
         key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
         schedules.setdefault(key, schedule)
     return schedules
@@ -82,7 +83,7 @@ def test_parts_without_iterations_are_neutral() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def shared_product(p: Any, a: Any, b: Any, out: Any) -> None:
-    """Multiply matrices. Several blocks share the depth of each tile, and their sums are added up."""
+    """Multiply matrices. Several blocks share the loop over k of each tile, and their partial sums are added."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for k in p.split(a.shape[1], 32, parts=p.choose(parts=(1, 3)), states=(acc,), combine="add"):
@@ -98,7 +99,7 @@ def test_products_split_along_k_between_blocks(gpu: str) -> None:
 
 
 def attention(bm: int, length: bool) -> Program:
-    """Return attention in which several blocks share the keys: all keys, or the keys up to each sequence's length."""
+    """Return an attention program. Several blocks share all keys or, with ``length``, a sequence's first keys."""
     kinds = {"lengths": Input("b", "i32")} if length else {}
     of_keys = Input("b s d", "f16")
 

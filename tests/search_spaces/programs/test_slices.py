@@ -29,7 +29,7 @@ def verified(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
 
 @program(x=Input("m n", "f32"), angle=Input("half", "f32"), out=Output("m n", "f32"), pairs=Output("m n", "f32"))
 def rotary(p: Any, x: Any, angle: Any, out: Any, pairs: Any) -> None:
-    """Rotate the halves of each row, and adjacent pairs, by angles. Each row is loaded once."""
+    """Rotate each row by angles: as two halves (out), and as adjacent pairs (pairs). Load each row once."""
     (m, n), half = x.shape, angle.shape[0]
     bm = p.choose(bm=(4, 16))
     (i,) = p.blocks((m,), (bm,))
@@ -78,7 +78,7 @@ def test_halves_of_a_product(gpu: str) -> None:
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
 def transposed_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
-    """Reverse the order of the quarters of each row and of the halves of each column. Add up the thirds."""
+    """Reverse the order of each row's quarters (out) and of each column's halves (rows). Join every third row."""
     m, n = x.shape
     p.blocks((1,), (1,))
     tile = p.load(p.window(x, (0, 0), (m, n)))

@@ -1,4 +1,4 @@
-"""Listings in the documents' syntax are read unchanged. Programs have a canonical text."""
+"""Listings in the syntax of the documents are parsed without changes. Programs have a canonical text."""
 
 from __future__ import annotations
 

@@ -218,7 +218,8 @@ def test_moves_stay_in_their_template_but_for_a_few_jumps() -> None:
     rng = np.random.default_rng(0)
     moved = Counter((a.template, b.template) for a, b in zip(parents, BOTH.mutate(parents, rng), strict=True))
     left = moved["rows", "tiles"] / (100 * ROWS.count())
-    assert left == pytest.approx(union_space.JUMP, abs=0.015)  # every jump from rows leads to tiles
+    # "rows" has one stratum, so every jump from it leads to "tiles"
+    assert left == pytest.approx(union_space.JUMP, abs=0.015)
     assert moved["tiles", "rows"] / (100 * TILES.count()) == pytest.approx(union_space.JUMP / 2, abs=0.015)
 
 

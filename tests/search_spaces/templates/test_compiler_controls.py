@@ -1,4 +1,4 @@
-"""Compiler controls are decisions at the end of a schedule that are not in the template's space."""
+"""Compiler controls are decisions that are appended to a schedule and are not part of the template's space."""
 
 import dataclasses
 

@@ -57,7 +57,7 @@ def test_same_seed_same_samples() -> None:
 
 
 def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
-    """For some of these problems and devices, each rule rejects some combination of values, with its own message."""
+    """Each rule rejects some values for at least one of these problems and devices, with its own message."""
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
     for problem in (*PROBLEMS, Matmul(64, 64, 64, a="f32", b="f32", precision="ieee")):

@@ -100,7 +100,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
         lowering = lowering_config(config)
         tile_m, tile_n, step = config.integers("tile_m", "tile_n", "tile_k")
         accumulators = lowering.accumulators_per_thread()
-        if config["intrinsic"] != FMA:  # rows of x are padded to the columns of fragments, and lanes along k share sums
+        if config["intrinsic"] != FMA:  # rows of x are padded to a multiple of 8, and lanes along k share sums
             padded = -(-tile_m // 8) * 8
             accumulators = accumulators // tile_m * padded // lowering.lane_basis.tile[2]
         assert accumulators == config["accumulators"]

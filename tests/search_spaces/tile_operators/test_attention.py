@@ -114,7 +114,7 @@ FAULTS = {
                               "biased, with sinks"),
     "packed queries see the next key": ("begin + tile, s), end, 0", "begin + tile, s), end, 1", "packed"),
     "packed heads overlap": ("(i, head * d), (bm, wide)", "(i, head), (bm, wide)", "packed"),
-    "the cap is applied to another scale": ("p.tanh(z * (scale / o.soft_cap))", "p.tanh(z * scale)",
+    "scores are not divided by the cap": ("p.tanh(z * (scale / o.soft_cap))", "p.tanh(z * scale)",
                                             "heads of 40, capped"),
 }  # fmt: skip
 
@@ -224,7 +224,7 @@ COMBINING_FAULTS = {
     "the first part's maximum is kept": ("return peak, *(", "return one[0], *("),
     "the first parts are forgotten": ("one[n] * first + other", "other"),
     "parts are not rescaled": ("one[n] * first + other[n] * second", "one[n] + other[n]"),
-    "sums of exponentials are those of one part": (
+    "only the first part's sum of exponentials is kept": (
         "peak, *(one[n] * first + other[n] * second for n in (1, 2))",
         "peak, one[1], one[2] * first + other[2] * second",
     ),
@@ -312,7 +312,7 @@ def test_tiles_of_one_or_an_unknown_length_are_shared_equally(options: dict[str,
     assert ("parts" in names, "split_tiles" in names) == (True, False)
 
 
-LONG_FAULTS = {  # regular expressions in the generated code
+LONG_FAULTS = {  # regular expressions that match the generated code
     "the last part is lost": (r"if \(split >= parts_of_tile\)", "if (split >= max(parts_of_tile - 1, 1))"),
     "parts overlap": (r"first_turn = (split \* all_turns / parts_of_tile)", r"first_turn = max(\1 - 1, 0)"),
     "the last iteration is left out": (r"\(split \+ 1\) \* all_turns /", "(split + 1) * (all_turns - 1) /"),

@@ -54,7 +54,7 @@ def with_header(kernel: GeneratedKernel, name: str, old: str, new: str) -> Gener
 
 
 def excess(problem: QuantizedMatmul, kernel: GeneratedKernel) -> float:
-    """Return the excess of a warp's instructions per iteration over the time model's count, as a fraction."""
+    """Return by what fraction a warp's instructions per iteration exceed the time model's count."""
     template = tile_template(QuantizedMatmul)
     assert template.counts is not None
     work = template.counts(problem, template.config(problem, schedule(problem), H100), H100)

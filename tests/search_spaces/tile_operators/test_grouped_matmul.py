@@ -196,7 +196,7 @@ FAULTS = {
     "a group ends where the previous one ends": ("number + at, high=m", "number, high=m", "contiguous"),
     "the first row of a group is left out": ("p.maximum(begin + (tile", "p.maximum(begin + 1 + (tile", "contiguous"),
     "a tile too few": ("(m + groups * (bm - 1), n)", "(m, n)", "contiguous"),
-    "columns of x of the first turn": (
+    "columns of x of the first iteration": (
         "left = p.load(p.window(x, (chosen, at)",
         "left = p.load(p.window(x, (chosen, 0)",
         "contiguous",
@@ -236,7 +236,7 @@ FAULTS |= {
         "column = 0 if",
         "int4, zero points, bf16",
     ),
-    "quantised up has the scales of gate": (
+    "quantised up is scaled by the scales of gate": (
         "matrix.result(acc, j + half, bn)",
         "matrix.result(acc, j, bn)",
         "int8, silu and up",

@@ -365,7 +365,7 @@ def _prose(found: Any) -> str:
             inside = True
         elif inside and re.match(r" {4}\S", line):
             entry = re.match(r"    (\*{0,2}[\w., ]+?): (.*)", line)
-            begins = "- " if lines[-1] == "" else "  "  # start of a paragraph in the list, or its continuation
+            begins = "- " if lines[-1] == "" else "  "  # first or further line of a paragraph
             lines.append(f"- `{entry[1]}`: {entry[2]}" if entry else begins + line.strip())
         elif inside and line.startswith(" "):
             lines.append(f"  {line.strip()}")

@@ -46,7 +46,7 @@ def use(database: Path) -> None:
     inputs = PROBLEM.random_inputs(seed=1)
     x = cupy.asarray(inputs["x"])
     check(inputs, {"out": cupy.asnumpy(kernel(x))})
-    step = kernel.bind(x)  # ``step`` is for inner loops: it checks and allocates nothing
+    step = kernel.bind(x)  # use ``step`` in inner loops: it checks no arguments and allocates no memory
     step()
     print(f"called: {kernel.provenance.kind}, {kernel.provenance.schedule.template}")
 

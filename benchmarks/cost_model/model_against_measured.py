@@ -28,9 +28,9 @@ from search_spaces.operators.matmul import Matmul
 FITTED = ("a100_mm", "h100_mm")
 # Constants that describe the recording machines, not the kind of GPU. They were fitted to the files FITTED.
 ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel between two events
-# Sustained f16 FLOP/s within the power limit. In FITTED, cuBLAS reaches at most 249 and 693 TFLOP/s; other sources
-# report more for these GPUs. Between two launches the recorder clears L2 (256 MB, about 120 us), and the GPU does no
-# arithmetic.
+# Sustained f16 FLOP/s within the power limit. In FITTED, cuBLAS reaches at most 249 TFLOP/s on the A100 and 693 TFLOP/s
+# on the H100; other sources report more. Between two launches, the recorder clears L2 by writing 256 MB. This takes
+# about 120 us without any arithmetic.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
 BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 significands have 8 bits, f16 significands 11
@@ -68,7 +68,7 @@ def comparable(recorded: Recorded) -> bool:
 
 
 def predicted(recorded: Recorded) -> FloatArray:
-    """Predict each configuration's seconds for a single launch between two events on the recording machine."""
+    """Predict the seconds that the recording machine measures between two events for a launch of each configuration."""
     return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
 
 

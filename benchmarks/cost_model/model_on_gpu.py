@@ -33,7 +33,7 @@ from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
 LEAST_SCHEDULES = 3  # minimum number of a problem's schedules for a rank correlation
-# number of schedules with the shortest predicted times, whose fastest is compared with the fastest of all schedules
+# The fastest of the FIRST schedules with the shortest predicted times is compared with the fastest of all schedules.
 FIRST = 8
 Key = tuple[str, str]  # the key of a problem, and the device
 

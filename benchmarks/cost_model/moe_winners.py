@@ -1,8 +1,8 @@
-"""Compute the time model's ranks of the MoE configurations that were fastest on GPUs, within their tuner's space.
+"""Compute where the time model ranks the MoE configurations that were fastest on GPUs, in their tuner's space.
 
 ``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` takes the folders of configurations of an
-installed vLLM and SGLang, whose tuners have the same space. Files for only the second matmul (``_down``) are skipped.
-Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of valid
+installed vLLM and SGLang, whose tuners have the same space. Files that are only for the second matmul (``_down``) are
+skipped. Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of valid
 configurations that the model ranks before it. The first choice has the percentile 0, and random ranking gives 50 on
 average. The files lack the hidden size and top-k. These come from a public model with the same number of experts and
 intermediate size if one is known, else they are 4096 and 8.

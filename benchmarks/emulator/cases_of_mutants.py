@@ -54,7 +54,10 @@ def cases_of(
 
 
 def _by_new_traits(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
-    """Yield all ``cases``. The next case has the most new traits per second; traits of ``tried`` cases are not new."""
+    """Yield all ``cases``. Each time, choose the case with the most new traits per second.
+
+    A trait is new if no case in ``tried`` has it.
+    """
     left = sorted(cases, key=lambda case: (case.cost, case.name))
     while left:
         seen: frozenset[object] = frozenset().union(*map(traits, tried))

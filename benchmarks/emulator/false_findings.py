@@ -4,8 +4,8 @@ The kernels should be correct, so every finding reveals an error in a kernel, a 
 
     python -m benchmarks.emulator.false_findings [--sample 100] [--seed 0] [--workers 2] [--device h200] [--log FILE]
 
-Schedules alternate between problems. Each gets a quick verification as by ``autosched verify``, which reduces large
-problems to a few tiles. The log has a JSON line for each schedule, and a later run continues the log. A larger sample
+Schedules alternate between problems. Each schedule is verified quickly, as by ``autosched verify``: large problems are
+reduced to a few tiles. The log has a JSON line for each schedule, and a later run continues the log. A larger sample
 begins with the schedules of a smaller sample.
 """
 

@@ -147,7 +147,7 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 def drawn_by_earliest(
     trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
 ) -> dict[str, Path]:
-    """Return a file for each tree that contains the schedule sampled in the earliest tree (the last in the list).
+    """Return a file for each tree. The files contain the schedule that the earliest tree (the last one listed) sampled.
 
     Parameters are matched by position. If a tree samples another template or has another number of parameters, its file
     contains the schedule that it sampled itself.

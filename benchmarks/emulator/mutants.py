@@ -131,7 +131,7 @@ def mutants_of(header: str, text: str) -> Iterator[Mutant]:
 
 
 def _blanked(text: str) -> str:
-    """Return ``text`` with everything that is not mutated replaced by spaces, so that positions are unchanged."""
+    """Return ``text`` with spaces in place of everything that is not mutated. Positions are unchanged."""
 
     def blanks(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])

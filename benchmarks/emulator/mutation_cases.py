@@ -168,8 +168,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
-    # Sums in f16, two per register: stored through boxes in several parts, for few columns, with stream-K, and with a
-    # read from registers.
+    # Sums in f16, two per register: stored through boxes in several parts, for few columns, with stream-K, and with
+    # operand ``a`` read from registers.
     "f16_sums_boxes": (
         Matmul(140, 136, 200, a="f16", acc="f16", order_b="col", epilogue="bias+gelu"),
         {**_ALONE, "tile_n": 96, "store_buffers": 1},
@@ -365,7 +365,7 @@ class Case:
 
     @property
     def cost(self) -> int:
-        """Threads of a block times operations, which is roughly proportional to the time of a verification."""
+        """Threads per block multiplied by operations. This is roughly proportional to the time of a verification."""
         return self.kernel.threads * self.problem.flops
 
     def with_headers(self, headers: Headers) -> GeneratedKernel:

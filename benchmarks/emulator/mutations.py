@@ -5,7 +5,7 @@
     python -m benchmarks.emulator.mutations --again LOG
     python -m benchmarks.emulator.mutations --report LOG [LOG ...]
 
-``mutants`` edits C++ headers, and ``ptx_mutants`` inline PTX and the PTX of golden kernels. A mutant of a header is
+``mutants`` edits C++ headers. ``ptx_mutants`` edits inline PTX and the PTX of golden kernels. A mutant of a header is
 verified with the cases that include the header (``cases_of_mutants``), until one verification reports the mutant. A
 mutant of a case's PTX is verified with this case. Verifications are quick; if all pass, the smallest cases are verified
 in full. Mutants that do not compile, or that change no case's PTX, do not count. Results are appended to a log, which a
@@ -57,7 +57,7 @@ WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
 )  # prefixes of the headers that wgmma_matmul uses; other kernels use some of these headers too
-# Time limit of a launch in seconds. The limit is SLOWER times the time of the correct launch if that is longer.
+# The time limit of a launch is TIME_LIMIT seconds or SLOWER times the time of the correct launch, whichever is longer.
 TIME_LIMIT = 8.0
 SLOWER = 10.0
 FULL = "full verification: "  # prefix of messages from full verifications
@@ -82,7 +82,7 @@ _COMPILING = Lock()
 def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     """Return the PTX of a correct kernel, from the cache of this machine if an earlier run compiled it.
 
-    Without the cache, a small run would mostly compile correct kernels.
+    Without the cache, a small run would spend most of its time on compiling correct kernels.
     """
     headers = Headers.from_folder(include_dir())
     request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
@@ -255,7 +255,7 @@ def _columns(text: str, mutant: Mutant) -> int:
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return the result of a mutant and a message, both from the last run of the mutant's verification."""
+    """Return the result of a mutant and a message, according to the last run of the mutant's verification."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":

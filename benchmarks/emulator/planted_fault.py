@@ -183,7 +183,11 @@ def judge(fault: Fault, depth: str) -> dict[str, Any]:
 
 
 def check(fault: Fault) -> str:
-    """Return the reason why the edit does not apply or the edited kernel does not compile at its true size, or ""."""
+    """Return why the fault cannot be planted in its kernel at the kernel's true size, or "" if it can.
+
+    The reason is that the edit does not apply, the edited kernel does not compile, or no sampled schedule executes the
+    edited line.
+    """
     from measurements.emulator.ptx.build import KernelCompileError, compile_to_bytecode
 
     try:

@@ -6,8 +6,8 @@ The experiments, for a kernel with constant sizes:
 - Does any visible effect depend on the result? An undefined register replaces it.
 - Does the edited instruction ever compute another value? The correct and the edited instruction are executed, and a
 ``trap`` follows if their results differ.
-- Does the difference reach a later instruction? Values derived from the wrong value are computed next to the correct
-values, up to comparisons, selections, shifts, addresses and stores.
+- Does the difference reach a later instruction? Copies of later values are computed from the wrong value, up to
+comparisons, selections, shifts, addresses and stores. There, the copies are compared with the correct values.
 - Does any lane need the result of a shuffle with a wrong partner lane?
 
 If the instruction depends on the inputs, the answers hold for the inputs of the verification.
@@ -25,8 +25,10 @@ Passes = Callable[[str], bool]  # a function that verifies a PTX text, and retur
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# With these opcodes, a different operand usually gives a different result. So a result that such an opcode computes
-# from copied values is copied, too. Copies are compared with values where other opcodes, such as stores, use them.
+# Instructions whose operands have copies (computed from the wrong value):
+# - _KEEP: a different operand usually gives a different result, so the result gets a copy, computed from the copies.
+# - _DROP: the instruction is executed with the values and with the copies, and the results are compared.
+# - Other opcodes, such as stores: the values are compared with the copies.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -133,8 +135,8 @@ def _followed(text: str, mutant: Mutant) -> str:
 
     The copies are computed from the wrong value, by instructions that preserve differences.
 
-    The program traps if other instructions compute different results from the values than from the copies. The result
-    is "" if the mutant does not change a value.
+    The program traps if another instruction would give a different result with the copies than with the values. Return
+    "" if the mutant does not change a value.
     """
     lines = text.split("\n")
     at = mutant.line - 1
@@ -180,7 +182,10 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     match: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return code to insert before and after an instruction, which copies its results or traps if they would differ."""
+    """Return code to insert before and after an instruction.
+
+    The code computes copies of the results from copies of the operands, or traps if the copies change the results.
+    """
     opcode, guard = match["opcode"], match["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):

@@ -80,7 +80,7 @@ class Edit:
 
 
 def edits_of(instruction: str) -> Iterator[Edit]:
-    """Return every edit of one instruction, which includes the semicolon."""
+    """Return every edit of one instruction. Its text includes the semicolon."""
     match = _SPLIT.fullmatch(instruction)
     if match is None:
         return
@@ -237,7 +237,7 @@ def asm_of(text: str) -> Iterator[Asm]:
 def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
     """Return every mutant of the inline PTX of a header.
 
-    Mutants edit instructions, including instructions that a macro assembles from literal parts, and their operands.
+    Mutants edit instructions and their operands, including instructions that a macro assembles from literal parts.
     """
 
     def mutant(kind: str, start: int, old: str, new: str) -> Mutant:

@@ -160,7 +160,7 @@ class Judged:
 
 
 def judge(name: str, index: int, depth: Depth) -> Judged:
-    """Sample schedule ``index`` of the list ``name``, and verify it."""
+    """Sample the schedule with number ``index`` for the list ``name``, and verify it."""
     draw = LISTS[name][1]
     problem, on, usable = draw(index, np.random.default_rng((index, 2026)))
     streamed = name == STREAM_K

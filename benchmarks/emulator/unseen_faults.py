@@ -1,11 +1,10 @@
-"""Plant faults for which verifications were not tuned, in kernels and in the host code of launches, and verify these.
+"""Plant faults for which verifications were not tuned, in kernels and host code, and verify the faulty schedules.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
 ``benchmarks/results/unseen_faults.md`` describes how the faults were chosen. Each fault makes a kernel wrong, racy or
-impossible to launch. The faulty schedule is verified as by ``autosched verify``, by a quick verification as for
-candidates, and by a full verification as for winners. ``--check`` only checks that each edit applies and that the
-edited kernel compiles.
+impossible to launch. Each faulty schedule is verified as by ``autosched verify``: quickly, as candidates are, and in
+full, as winners are. ``--check`` only checks that each edit applies and that the edited kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table

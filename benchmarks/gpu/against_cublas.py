@@ -34,11 +34,11 @@ RTX4090 = {
 }
 MODELS = tuple((m, n, k) for n, k in ((6144, 4096), (28672, 4096), (4096, 14336)) for m in (256, 1024, 4096))
 LEAST = 1024  # minimum rows, columns and k of a recorded problem for the comparison with cuBLAS
-LONGEST = 2  # maximum ratio of the longest to the shortest side of a square problem
+LONGEST = 2  # a problem is approximately square if its longest side is at most this many times the shortest
 
 
 def compared(path: Path, problem: Matmul) -> bool:
-    """Return True if a recorded problem is compared: sizes of a large transformer layer, or approximately square."""
+    """Return True for a large problem that is from a transformer's training or is approximately square."""
     sides = sorted((problem.m, problem.n, problem.k))
     return sides[0] >= LEAST and ("hf_train" in path.stem or sides[2] <= LONGEST * sides[0])
 

@@ -145,7 +145,7 @@ def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCou
 
 
 def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
-    """Return the device with the sustained clock at which the model predicts ``seconds`` for ``work``."""
+    """Return the device with another sustained clock, at which the model predicts ``seconds`` for ``work``."""
 
     def of(clock: float) -> Device:
         return dataclasses.replace(device, sustained_clock_hz=clock)

@@ -121,9 +121,9 @@ def matmuls() -> tuple[tuple[str, Problem], ...]:
 
 
 def other_problems() -> tuple[tuple[str, Problem | str], ...]:
-    """Return (operator, problem) pairs of all operators except matmul, alternating.
+    """Return (operator, problem) pairs of all operators except matmul, alternating between operators.
 
-    An operator without known sizes has the reason instead of a problem.
+    If no sizes are known for an operator, its pair has the reason instead of a problem.
     """
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
     groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OTHERS, "matmul")]
@@ -152,7 +152,7 @@ def _typical(row: Operator) -> Problem | str:
 def of_program(program_path: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     """Return the name and the problem of a tile program, and register it.
 
-    If the program is a template of an operator, the problem is of that operator.
+    If the program is a template of an operator, return a problem of that operator.
 
     Raises:
         ValueError: The program or its sizes are invalid.

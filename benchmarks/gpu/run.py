@@ -1,4 +1,4 @@
-"""Run all checks and benchmarks that need a GPU within the given minutes.
+"""Run all checks and benchmarks that need a GPU, within a time limit.
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
@@ -84,9 +84,10 @@ PARTS = tuple(SHARES)
 RESERVE = 0.03  # share of the total time reserved for writing the last results
 LEAST_SECONDS = 20.0  # minimum time per shape: if time is short, fewer shapes are tuned
 REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results so far
-# share of a shape's time: one half for the comparison of the finalists, the other for that of the winner and libraries
+# Share of a shape's time for final comparisons. One half of it compares the finalists, and the other half compares the
+# winner with libraries.
 FINAL_SHARE = 0.25
-# entrants, in addition to the library, that are compared with matmuls; their times are better bounds than a copy's time
+# Entrants, in addition to the library, that are compared with matmuls. No copy is timed: its time is a poor bound.
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2

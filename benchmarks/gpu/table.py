@@ -108,7 +108,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _ratio(compared: Mapping[str, Any], name: str) -> str:
-    """Return autosched's time divided by an entrant's time. "cublaslt" includes the algorithm that cuBLAS chooses."""
+    """Return autosched's time divided by an entrant's time.
+
+    The time of "cublaslt" is that of cuBLASLt or of cuBLAS, whichever is shorter.
+    """
     names = ("cublaslt", "library") if name == "cublaslt" and compared.get(name) else (name,)
     ratios = [(compared.get(each) or {}).get("ratio") for each in names]
     medians = [ratio["median"] for ratio in ratios if ratio is not None]

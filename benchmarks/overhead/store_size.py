@@ -3,10 +3,10 @@
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
 
-Creates a database of the given number of trials (2.3 GB for a million). Times ``Store.best`` and ``Database.best``, for
-an unchanged database and right after a commit, and the opening of the database with a first look-up. Each time is a
-median of 200. ``--load`` also loads all trials of one problem. With ``--merge``, two databases that share half of their
-problems are merged instead. Prints JSON with CPU times (``_cpu``) and wall-clock times.
+Creates a database of the given number of trials (2.3 GB for a million). Measures ``Store.best`` and ``Database.best``,
+both for an unchanged database and right after a commit. Also measures opening the database with a first look-up. Each
+time is a median of 200. ``--load`` also loads all trials of one problem. With ``--merge``, two databases that share
+half of their problems are merged instead. Prints JSON with CPU times (``_cpu``) and wall-clock times.
 """
 
 from __future__ import annotations

@@ -80,7 +80,10 @@ def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, 
 
 @contextmanager
 def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the operators, launched from the table and in Python. CPU tensors are treated as tensors of GPU 0."""
+    """Yield operators that launch from the table, and operators that launch in Python.
+
+    CPU tensors are treated as tensors of GPU 0.
+    """
     import torch
 
     import autosched

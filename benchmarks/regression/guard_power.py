@@ -37,7 +37,7 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-# noise of an entry (relative difference of equal programs) below which the check should find small slowdowns
+# The check should find small slowdowns of entries with less noise (relative difference of equal programs) than this.
 QUIET = 0.01
 LEAST_REPEATS = 5
 TUNED_ROUNDS = 100  # number of rounds in the paired timing at the end of tuning
@@ -54,7 +54,7 @@ class Result:
     - ``false_alarms``: runs that report an unchanged entry as slower
     - ``slowed``: entries that were slowed down; ``found``: those of them that the check reported
     - ``slowed_quiet`` and ``found_quiet``: the same numbers for entries whose noise is below QUIET
-    - ``settled``: unchanged entries that are the same or faster by the check's paired times
+    - ``settled``: unchanged entries that are the same or faster according to the check's paired times
     - ``unsettled``: settled entries that become uncertain when they are compared with their times at tuning
     - ``told``: settled entries whose times at tuning reveal a new driver that slows down both entry and baseline
     """
@@ -111,7 +111,7 @@ class Noise:
         return Times(tuple(samples[:, 0]), tuple(samples[:, 1] * (1 + self.slowdown)), tuple(samples[:, 2]), control)
 
     def tuned(self) -> tuple[Timing, Timing]:
-        """Return simulated times of the entry and of its control at tuning."""
+        """Return simulated times that the entry and its control had at tuning."""
         of_entry, of_control = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
         return Timing.of(of_entry), Timing.of(of_control)
 

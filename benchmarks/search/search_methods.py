@@ -3,14 +3,16 @@
 - ``bayes``, ``evolution``, ``tpe``, ``random``: autosched's samplers, one trial at a time.
 - ``kt_*``: strategies of Kernel Tuner in its simulation mode, with default options and seeded generators, except for
   some options of ``diff_evo`` and ``bayes_opt``.
-- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler, over values (categorical), or multivariate
-over indices of values (ordinal). Unrecorded configurations do not count as evaluations, but there are at most DRAWS
-proposals per evaluation. These proposals are reported as pruned to the categorical sampler, and as failed to the
-ordinal sampler, because this gave the best results.
+- ``optuna_tpe_categorical``: Optuna's TPESampler, over the values of parameters.
+- ``optuna_tpe_ordinal``: Optuna's multivariate TPESampler, over the indices of values.
 - ``xgboost_bootstrap``: a simple baseline: five small models are trained on resampled trials, and the configuration
-with the largest predicted mean plus deviation is tried.
+  with the largest predicted mean plus deviation is tried.
 - ``helion_lfbo``, ``helion_lfbo_quick``, ``helion_pattern``: Helion's LFBO tree search with full and with quick effort,
-and Helion's pattern search (``helion_search``).
+  and Helion's pattern search (``helion_search``).
+
+Optuna also proposes unrecorded configurations. These do not count as evaluations, but there are at most DRAWS proposals
+per evaluation. Unrecorded configurations are reported as pruned trials to ``optuna_tpe_categorical``, and as failed
+trials to ``optuna_tpe_ordinal``, because this gave the best results.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
-DRAWS = 10  # maximum proposals per evaluation: in the recording gemm, only 1 in 37 combinations is recorded
+DRAWS = 10  # maximum proposals per evaluation; for example, the recording "gemm" has only 1 in 37 combinations
 # Sets of restrictions from published tuning scripts. A recording uses the set that allows exactly its configurations.
 RESTRICTIONS = (
     (),

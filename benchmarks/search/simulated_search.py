@@ -154,7 +154,7 @@ class SimulatedGpu:
         return measured, host.now
 
     def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
-        """Return the steady-state seconds of each finalist: the median over rounds of some milliseconds."""
+        """Return the steady-state seconds of each finalist: the median over rounds of a few milliseconds each."""
         times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
         rng = np.random.default_rng(self.seed)
         running = list(schedules)
@@ -183,7 +183,7 @@ class Outcome:
     winner: Schedule
     log_seconds: float  # true log seconds of the winner
     finished: float
-    counted: float  # CPU seconds of the proposing process, as counted from its work
+    counted: float  # CPU seconds of the proposing process, computed from its number of estimates and proposals
     measured: float  # measured CPU seconds of the proposing process
 
 
@@ -196,7 +196,7 @@ class Search:
         seed: Seed of the sampler and of the delays.
         cores: Number of cores. One core runs the sampler, all other cores compile.
         seconds: Duration of the search.
-        cpu_time: True if the proposing process advances the clock by its measured CPU time instead of the counted one.
+        cpu_time: True to advance the clock by the proposing process's measured CPU time, not by the counted CPU time.
     """
 
     def __init__(
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, outcome: Outcome) -> float:
-    """Return the logarithm of the seconds of the best schedule found by searches with the true times or by this run."""
+    """Return the log seconds of the best schedule that this run, or searches with the true times, found."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     known = [outcome.winner]
     for seed in range(SEARCHES):

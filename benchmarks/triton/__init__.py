@@ -1,1 +1,1 @@
-"""Benchmark of configuration files for Triton kernels that installed packages contain."""
+"""Benchmark of the configuration files that installed packages contain for their Triton kernels."""

@@ -61,7 +61,7 @@ _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
 
 @dataclass(frozen=True)
 class Shipped:
-    """One entry of a file that is for a device in the device table."""
+    """One entry of a configuration file. The file is for a device in the device table."""
 
     format: Format
     name: FileName

@@ -23,7 +23,7 @@ from autosched.plugins import Sampler, Schedule, UnvisitedPool
 
 ASK = "LANGUAGE_MODEL_ASK"  # environment variable with the function to ask, as module:function
 FIRST = 8  # random schedules before the first question, so that the prompt has results
-ANSWERS = 8  # number of schedules that each question requests
+ANSWERS = 8  # number of schedules that each prompt asks the model for
 SHOWN = 16  # number of fastest schedules in a prompt, and number of latest failures
 PATIENCE = 3  # consecutive answers without a new legal schedule before the sampler stops asking
 MOST_CHARACTERS = 100_000  # maximum length of an answer

@@ -4,7 +4,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, c, at, shape, step, **view):
-    """Multiply in 64x64 tiles with steps of 32, as in the RFC. ``view`` has options of b's window or ``transposed``."""
+    """Multiply in 64x64 tiles with steps of 32, as in the RFC. ``view``: options of b's window, or ``transposed``."""
     transposed = view.pop("transposed", False)
     i, j = p.blocks(c.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, at(j), shape, **view)

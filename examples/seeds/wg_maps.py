@@ -1,4 +1,4 @@
-"""The XeTile RFC's examples of wg_map, each with one operation. Blocks of 256x256 f32 are reduced to fit an SM."""
+"""The XeTile RFC's examples of wg_map, each with one operation. Blocks of 256x256 f32 were replaced by smaller ones."""
 
 from autosched.tile import Input, Output, program, wg_map
 

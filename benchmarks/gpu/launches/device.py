@@ -134,9 +134,9 @@ def launched(cp: Any, stored: KeptLaunch, code: Callable[[str], bytes]) -> dict[
 
 
 def at_offsets(stored: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
-    """Allocate an array for each argument that points into another array. Return the launch and all addresses.
+    """Replace each argument that points into an array by an operand that begins at this address.
 
-    A separate array begins at the address in the argument.
+    Return the launch and the addresses of all operands.
     """
     arguments, addresses = list(stored.launch.arguments), dict(starts)
     for position, offset in stored.offsets.items():

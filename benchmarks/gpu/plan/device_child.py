@@ -141,7 +141,10 @@ def _microseconds(call: Call, copies: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a result line for each key in the arguments. A key of "language" is a JSON list of a call and a problem."""
+    """Print a result line for each key in the arguments.
+
+    A key of the part "language" is a JSON list with a call and a problem.
+    """
     part, *keys = arguments
     for key in keys:
         try:

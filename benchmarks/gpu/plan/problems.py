@@ -1,4 +1,4 @@
-"""The problems of the plan: sixty problems, including two dozen shapes of language models compared with cuBLAS."""
+"""The sixty problems of the plan. Two dozen are from language models, and their times are compared with cuBLAS."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FINALS: tuple[Problem, ...] = (
     Matmul(m=4095, n=4097, k=4099),
     Matmul(m=1000, n=1000, k=1000),
 )
-"""Problems compared with cuBLAS, which include odd sizes and few rows."""
+"""Problems whose times are compared with cuBLAS. Some have odd sizes or few rows."""
 
 PROBLEMS: tuple[Problem, ...] = (
     *FINALS,

@@ -1,4 +1,4 @@
-"""References of the benchmark hub's kernels in numpy."""
+"""Reference results of the benchmark hub's kernels, computed with numpy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-// 2-D convolution of the rows of an image from `first` on, which belong to one of several streams.
+// 2-D convolution of some rows of an image, from row `first` on. Each stream computes some of the rows.
 __constant__ float d_filter[side * side];
 
 __global__ void convolution_part(float *output, const float *input, int width, int rows, int first) {

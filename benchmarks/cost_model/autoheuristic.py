@@ -161,7 +161,7 @@ def files(folder: Path) -> Iterator[Path]:
     """Yield the recordings below a folder, sorted by name. Raises NotARecording if there are none."""
     paths = sorted(folder.rglob("*_mm.txt"))
     if not paths:
-        raise NotARecording(f"{folder} has no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set in it")
+        raise NotARecording(f"{folder} has no *_mm.txt: unpack the data set's a100_mm.zip and h100_mm.zip there")
     yield from paths
 
 

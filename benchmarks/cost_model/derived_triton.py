@@ -190,7 +190,7 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
     count = sum(map(len, by_device.values()))
     lines += [
         "",
-        f"The goal was a rank correlation at most {GOAL} below the correlation with the hand-written counts.",
+        f"The goal was a rank correlation that is at most {GOAL} lower than with the hand-written counts.",
         f"The medians of these {count} problems {reach} this goal: {ratios}.",
         f"Problems that miss the goal: {', '.join(further) or 'none'}.",
     ]

@@ -127,7 +127,7 @@ def why_weak(by_package: Mapping[str, Winners]) -> list[str]:
                 continue
             narrow, wide = [w for w in ws if w.narrow], [w for w in ws if not w.narrow]
             parts = [
-                f"{_median(p):.1f} of {len(p)} {group}" for p, group in ((narrow, "narrow"), (wide, "others")) if p
+                f"{_median(p):.1f} for {len(p)} {group}" for p, group in ((narrow, "narrow"), (wide, "others")) if p
             ]
             slowdown = statistics.median(w.slowdown for w in ws)
             lines.append(f"- {package}, {row}, {kind}: {', '.join(parts)}; {slowdown:.1%} behind the first choice.")
@@ -162,27 +162,25 @@ def page(vllm: Path, sglang: Path) -> str:
         *table(*of_vllm),
         "## SGLang",
         "",
-        "Only the folder for one version of Triton was used. Files for only the second matmul were skipped.",
+        "Only the folder for one version of Triton was used. Files that are only for the second matmul were skipped.",
         "",
         *table(*of_sglang),
         f"## Groups with a median percentile above {GOAL:.0f}",
         "*Narrow* winners have tiles of at most 32 columns.",
         "",
         "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time.",
-        "  If the estimate of a winner is a few percent too long, the model therefore ranks half of the space before "
-        "it.",
+        "  So the model ranks half of the space before a winner if the winner's estimate is a few percent too long.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
         "  For such tiles, the model counts more reads of L2 than for wide tiles. "
         "It does not model any effect that makes narrow tiles faster.",
         "  From 1,024 rows on, the model's first choices are the winners.",
-        "- In an experiment, each short contiguous access counted as 64 bytes.",
-        "  This halved the percentile of L40S but made the percentile of RTX PRO 6000 worse, so it was rejected.",
+        "- In an experiment, the model counted each short contiguous access as 64 bytes.",
+        "  This halved the percentile of L40S but worsened that of RTX PRO 6000, so the change was rejected.",
         "",
         "A group consists of the winners of one package, GPU and type.",
-        "The list shows each group's median percentile, once for narrow winners and once for other winners "
-        "(with their number in brackets).",
-        "It also shows how far the winners are behind the first choice:",
+        "For each group, the list shows the median percentile of narrow winners and of other winners.",
+        "It also shows the median that is called *behind the first choice* above:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

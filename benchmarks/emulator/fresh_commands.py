@@ -54,7 +54,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 With `--sample`, the command also counts the legal schedules.
-None of the changes below removed a launch, a block or a check, because these detect the faults.
+Faults are detected by launches, blocks and checks, so none of the changes below removed any of these.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -97,7 +97,7 @@ A quick verification of softmax by `--schedule` (minimum of ten runs, at a load 
 
 At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
 Quick verifications still made the same runs, so none of the added time came from additional checks.
-CPU time in ms that each cause took, before and after it was fixed, at a load of 5 to 10:
+CPU time in ms of each cause of the slowdown, before and after the cause was fixed, at a load of 5 to 10:
 
 | cause | before | after |
 |---|---:|---:|
@@ -165,7 +165,7 @@ def drawn_by_earliest(
 def with_runner(folder: Path, tree: Path) -> Path:
     """Return a cache that contains only the emulator's native runners, including the runner of ``tree``."""
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
-    progress(f"the runner of {tree} is compiled in {usual} if it is missing")
+    progress(f"if the runner of {tree} is missing, it is compiled into {usual}")
     seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])
     emulator_folder = folder / "emulator"
     emulator_folder.mkdir(parents=True)

@@ -209,7 +209,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("the tile stride of a block is 132 instead of the number of launched blocks", "host", "wgmma_matmul", LARGE, {"tiles_per_block": (2, 4), "stream_k": 0},
           WGMMA, "const int launched = int(gridDim.x / unsigned(cluster));", "const int launched = 132 / cluster;"),
     Fault("the launch of a stream-K kernel may use fewer blocks than planned", "host", "wgmma_matmul", LARGE, {"stream_k": 1}, host=_may_shrink),
-    Fault("a buffer of launch control counts as empty one reader too early", "orders", "tcgen05_matmul", Matmul(4096, 1024, 128, a="f16", order_b="col"),
+    Fault("a launch-control buffer counts as empty before its last reader has read it", "orders", "tcgen05_matmul", Matmul(4096, 1024, 128, a="f16", order_b="col"),
           {"tile_scheduler": "launch_control"}, TCGEN05, "ptx::mbarrier_init(answer.empty(), readers);",
           "ptx::mbarrier_init(answer.empty(), readers - 1);", device="b200"),
     Fault("block scales repeat after 32 k-tiles", "scales", "tcgen05_matmul", Matmul(1024, 1024, 8192, a="e4m3", scale="block"),
@@ -224,7 +224,7 @@ MISSED_BY_QUICK = frozenset(
         "block scales repeat after 16 k-tiles",
         "block scales repeat after 32 k-tiles",
         "partial sums of stream-K overlap if there are more than 100 cuts",
-        "a buffer of launch control counts as empty one reader too early",
+        "a launch-control buffer counts as empty before its last reader has read it",
         "offsets of gradient rows overflow 32 bits with a large vocabulary",
     )
 )

@@ -87,7 +87,9 @@ def _first() -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1600, help="measurements per run (default: 10 s of eight GPUs)")
+    parser.add_argument(
+        "--jobs", type=int, default=1600, help="measurements per run (default: as many as eight GPUs make in 10 s)"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="repetitions of the run in which no node is killed")
     parser.add_argument("--out", type=Path, help="file for the page (default: print it)")
     options = parser.parse_args()

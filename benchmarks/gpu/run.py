@@ -247,7 +247,7 @@ class Benchmark:
             check_ready()
         except HostFailure as error:
             return self._leave_out(f"the emulator: {error}")
-        until, late = time.monotonic() + seconds, "some candidates of the emulator: no time was left"
+        until, late = time.monotonic() + seconds, "some comparisons with the emulator: no time was left"
         self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
         sampled = [
             [
@@ -346,7 +346,7 @@ class Benchmark:
             self._say(f"{named(purpose, problem)}, for {seconds:.0f} s")
             row = self._shape(purpose, problem, seconds, until, entrants)
             for why in self.runner.cpu_references:
-                self._leave_out(f"references on the GPU (the CPU computes them): {why}")
+                self._leave_out(f"references computed on the GPU (the CPU computed them): {why}")
             self.results["shapes"].append(row)
             self._write()
             print(f"    {line(row)}", flush=True)

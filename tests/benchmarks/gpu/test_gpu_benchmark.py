@@ -254,7 +254,7 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
     benchmark._shapes(SHAPES, benchmark._end, ("torch",))
     assert benchmark.results["left_out"] == [
         "the comparison with torch: it is not installed",
-        "references on the GPU (the CPU computes them): it has no arrays",
+        "references computed on the GPU (the CPU computed them): it has no arrays",
     ]
     assert "left out: the comparison with torch: it is not installed" in gpu_table.table(benchmark.results, H200)
 
@@ -380,7 +380,7 @@ def test_an_emulation_out_of_time_is_omitted_without_failure(make_runner, tmp_pa
     benchmark._agree(60.0)
     assert not benchmark.failed
     assert benchmark.results["agreement"] == []
-    assert benchmark.results["left_out"] == ["some candidates of the emulator: no time was left"]
+    assert benchmark.results["left_out"] == ["some comparisons with the emulator: no time was left"]
 
 
 def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):

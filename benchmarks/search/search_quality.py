@@ -101,7 +101,7 @@ def summary(by_file: dict[str, dict[str, Searches]], repeats: int, budget: int, 
     lines = [
         "# Search quality on recorded spaces",
         "",
-        "`python -m benchmarks.search.search_quality`, whose docstring explains the procedure and the tuners.",
+        "`python -m benchmarks.search.search_quality`. Its docstring explains the procedure and the tuners.",
         f"Up to {repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU: the times are recorded.",
         "",

@@ -220,9 +220,7 @@ def architecture(sm: int) -> Architecture:
     lower = [row for row in ARCHITECTURES.values() if row.major == sm // 10 and row.sm < sm]
     if not lower:
         known = f"{min(ARCHITECTURES) / 10} to {max(ARCHITECTURES) / 10}"
-        older = (
-            "older than Turing, which CUDA 13 no longer compiles for" if sm < min(ARCHITECTURES) else "not known yet"
-        )
+        older = "older than Turing and not supported by CUDA 13" if sm < min(ARCHITECTURES) else "not known yet"
         raise UnknownArchitecture(f"compute capability {sm / 10} is {older}: autosched supports {known}")
     nearest = lower[-1]
     return dataclasses.replace(nearest, features=nearest.features_of(f"sm_{nearest.sm}"))

@@ -46,7 +46,7 @@ BLOCK_FORMATS = {
     )
 }
 
-UNIT_SCALED_AS = "mxf8"  # format for 8-bit floats without scales: they are multiplied with all scales set to 1
+UNIT_SCALED_AS = "mxf8"  # 8-bit floats without scales are multiplied in this format, with all scales set to 1
 
 # Storage types of the factors of a product, including block-scaled ones.
 FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

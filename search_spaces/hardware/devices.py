@@ -420,7 +420,7 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
-    per_warp = most(per_warp, 1)  # a kernel with 0 registers has no limit of blocks due to registers
+    per_warp = most(per_warp, 1)  # avoids a division by 0: with 0 registers, registers do not limit blocks
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit

@@ -244,7 +244,7 @@ def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
     magnitude = np.abs(x)
     high = np.searchsorted(finite, magnitude).clip(1, len(finite) - 1)
     middle = (finite[high - 1] + finite[high]) / 2
-    # on a tie, the even code is the nearest even value
+    # a tie is rounded to the value whose code is even
     up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))
     codes = high - 1 + up
     # Values are rounded as if one more number followed the largest number. Values that round to this extra number

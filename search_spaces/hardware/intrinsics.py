@@ -212,8 +212,8 @@ def intrinsics_for(
         tf32: True if f32 may be rounded to tf32; no effect on other types.
         b: Storage type of the right factor; "" for the type of ``a``.
         acc: "f16" for rows that accumulate in f16. Other values select rows that accumulate in f32 or i32.
-        device: A superseded row is only included if this device lacks the wider instruction. None excludes all
-            superseded rows.
+        device: Superseded rows are only included if this device lacks the wider instruction. If None, they are
+            never included.
 
     Raises:
         ValueError: A type is unknown.

@@ -17,8 +17,9 @@ from typing import NamedTuple
 # measurements are 4.2 TB/s (Nsight, 40 GB model) to 5.6 TB/s (A800), in the RRZE gpu-benches issues 13 and 7. The row
 # has 5.5 TB/s (36 bytes per cycle and SM), which fits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at
 # least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98
-# us); these recordings show no limit other than the port of an SM, 64 bytes per cycle. The same is assumed for the PCIe
-# card and for 10.x and 11.0. For the smaller chips, 16 bytes per cycle and SM are assumed.
+# us); these recordings show no limit other than the port of an SM, 64 bytes per cycle. This limit is also assumed for
+# the PCIe card and for compute capabilities 10.x and 11.0. For the smaller chips, 16 bytes per cycle and SM are
+# assumed.
 
 
 class Rates(NamedTuple):
@@ -55,10 +56,10 @@ class Rates(NamedTuple):
 # Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
 # published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_75 to sm_89 and 12.x have no wider instruction.
 # On a B200 an mma.sync matmul of 4096 cubed reaches 409 TFLOP/s where tcgen05 reaches 1326 (gau-nernst/learn-cuda 02e):
-# about a quarter of the peak. GeForce products accumulate in f32 at half the rate of their chip, but in f16 (and i8 in
-# i32) at the full rate. All other products have the same rate for both accumulators (white papers, tables of peaks).
-# Rates of 10.0, 10.3 and GeForce 12.0 are derived from cycles that other projects measured (microbench-blackwell,
-# gb300-microbench); fp4 of 10.3 has K = 96.
+# about a quarter of the peak. GeForce cards have half of their chip's rate if they accumulate in f32, and the full rate
+# if they accumulate in f16 or, for i8, in i32. All other cards have the same rate with f32 and f16 accumulators (white
+# papers, tables of peaks). Rates of 10.0, 10.3 and GeForce 12.0 are derived from cycles that other projects measured
+# (microbench-blackwell, gb300-microbench); fp4 of 10.3 has K = 96.
 RATES: dict[int, Rates] = {
     75: Rates(128, 1024, 2048, bf16=False),
     80: Rates(128, 2048, 4096, l2_bytes=36),
@@ -252,7 +253,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     # Jetson Thor data sheet, deviceQuery listings. The driver calls both "NVIDIA Thor".
     GpuProduct("jetson_thor", 110, 20, 1575, 32, 125772, 273, ("NVIDIA Thor",)),
     GpuProduct("jetson_t4000", 110, 12, 1575, 32, 65536, 273, ("NVIDIA Thor",), unconfirmed="memory"),
-    # RTX Blackwell and RTX PRO Blackwell white papers and data sheets; RTX 5090 and RTX PRO 6000 from listings.
+    # RTX Blackwell and RTX PRO Blackwell white papers and data sheets. RTX 5090 and RTX PRO 6000: published listings.
     _geforce("rtx5050", 120, 20, 2572, 24, 8151, 320, "RTX 5050"),
     _geforce("rtx5060", 120, 30, 2497, 32, 8151, 448, "RTX 5060"),
     _geforce("rtx5060ti", 120, 36, 2572, 32, 16311, 448, "RTX 5060 Ti"),

@@ -23,7 +23,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 Sums = npt.NDArray[Any]  # type of the sums: f32 or f16, or i32 for i8 operands
 
-# Types that are multiplied but not stored, each with the array type from which values are rounded to it.
+# Maps each type that is multiplied but not stored to its storage type: tf32 values are rounded f32 values.
 STORED = {"tf32": "f32"}
 
 
@@ -101,7 +101,7 @@ class TensorIntrinsic:
             if feature and feature not in FEATURES:
                 raise ValueError(f"{self.name}: unknown feature {feature!r}: use one of {', '.join(FEATURES)}")
         if self.text and not self.header:
-            raise ValueError(f"{self.name}: text needs header, the name of the file")
+            raise ValueError(f"{self.name}: text is given without header: set header to the name of the file")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
@@ -145,8 +145,8 @@ class TensorIntrinsic:
     def name(self) -> str:
         """Name of the intrinsic, such as ``mma_m16n8k16_f16``.
 
-        Names of intrinsics on CUDA cores contain no type, because these convert their operands. The name of an f16
-        accumulator is appended, as in ``mma_m16n8k16_f16_f16``. A mark for unit scales is also appended.
+        Intrinsics on CUDA cores convert their operands, so their names contain no type. If the accumulator is f16, its
+        type is appended, as in ``mma_m16n8k16_f16_f16``. With unit scales, ``unit_scales`` is appended.
         """
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join(
@@ -237,7 +237,7 @@ class TensorIntrinsic:
 
 
 def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
-    """Round ``values`` to the multiplied type."""
+    """Round ``values`` to ``kind``, the type in which they are multiplied."""
     if kind == "tf32":
         return round_to_tf32(values).astype(np.float64)
     of = dtype(kind, FACTOR_DTYPES)
@@ -253,7 +253,8 @@ def _requirement(
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
-    # The requirement of an instruction that reads shared memory directly applies to whole boxes, not to fragments.
+    # An operand without fragment registers is read from shared memory directly, in whole boxes. So the tile need not
+    # consist of whole fragments.
     if fragment.registers and (layout.shape[0] % rows or layout.shape[1] % cols):
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "

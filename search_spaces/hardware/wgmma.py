@@ -1,8 +1,8 @@
 """Intrinsics of wgmma, Hopper's matrix multiplication, which reads operands from shared memory.
 
 A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). Each type has a list of
-possible ``n``, and the row of a type and an n is created on demand. Operands are stored in *boxes*. A box consists of
-lines of 16 to 128 bytes, is written by one TMA copy, and has the swizzle of its line width.
+possible ``n``. The intrinsic for a type and an ``n`` is created on demand. Operands are stored in *boxes*. A box
+consists of lines of 16 to 128 bytes, is written by one TMA copy, and has the swizzle of its line width.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKe
 
 @dataclass(frozen=True)
 class DeviceSource:
-    """A device function template ``entry`` over ``Config``, which takes a kernel's arguments in order.
+    """The device function ``entry``, a C++ template over ``Config``. It takes a kernel's arguments in order.
 
-    ``header`` is a file in the folder ``include`` of ``package``.
+    The function is in ``header``, a file in the folder ``include`` of ``package``.
     """
 
     header: str

@@ -64,7 +64,7 @@ def conflict_degree(addresses: npt.ArrayLike, access_bytes: int) -> npt.NDArray[
 
 
 def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
-    """Return the cycles of ldmatrix; without conflicts, these are the number of matrices.
+    """Return the cycles of ldmatrix; without bank conflicts, one cycle per matrix.
 
     Args:
         row_addresses: Byte addresses of the rows, shape (..., 8 * matrices), for 1, 2 or 4 matrices.
@@ -169,9 +169,10 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
 # Layouts repeat after a few lines. The accesses to these few lines are counted once, cached, and used for tiles of all
 # sizes.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
-    """Return a layout of fewer lines, and a factor n: accesses to ``layout`` cost n times as much.
+    """Return the first lines of ``layout``, after which bank conflicts repeat, and the number of repetitions.
 
-    Each access covers ``span`` lines that start at a multiple of ``span``.
+    The cost of accesses to ``layout`` is the cost of accesses to these lines, times the number of repetitions. Each
+    access covers ``span`` lines that start at a multiple of ``span``.
     """
     lines = lcm(aligned_period(layout, element_bytes), span)
     if layout.lines % lines:

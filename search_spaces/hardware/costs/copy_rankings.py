@@ -1,4 +1,4 @@
-"""Rank copies of a region, and layouts that support both a copy and an intrinsic (TVM memory planning, problem 1)."""
+"""Rank copies of a region, and layouts that both a copy and an intrinsic support (TVM memory planning, problem 1)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def layout_choices(
     method: Method | None = None,
     readers: int = 1,
 ) -> tuple[LayoutChoice, ...]:
-    """Return those ``layouts`` that some copy and the intrinsic support, best first.
+    """Return those ``layouts`` that both the intrinsic and a copy of the region support, best first.
 
     Layouts are sorted by cycles lost to conflicts, then by total cycles, then by size.
 

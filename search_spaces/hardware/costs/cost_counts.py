@@ -10,10 +10,11 @@ class CostCounts:
     """Counts of the work in one launch of a schedule. No count is a time.
 
     Numbers per block include the waste of partial tiles, because a block computes its whole tile. ``shared_wavefronts``
-    are cycles of the 128-byte-wide L1, which includes shared memory. These cycles include bank conflicts, and for
-    global memory the lines that each request touches. ``load_bytes`` and ``store_bytes`` are the traffic between L2 and
-    the SM, in whole 32-byte sectors. ``dram_bytes`` is the traffic between DRAM and L2 of the whole launch. For a
-    pipeline, the counts describe its first launch, and ``then`` has the counts of the further launches.
+    are cycles of the 128-byte-wide L1, which includes shared memory. For shared memory, they include bank conflicts.
+    For global memory, they include one cycle per 128-byte line that a request touches. ``load_bytes`` and
+    ``store_bytes`` are the traffic between L2 and the SM, in whole 32-byte sectors. ``dram_bytes`` is the traffic
+    between DRAM and L2 of the whole launch. For a pipeline, the counts describe its first launch, and ``then`` has the
+    counts of the further launches.
     """
 
     blocks: int
@@ -38,7 +39,7 @@ class CostCounts:
     cluster: int = 1  # blocks per cluster; all blocks of a cluster start at the same time, on SMs of one GPC
     refills: bool = True  # True if arithmetic after a barrier has to wait for operands from shared memory
     chained: bool = False  # True if an iteration multiplies results of another product of the same iteration
-    # if ``chained``: fraction of an iteration's arithmetic during which warps only wait
+    # if ``chained``: fraction of an iteration's multiplications that warps wait for without doing other work
     exposed_products: float = 1.0
     # True if two warpgroups alternate: one warpgroup multiplies while the other one does all other work.
     ping_pong: bool = False
@@ -52,7 +53,7 @@ class CostCounts:
     # bytes per block that arrive by multicast; load_bytes excludes them, because L2 reads them for another block
     multicast_bytes: float = 0.0
     drains: int = 0  # number of result tiles that must leave a block's registers before its arithmetic can continue
-    drain_instructions: float = 0.0  # warp instructions that a block executes while its arithmetic stops (``drains``)
+    drain_instructions: float = 0.0  # warp instructions of a block for its ``drains``, while its arithmetic stops
     boxed: int = 0  # number of a block's result tiles that are stored by TMA, through shared memory
     boxes: int = 1  # TMA boxes per result tile and warpgroup, stored one after another
     box_buffers: int = 1  # shared-memory buffers for boxes, so that one box is written while others are stored

@@ -234,7 +234,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Return True if at most MOST_VECTORS accesses of ``vector`` elements replace one widest aligned access."""
+    """Return True if at most MOST_VECTORS vectors have as many elements as the widest aligned access."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 
@@ -274,7 +274,7 @@ def conflict_percent(
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if percent is None:  # the cache only has mappings that divide a line
+    if percent is None:  # the cache only has mappings that fit the lines
         percent = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return percent
 

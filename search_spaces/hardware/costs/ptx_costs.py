@@ -42,7 +42,10 @@ def f64_rate(sm: int) -> float:
 
 @lru_cache(maxsize=4096)
 def costs(operation: str) -> Costs:
-    """Return a warp's number of instructions by pipe for a PTX operation ("fma.rn.f32"); () without machine code."""
+    """Return how many instructions a warp issues to each pipe for a PTX operation, such as "fma.rn.f32".
+
+    Returns () if the operation compiles to no machine instruction.
+    """
     opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
     kind = qualifiers[-1] if qualifiers else ""
     wide = kind in ("s64", "u64", "b64")

@@ -54,7 +54,10 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return None, or the reason against a swizzle: a wider swizzle fits the lines and needs fewer boxes."""
+    """Return the reason why a swizzle is too narrow, or None if it is not.
+
+    It is too narrow if a wider swizzle also divides the lines, because wider boxes are fewer.
+    """
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
@@ -71,8 +74,8 @@ def why_not_stored(problem: Matmul) -> str | None:
     if row_bytes % STRIDE_BYTES == 0:
         return None
     return (
-        f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but rows of out along n = {problem.n} "
-        f"have {row_bytes} bytes"
+        f"TMA can only store rows of out that are a multiple of {STRIDE_BYTES} bytes long, but with n = {problem.n} "
+        f"they have {row_bytes} bytes"
     )
 
 

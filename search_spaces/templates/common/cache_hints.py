@@ -31,7 +31,7 @@ def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
-        f"{hint} is {{value}}, but with {how} = {by_copy} loads use cp.async, which has no such hint",
+        f"{hint} is {{value}}, but loads use cp.async ({how} = {by_copy}), which has no such hint",
         names={"value": hint, "chosen": how},
     )
 

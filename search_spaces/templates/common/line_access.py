@@ -69,7 +69,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     return Rule(
         name,
         each(few),
-        "{threads} adjacent threads with {elements} elements each touch more 32-byte sectors than other mappings of "
-        "threads to a line of {length} elements",
+        "if {threads} adjacent threads access {elements} elements each, they touch more 32-byte sectors than with "
+        "other mappings of threads to a line of {length} elements",
         names={"length": line, "elements": vector, "threads": columns},
     )

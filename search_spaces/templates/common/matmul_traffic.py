@@ -12,8 +12,8 @@ from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 L2_SHARE = 0.8  # fraction of L2 that is available to operands; the output and other data use the remaining L2
 
 HILBERT_SIDE = (
-    # Extent of consecutive tiles on a Hilbert curve, divided by the side of a square with the same number of tiles
-    # (counted).
+    # Extent of consecutive tiles on a Hilbert curve, divided by the side of a square with the same number of
+    # tiles. Determined by counting.
     1.22
 )
 

@@ -36,7 +36,7 @@ AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
 
 
 class PaddedMatmul(Matmul):
-    """A product whose misaligned operands are in workspaces with lines that are a multiple of 16 bytes apart."""
+    """A product that reads misaligned operands from copies whose lines are a multiple of 16 bytes apart."""
 
     def operands(self) -> tuple[Operand, ...]:
         """Return the operands of the product. Operands in workspaces have the names ``a_padded`` and ``b_padded``."""
@@ -85,7 +85,10 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
     def supports(problem: Matmul, device: Device) -> str | None:
         if all(aligned_bytes(problem, side) == STRIDE_BYTES for side in SIDES):
-            return f"lines of a and b are multiples of {STRIDE_BYTES} bytes apart: use {straight.name} without copies"
+            return (
+                f"a and b need no copies, because their lines are multiples of {STRIDE_BYTES} bytes apart: use "
+                f"{straight.name}"
+            )
         return straight.supports(padded_matmul(problem), device)
 
     def padded_space(problem: Matmul, device: Device) -> Space:
@@ -180,7 +183,9 @@ def _function(entry: str, parameters: Sequence[str], calls: Sequence[str]) -> st
 
 
 def with_padded_b(launch: AnyLaunch) -> AnyLaunch | None:
-    """Return a launch whose input ``b`` is already a copy with longer lines; it uses functions of the same module.
+    """Return a launch whose input ``b`` is already a copy with longer lines.
+
+    The returned launch uses functions of the same compiled module.
 
     Args:
         launch: Launch of any kernel of a matmul.

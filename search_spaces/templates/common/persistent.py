@@ -14,16 +14,16 @@ TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
-    """Return the number of stream-K workers (blocks or clusters): all resident ones, or fewer if ``tiles`` are few.
+    """Return the number of stream-K workers (blocks or clusters): all resident ones, or fewer for few ``tiles``.
 
-    Small problems are emulated. With fewer workers, even such a problem has a partial wave, and also full waves if
-    ``tiles_per_block`` is at least 3.
+    The emulator runs problems with few tiles. With fewer workers, even these problems have a partial wave. If
+    ``tiles_per_block`` is at least 3, they also have full waves.
     """
     return max(min(resident, (tiles - 1) // (1 if tiles_per_block < 3 else 2)), 1)
 
 
 def streams(tiles: int, tiles_per_block: int) -> bool:
-    """Return True if stream-K can assign several tiles to each worker although ``tiles`` do not fill a wave."""
+    """Return True if stream-K can distribute ``tiles`` even if one worker per tile can be resident."""
     workers = workers_of_launch(tiles, tiles, tiles_per_block)
     return workers > 1 and tiles % workers != 0
 
@@ -46,7 +46,10 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
             f"{tiles} tiles for {named} have no partial wave after full waves, so stream-K has no k-tiles to distribute"
         )
     if tiles > launched * tiles_per_block:
-        return f"{tiles} tiles are more than {tiles_per_block} for each of the {named} that run at the same time"
+        return (
+            f"{tiles} tiles are too many: at most {tiles_per_block} are allowed for each of the {named} that run at "
+            "the same time"
+        )
     return None
 
 

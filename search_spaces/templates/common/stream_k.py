@@ -49,6 +49,6 @@ def too_little_idle(tiles: int, workers: int) -> str | None:
     if idle >= LEAST_IDLE:
         return None
     return (
-        f"{tiles} tiles leave {workers} blocks idle for {idle:.1%} of their time, but exchanging sums "
-        "with stream-K takes as long"
+        f"{tiles} tiles leave {workers} blocks idle for {idle:.1%} of their time, and exchanging sums "
+        "with stream-K would take as long"
     )

@@ -102,11 +102,13 @@ class Tiling:
     def split_waves_rule(
         self, device: Device, waves: int, blocks_of: Callable[[IntArray], IntArray] = np.ones_like
     ) -> Rule:
-        """Return the pruning rule that k is split only if SMs are idle otherwise; adding partial sums takes time.
+        """Return the pruning rule that k is split only if SMs would otherwise be idle.
+
+        Adding partial sums takes time.
 
         Args:
             device: Provides the number of SMs.
-            waves: Number of blocks per SM with which an SM has enough parallel work.
+            waves: Number of blocks that give an SM enough parallel work.
             blocks_of: Function of the rows of a tile that returns the number of blocks which compute the tile together.
         """
 

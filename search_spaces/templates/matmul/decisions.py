@@ -126,7 +126,7 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 
 def axis_names(axis: str) -> dict[str, str]:
-    """Return the names of the parameters of the wg_map of out along m or n, by name without the axis."""
+    """Return a mapping of general names (``tile``, ``subgroups``, ...) to the parameters of ``axis``, m or n."""
     return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
@@ -156,8 +156,8 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "epilogue_line",
             each(epilogue_line),
-            "distance in elements between rows of results in shared memory: of a whole f32 tile, or of one subgroup's "
-            "results in out's type",
+            "distance in elements between rows of results in shared memory, which holds a whole tile in f32, or the "
+            "results of one subgroup in the type of out",
         ),
         Attribute(
             "epilogue_bytes",

@@ -11,8 +11,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-# Fewest tiles with stream-K and two blocks: the k ranges of three tiles are distributed between the blocks, and each
-# block computes one tile alone.
+# Smallest number of tiles with which two blocks can use stream-K. Each block computes one tile alone, and both blocks
+# share the k ranges of the other three tiles.
 LEAST_TILES = 5
 MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the batch
 
@@ -20,7 +20,7 @@ MOST_TILES = 8  # largest number of tiles along m or n, and of matrices in the b
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    The reduced problem has enough k-tiles per split to reuse each pipeline stage, and two matrices of the batch. If the
+    The reduced problem keeps two matrices of a batch, and enough k-tiles per split to reuse a pipeline stage. If the
     epilogue reduces the rows or columns of the output, the reduced problem has at least two tiles along the reduced
     axis. With stream-K, the reduced problem has full waves and a partial wave.
     """

@@ -38,10 +38,10 @@ NARROW = 16  # if out has fewer rows or columns, tensor-core fragments (at least
 FULL_WAVES = 2  # with this number of blocks, an SM has enough parallel work
 WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
 FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
-# Additional registers per fragment register of a step, if one buffer of f32 fragments is rounded to tf32 (cvt.rna)
-# while the other is loaded. Of 37 sampled schedules near the limit, 25 violate this rule, and 20 of these 25 spill 8 to
-# 296 bytes. Of the 12 schedules that satisfy the rule, 2 spill (NVRTC 13.5, sm_90a, 2026-11-22). f16 is not rounded,
-# and does not spill near the limit.
+# Additional registers that ``rounding_rule`` assumes per fragment register of a step, if one buffer of f32 fragments is
+# rounded to tf32 (cvt.rna) while the other is loaded. Of 37 sampled schedules near the limit, the rule excludes 25, and
+# 20 of these 25 spill 8 to 296 bytes. Of the 12 schedules that satisfy the rule, 2 spill (NVRTC 13.5, sm_90a,
+# 2026-11-22). f16 is not rounded, and does not spill near the limit.
 ROUNDING_REGISTERS = 2
 # Registers in addition to the lower bound: for copies through registers, for copies narrower than a register, and for
 # two fragment buffers. Without these registers, first choices for sm_75, sm_100 and sm_120 spilled (NVRTC 13.5,
@@ -140,8 +140,8 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "results_of_thread",
             each(several),
             f"a thread of {{intrinsic}} loads two operands for each product, but a thread with {most} results, as for "
-            f"{fit[0].name}, loads only {2 * int(most**0.5)} operands for {most} products, and {device.name} has "
-            "enough work for such threads",
+            f"{fit[0].name}, loads only {2 * int(most**0.5)} operands for {most} products, and the problem is large "
+            f"enough to keep {device.name} busy with such threads",
         ),
     )
 
@@ -303,9 +303,9 @@ def rounding_rule(device: Device) -> Rule:
     return Rule(
         "rounding_registers",
         fits,
-        "a thread needs about {registers} registers, plus twice the fragment registers of a step "
-        "({fragment_registers_a} and {fragment_registers_b}) while two buffers are rounded to tf32: for {threads} "
-        "threads with {min_blocks} blocks per SM, ptxas would spill",
+        "a thread needs about {registers} registers, and two more for each fragment register of a step "
+        "({fragment_registers_a} of a, {fragment_registers_b} of b), because one buffer is rounded to tf32 while the "
+        "other is loaded: with {threads} threads and {min_blocks} blocks per SM, ptxas would spill",
     )
 
 
@@ -381,9 +381,9 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         Rule(
             f"copy_conflicts_{operand}",
             conflicts,
-            f"with layout {{layout}}, the copy of {operand} by {{columns}} columns of threads with {{vector}} elements "
-            f"each takes more than {MOST_CONFLICTS:g} times as long as without bank conflicts, and longer than with "
-            "another number of columns",
+            f"with layout {{layout}}, copying {operand} takes too long if {{columns}} columns of threads copy "
+            f"{{vector}} elements each: more than {MOST_CONFLICTS:g} times as long as without bank conflicts, and "
+            "longer than with another number of columns",
             names=names,
         ),
     )

@@ -83,8 +83,8 @@ def map_rules() -> tuple[Rule, ...]:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
             reason = _why_not_distributed(tile, subgroups, sg_data)
             return reason and (
-                f"the wg_map has {subgroups} subgroups with sub-tiles of {sg_data} along {axis}, where the tile has "
-                f"{tile}: {reason}"
+                f"the wg_map has {subgroups} subgroups with sub-tiles of {sg_data} elements along {axis}, and the tile "
+                f"has {tile} elements: {reason}"
             )
 
         return Rule.refusing(f"wg_map_{axis}", why_not, names=axis_names(axis))
@@ -192,8 +192,8 @@ def _fragment_rules() -> tuple[Rule, ...]:
         if fragment_buffers == 1 or (row.unit == "mma" and tile_k == unroll * row.k and unroll % 2 == 0):
             return None
         return (
-            "two fragment buffers need mma.sync, and an even number of steps per k-tile, which must all be unrolled: "
-            f"{intrinsic} makes {tile_k // row.k} steps of tile_k = {tile_k}, and unroll is {unroll}"
+            "two fragment buffers need mma.sync and an even number of steps per k-tile, all of them unrolled: "
+            f"{intrinsic} needs {tile_k // row.k} steps for tile_k = {tile_k}, and unroll is {unroll}"
         )
 
     return (

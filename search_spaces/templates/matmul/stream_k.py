@@ -1,7 +1,7 @@
 """Stream-K of mma.sync matmuls: the number of launched blocks, and the rules of legality and pruning.
 
-All resident blocks are launched. Each block computes whole tiles, and an equal share of the k-tiles of the last full
-wave and the partial wave after it (``autosched/common/stream_k.cuh``).
+The launch has as many blocks as can be resident at a time. Each block computes whole tiles, and an equal share of the
+k-tiles of the last full wave and the partial wave after it (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, tiles))
         if tiles > launched and tiles % launched:
             return None
-        return f"{tiles} tiles for {launched} blocks have no partial wave after full waves for stream-K to distribute"
+        return (
+            f"{tiles} tiles for {launched} blocks have no partial wave after full waves, so stream-K has no k-tiles to "
+            "distribute"
+        )
 
     return (
         Rule(
@@ -109,7 +112,7 @@ def exchanged_rule() -> Rule:
 
 
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
-    """Return the rules that stream-K needs at least one full wave of tiles, and as many blocks per SM as fit.
+    """Return the rules for stream-K: there is at least one full wave of tiles, and as many blocks per SM as fit.
 
     If tiles do not fill a wave, ``split_k`` has the same effect as stream-K, and needs no loop over tiles. Stream-K
     launches ``min_blocks`` blocks per SM. Without stream-K, as many blocks run on an SM as fit. ``most`` is the largest
@@ -122,7 +125,10 @@ def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, 
             return None
         tiles, resident = _tiles(problem, tile_m, tile_n), device.sm_count * min_blocks
         if tiles <= resident:
-            return f"{tiles} tiles do not fill the {resident} resident blocks: use split_k to share their k"
+            return (
+                f"{tiles} tiles do not fill the {resident} resident blocks: use split_k, which divides the k range of "
+                "each tile"
+            )
         return too_little_idle(tiles, resident)
 
     def too_few(tile_m: int, tile_n: int, tile_k: int, stages: int, min_blocks: int, stream_k: int) -> str | None:

@@ -25,7 +25,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 def _supports(problem: Matmul, device: Device) -> str | None:
     if problem.scale == "block":
-        return "block scales need separate sums of each 128 products: use wgmma_matmul"
+        return "block scales need a separate sum for every 128 products along k: use wgmma_matmul"
     if problem.blocks and not device.has("block_scale_mma"):
         since = FEATURES["block_scale_mma"].since
         return f"mma.sync of {problem.a} with block scales needs {since}, but {device.name} is {device.arch}"

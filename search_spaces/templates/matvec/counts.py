@@ -48,21 +48,21 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
 
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
-        """Return the cycles of the 128-byte-wide L1 to load one vector per thread of a warp.
+        """Return the number of L1 cycles (of 128 bytes) to load one vector per thread of a warp.
 
         A load has ``width`` elements, and each lane executes ``parts`` adjacent loads. The loads of a warp are from
         ``rows`` rows; L1 may serve ``rows_at_once`` of these rows together.
         """
-        # If the loads of a lane are adjacent in memory, the lanes of one load access addresses with gaps between them.
-        # So each load touches the cache lines of all loads of these lanes.
+        # If a lane's loads are adjacent in memory, there are gaps between the addresses that the lanes of a warp access
+        # with one load. So each load touches the cache lines of all ``parts`` loads.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
 
     # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k read the same elements
-    # of x. Only the columns of a fragment are in different rows of x (and, in shared memory, in different banks). The
-    # parts of a lane's vector are interleaved with parts of other lanes in global memory, and contiguous in shared
-    # memory.
+    # of x. Lanes read different rows of x only for different columns of a fragment; in shared memory, these rows are in
+    # different banks. The parts of a lane's vector are interleaved with parts of other lanes in global memory, and
+    # contiguous in shared memory.
     w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (
         loads_of_x
@@ -98,8 +98,9 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 def _realign_instructions(access: int, unit: int, element: int) -> int:
     """Return how many instructions assemble an unaligned vector of ``access`` elements from two aligned vectors.
 
-    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh). The instructions are moves of words by
-    powers of two, and a funnel shift per word. An aligned vector needs none.
+    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh). The instructions move words by distances
+    that are powers of two. If ``unit`` is less than a word, each word also needs a funnel shift. An aligned vector
+    needs no instructions.
     """
     if access <= unit:
         return 0

@@ -90,7 +90,7 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
 
 
 def widest_access(problem: Matvec) -> int:
-    """Return the elements of the widest load, 16 bytes."""
+    """Return the number of elements of the widest load (16 bytes)."""
     return 16 // problem.input_dtype.bytes
 
 
@@ -151,7 +151,7 @@ def lowering(
         tile_k: Elements along k per step of the loop.
 
     Raises:
-        ValueError: As LoweringConfig does, if these do not fit together.
+        ValueError: The parameters do not fit together (see LoweringConfig).
     """
     return LoweringConfig(
         workgroup=(tile_m, tile_n, 0),
@@ -372,7 +372,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "tile_m",
             lambda tile_m: (tile_m == 1) | (ceil_div(m, tile_m) < ceil_div(m, np.maximum(tile_m - 1, 1))),
-            f"tile_m is {{tile_m}}, but tiles with fewer rows give the same number of tiles of m = {m}",
+            f"tile_m is {{tile_m}}, but with a smaller tile_m the same number of tiles covers m = {m}",
         ),
         Rule.refusing("fragments_m", padded),
         Rule(
@@ -420,6 +420,6 @@ def _loop_rules() -> tuple[Rule, ...]:
         Rule(
             "code_size",
             lambda multiplies, unroll: multiplies * unroll <= BODY_LIMIT,
-            f"{{multiplies}} FMAs a step and k unrolled {{unroll}} times make a loop body of over {BODY_LIMIT}",
+            f"{{multiplies}} FMAs per step, unrolled {{unroll}} times, make a loop body of over {BODY_LIMIT} FMAs",
         ),
     )

@@ -1,4 +1,4 @@
-"""Reduce a row reduction to a problem small enough to emulate with the same schedule."""
+"""Shrink a row reduction to a problem that is small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CUT_STEPS = 3  # steps of the loop in the reduced problem, which are enough to r
 
 
 def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
-    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
+    """Return ``problem`` shrunk to a few tiles of ``schedule`` with the same remainders.
 
-    Along the parallel axis, the result has a full tile and the remainder, and two outer indices if there are several.
-    Along the reduced axis, it has up to three steps of each block's part, and the remainder.
+    Along the parallel axis, the result has a full tile and the remainder. It has at most two outer indices. Along the
+    reduced axis, it has the remainder and three steps per block, or more if the last block would be without work.
     """
     tile, step = lowering_config(problem, schedule).tile()
     split, contiguous = schedule.integer("split_k"), problem.reduces_contiguous

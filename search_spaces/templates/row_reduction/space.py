@@ -1,8 +1,8 @@
 """Parameters, attributes and rules of the space of row-reduction schedules.
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
-first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
-which has one result per position, and the reduced axis.
+first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py). Its axes are the
+parallel axis, with one result per position, and the reduced axis.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 REGISTER_OVERHEAD = 20  # registers for addresses and counters; compiled kernels have at least this number
 BODY_LIMIT = 256  # limit of elements per thread and step, so that the loop body fits in the instruction cache
 REGISTER_BODY_LIMIT = 512  # limit of elements per thread if rows stay in registers, as the loop is then fully unrolled
-STEP_LIMIT = 1024  # largest number of steps of the loop over a row; unlimited if no more threads can share it
+STEP_LIMIT = 1024  # largest number of steps of the loop over a row; ``_loop_rules`` allows more for very long rows
 FULL_WAVES = 2  # with this number of blocks per SM or more, splitting rows adds no parallelism
 SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # largest number of blocks per cluster that every GPU with clusters supports
@@ -91,15 +91,15 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the largest number of positions between an aligned address and a peeled row; 0 for other rows."""
+    """Return the largest distance in positions from an aligned address to a peeled row's start; 0 without peeling."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
     """Return the number of positions per block if ``split_k`` blocks reduce ``span`` positions.
 
-    The last block may have fewer positions. If rows are ``contiguous``, the part of each block begins at a position
-    that is aligned for all vectors that divide the row.
+    The last block may have fewer positions. If rows are ``contiguous``, each block's part begins at a multiple of 8
+    positions, the length of the longest vectors.
     """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
@@ -264,7 +264,7 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 (split_k == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
             ),
             "split_k is {split_k} with row_staging {row_staging} and {passes} passes, but the last block of a split "
-            "row has read only a part of the row: use row_staging reload and one pass, or finish cluster",
+            "row has read only a part of the row: use row_staging = reload and passes = one, or finish = cluster",
         ),
         grid_rule(),
     )
@@ -282,7 +282,7 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row read different rows. If only this makes a tile large, it is not excluded.
+            # Lanes that do not share a row read different rows. A tile that is large only for this reason is allowed.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))

@@ -57,7 +57,7 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return the TMA copy of an operand: boxes of one matrix, whose lines are as wide as the swizzle.
+    """Return the TMA copy of an operand: its boxes belong to one matrix, and have lines as wide as the swizzle.
 
     Args:
         problem: Provides the storage orders.

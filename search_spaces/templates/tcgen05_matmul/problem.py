@@ -41,8 +41,8 @@ def supports(problem: Matmul, device: Device) -> str | None:
         aligned = aligned_bytes(problem, side)
         if aligned < STRIDE_BYTES:
             return (
-                f"the tcgen05 kernel loads {side} by TMA, which takes lines that are a multiple of {STRIDE_BYTES} "
-                f"bytes apart, but they are a multiple of {aligned}"
+                f"the tcgen05 kernel loads {side} by TMA, which needs a distance between lines that is a multiple of "
+                f"{STRIDE_BYTES} bytes, but it is only a multiple of {aligned}"
             )
     return None
 
@@ -53,7 +53,7 @@ def scale_words(problem: Matmul, tile_k: int) -> int:
 
 
 def scale_tiles(tile_n: int) -> int:
-    """Return the number of 128-line tiles of scales per k-tile, for a block's rows of a and the tile's columns of b."""
+    """Return the number of 128-line tiles of scales per k-tile: one for rows of a, the others for columns of b."""
     return 1 + -(-tile_n // SCALE_LINES)
 
 

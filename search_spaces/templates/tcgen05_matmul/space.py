@@ -38,7 +38,7 @@ from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, 
 # Number of epilogue warps of a block, each of which can access a quarter of the lanes of tensor memory.
 FINISHING_WARPS = 4
 THREADS = (2 + FINISHING_WARPS) * WARP  # epilogue warps, one warp that copies, and one that multiplies
-BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage and each buffer of sums has
+BARRIER_BYTES = 16  # bytes of shared memory for the two mbarriers of a stage or of a buffer of sums
 # bytes of shared memory for the tensor-memory address of the sums, and for the flag of the last block of a split
 ADDRESS_BYTES = 16
 ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory for the responses of launch control
@@ -48,7 +48,7 @@ BALANCED_N = 128  # smallest tile_n for which reading shared memory takes no lon
 ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
 FEW_STAGES = 3
-# With at least this number of blocks per SM, splitting k adds no parallelism, because only one block is resident.
+# With at least this number of blocks per SM, splitting k adds no parallelism, because an SM runs one block at a time.
 FULL_WAVES = 1
 
 
@@ -84,8 +84,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     if in_blocks:
         columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
-        ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out of one block, or of a pair of blocks"),
-        ordinal("tile_n", columns, "columns of the tile of out, the n of one multiplication"),
+        ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out that one block, or a pair of blocks, computes"),
+        ordinal("tile_n", columns, "columns of the tile of out; also the n of one multiplication"),
         ordinal(
             "tile_k",
             (SCALE_BLOCK,) if in_blocks else (span, 2 * span),
@@ -370,7 +370,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that persistent blocks have as many tiles as needed for all blocks to finish together."""
+    """Return the rule that each persistent block has so many tiles that all blocks finish at the same time."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

@@ -22,7 +22,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 TCGEN05_MATMUL = KernelTemplate(
     name="tcgen05_matmul",
-    summary="TMA fills a ring of stages; one thread multiplies the stages by tcgen05 into tensor memory (Blackwell)",
+    summary="TMA fills a ring of stages; one thread issues tcgen05, which accumulates in tensor memory (Blackwell)",
     operators=("matmul",),
     source=SOURCE,
     space=space,

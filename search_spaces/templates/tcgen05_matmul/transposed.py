@@ -14,17 +14,17 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # largest number of rows of a; more rows fill the 128 rows of tcgen05 without exchanging sides
+MOST_ROWS = 128  # largest number of rows of a; more rows fill the 128 rows of tcgen05 even if a and b are not exchanged
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """Return the reason why this kernel cannot compute ``problem`` on ``device``; None if it can."""
     if problem.scale == "block":
-        return "block scales are not supported with sides exchanged: use tcgen05_matmul"
+        return "block scales are not supported if a and b are exchanged: use tcgen05_matmul"
     if problem.blocks:
-        return f"block scales of {problem.a} are not supported with sides exchanged: use tcgen05_matmul"
+        return f"block scales of {problem.a} are not supported if a and b are exchanged: use tcgen05_matmul"
     if problem.m > MOST_ROWS:
-        return f"with sides exchanged, tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: use tcgen05_matmul"
+        return f"with a and b exchanged, tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: use tcgen05_matmul"
     return straight_supports(problem, device)
 
 

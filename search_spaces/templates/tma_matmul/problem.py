@@ -22,7 +22,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
     if not device.has("tma"):
         return f"TMA needs {FEATURES['tma'].since} or newer, but {device.name} is {device.arch}"
     if problem.scale == "block":
-        return "block scales need separate sums of each 128 products: use wgmma_matmul"
+        return "block scales need a separate sum for every 128 products along k: use wgmma_matmul"
     if problem.reduction != "none":
         return f"the kernel has no second output, which {problem.reduction} needs"
     if not rows_of(problem, device):

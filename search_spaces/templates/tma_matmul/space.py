@@ -47,7 +47,8 @@ BARRIER_BYTES = 16  # bytes of the two mbarriers of a stage in shared memory
 # Registers with which a thread iterates over parts of tiles (stream-K). Without these registers, a kernel with 94
 # counted registers and a limit of 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes of the shared-memory flag of a block: 0 if it reaches a shared tile before the other block
+# bytes of a block's flag in shared memory, which is 0 if the block is the first of the two that share a tile
+FLAG_BYTES = 16
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
@@ -258,8 +259,8 @@ def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     return Rule(
         f"swizzle_{side}",
         widest,
-        f"boxes of {side} are {{swizzle}} bytes wide, but boxes of twice the width also divide the {{across}} elements "
-        "of a line: they are fewer, and have no bank conflicts",
+        f"boxes of {side} are {{swizzle}} bytes wide, but a line of {{across}} elements can also be divided into boxes "
+        "of twice the width, which are fewer and have no bank conflicts",
         names={"across": across, "swizzle": f"swizzle_{side}"},
     )
 

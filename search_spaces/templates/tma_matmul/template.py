@@ -27,7 +27,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 TMA_MATMUL = KernelTemplate(
     name="tma_matmul",
-    summary="one warp fills a ring of stages by TMA; the other warps multiply the stages by mma.sync",
+    summary="one warp fills a ring of stages by TMA; the other warps multiply the stages with mma.sync",
     operators=("matmul",),
     source=SOURCE,
     space=space,

@@ -79,8 +79,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     finishing = 4.0 * results / device.warp_size
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
-    # Nothing overlaps with stores from registers. Stores by TMA, or by one of two alternating consumers, overlap with
-    # the next tile. Only the stores of the last tile do not overlap; the other stores add to the traffic of loads.
+    # Stores by TMA, or by one of two alternating consumers, overlap with the next tile, and add to the traffic of its
+    # loads. The stores of the last tile overlap with nothing. Neither do stores from registers by other consumers.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
     # Each store instruction of a warp writes several rows of out, and touches one L1 line per row. This takes longer
@@ -142,7 +142,7 @@ def _stored_boxes(problem: Matmul, config: Config) -> int:
 
 
 def _seeking(config: Config, cluster: tuple[int, int]) -> float:
-    """Return the cycles that a consumer needs to find its next tile of out."""
+    """Return the cycles in which a consumer computes the position of its next tile of ``out``."""
     if config.text("raster") != HILBERT:
         return 0.0
     across_m, across_n = (config.integer(f"tiles_{axis}") // of for axis, of in zip("mn", cluster, strict=True))
@@ -155,7 +155,7 @@ def _vector_of_store(problem: Matmul) -> int:
 
 
 def _run_of_store(problem: Matmul) -> int:
-    """Return the bytes of a row of out that four lanes store together."""
+    """Return how many contiguous bytes of ``out`` four lanes store together."""
     return RUN_OF_STORE * problem.out_dtype.bytes
 
 

@@ -126,9 +126,9 @@ def _alone_rule(side: OperandSide) -> Rule:
 def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that exclude decisions without effect, and slow copies.
 
-    Parameters of TMA have no effect if threads copy both operands, and vice versa. If all SMs are busy, copies by
-    threads have no advantage: they take instructions that TMA does not need. With fewer blocks, latency matters, so a
-    search tries both.
+    Parameters of TMA have no effect if threads copy both operands. Registers for copying threads have no effect if TMA
+    copies both. If all SMs are busy, copies by threads have no advantage, because they need more instructions than TMA.
+    With fewer blocks, latency matters, so a search tries both.
     """
     enough = _enough_registers(problem)
     return (
@@ -160,7 +160,7 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
             (copy == BY_TMA)
             | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * split_k < device.sm_count)
         ),
-        f"threads copy {side}, for which TMA needs fewer instructions, and tiles of {{tile_m}} x {{tile_n}} in "
+        f"threads copy {side}, although TMA needs fewer instructions, and tiles of {{tile_m}} x {{tile_n}} in "
         f"{{split_k}} splits keep all {device.sm_count} SMs of {device.name} busy",
         names={"copy": f"copy_{side}"},
     )

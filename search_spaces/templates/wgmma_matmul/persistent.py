@@ -76,7 +76,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that persistent blocks have as many tiles as needed for all blocks to finish together."""
+    """Return the rule that each persistent block has so many tiles that all blocks finish at the same time."""
 
     def resident_blocks(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) * min_blocks
@@ -88,7 +88,7 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if tiles_per_block != of_block:
             return (
                 f"a block computes {tiles_per_block} tiles, but the {resident} blocks that run at a time on "
-                f"{device.name} compute all {tiles} with {needed} tiles each"
+                f"{device.name} compute all {tiles} tiles if each computes {needed}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

@@ -13,11 +13,11 @@ REGISTER_STEP = 8  # setmaxnreg accepts only multiples of this number (PTX ISA, 
 # a consumer thread has at least this number of registers in addition to accumulators (ptxas message C7602)
 REGISTER_OVERHEAD = 26
 END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
-# Additional registers of consumers for boxes of out: this number for one box, and twice this number for several boxes.
-# With 32 registers in addition to 208 accumulators, some kernels spilled 4 to 56 bytes. With 40 registers in addition
-# to 192 accumulators, kernels with two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 kernels sampled near these
-# limits, two still spill 4 bytes. With the main loop of 2026-11-24, only one of ten kernels beyond the limit spills:
-# 256x192 with a long activation (272 bytes).
+# Additional registers of a consumer that stores out from boxes in shared memory: this number for one box, and twice
+# this number for several boxes. With 32 registers in addition to 208 accumulators, some kernels spilled 4 to 56 bytes.
+# With 40 registers in addition to 192 accumulators, kernels with two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of
+# 60 kernels sampled near these limits, two still spill 4 bytes. With the main loop of 2026-11-24, only one of ten
+# kernels beyond the limit spills: 256x192 with a long activation (272 bytes).
 STORE_REGISTERS = 8
 # Additional registers for boxes of out with stream-K, if a block has one consumer and no register reallocation. A tile
 # of 128x176 with 29 spare registers spilled 4 bytes, and a tile of 192x128 with 5 spare registers spilled 104 bytes
@@ -31,7 +31,7 @@ def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, cons
     """Return the largest number of registers that a consumer's thread can have.
 
     Args:
-        device: Limits the registers of a launch.
+        device: The GPU, which limits the registers of a launch.
         threads: [n], threads of a block.
         min_blocks: [n], blocks per SM for which the compiler limits registers.
         consumer_registers: [n], registers per consumer thread after reallocation from the producer; 0 without
@@ -48,9 +48,8 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda threads, min_blocks, producer_registers, consumer_registers: (
                 np.equal(producer_registers, 0) | (consumer_registers > register_limit(device, threads, min_blocks))
             ),
-            "{threads} threads with {min_blocks} blocks per SM are launched with as many registers as consumers could "
-            "get "
-            f"by reallocation (at most {MOST_REGISTERS}): setmaxnreg cannot increase this number",
+            "with {threads} threads and {min_blocks} blocks per SM, each thread is launched with at least as many "
+            f"registers as setmaxnreg could give to a consumer (at most {MOST_REGISTERS})",
         ),
         Rule(
             "consumer_registers",
@@ -93,7 +92,8 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "store_registers",
             boxes_fit,
-            f"a consumer needs {{needed_registers}} registers per thread, plus {STORE_REGISTERS} for each of one or "
-            f"two boxes of out, plus {STREAM_K_REGISTERS} for stream-K if it is the only consumer: ptxas would spill",
+            f"a consumer needs {{needed_registers}} registers per thread, another {STORE_REGISTERS} if it has one box "
+            f"of out or twice as many for several boxes, and another {STREAM_K_REGISTERS} for stream-K if it is the "
+            "only consumer: ptxas would spill",
         ),
     )

@@ -64,7 +64,7 @@ from search_spaces.templates.wgmma_matmul.registers import (
     spill_rules,
 )
 
-BARRIER_BYTES = 16  # bytes of two mbarriers in shared memory, which each stage has
+BARRIER_BYTES = 16  # bytes of shared memory for the two mbarriers of a stage
 FLAG_BYTES = 16  # bytes of shared memory for the flag that marks the last block of a split
 # if tile_n is above CLOSE_COLUMNS, it is a multiple of COLUMNS_APART instead of 8
 COLUMNS_APART, CLOSE_COLUMNS = (
@@ -105,7 +105,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     in_blocks = problem.scale == "block"
     return (
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
-        ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
+        ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out; also the n of one wgmma"),
         ordinal(
             "tile_k",
             (SCALE_BLOCK,) if in_blocks else (span, 2 * span),
@@ -139,8 +139,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
-            "boxes (64 rows of out each) that each consumer keeps in shared memory for TMA stores (one barrier is "
-            "enough if all of the consumer's rows of a tile fit); 0: the consumer stores from registers",
+            "boxes (64 rows of out each) that each consumer keeps in shared memory for TMA stores (if they hold the "
+            "consumer's whole part of a tile, one barrier is enough); 0: the consumer stores from registers",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
         ordinal(
@@ -349,7 +349,7 @@ def _store_rule(problem: Matmul) -> Rule:
         fragments = tile_m // (ROWS * (1 if ping_pong else consumer_warpgroups))
         boxes = fragments * (tile_n * element_bytes // store_line(tile_n, element_bytes))
         if boxes % store_buffers:
-            return f"{store_buffers} boxes in shared memory do not divide the {boxes} boxes of a consumer"
+            return f"{store_buffers} boxes in shared memory do not divide the {boxes} boxes of a consumer's tile"
         return None
 
     return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")
@@ -395,8 +395,8 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "ping_pong_in_flight",
             lambda ping_pong, in_flight: np.equal(ping_pong, 0) | np.equal(in_flight, 1),
-            "consumers alternate (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
-            "be idle after each, because only one consumer multiplies at a time",
+            "with ping_pong = {ping_pong}, only one consumer multiplies at a time: with {in_flight} k-tiles in flight, "
+            "the tensor cores would be idle after each k-tile",
         ),
     )
 

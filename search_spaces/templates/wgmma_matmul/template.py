@@ -22,7 +22,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 WGMMA_MATMUL = KernelTemplate(
     name="wgmma_matmul",
-    summary="TMA fills a ring of stages; warpgroups multiply the stages by wgmma (Hopper)",
+    summary="TMA fills a ring of stages; warpgroups multiply the stages with wgmma (Hopper)",
     operators=("matmul",),
     source=SOURCE,
     space=space,

@@ -16,16 +16,16 @@ from search_spaces.templates.wgmma_matmul.problem import supports as straight_su
 from search_spaces.templates.wgmma_matmul.space import space as straight_space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-MOST_ROWS = 64  # largest number of rows of a; more rows fill the 64 rows of wgmma without exchanging sides
+MOST_ROWS = 64  # largest number of rows of a; more rows fill the 64 rows of wgmma even if a and b are not exchanged
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """Return the reason why this kernel cannot compute ``problem`` on ``device``; None if it can."""
     reason = straight_supports(problem, device, through_registers="b")
     if reason is None and problem.scale == "block":
-        return "block scales are not supported with sides exchanged: use wgmma_matmul"
+        return "block scales are not supported if a and b are exchanged: use wgmma_matmul"
     if reason is None and problem.m > MOST_ROWS and straight_supports(problem, device) is None:
-        return f"with sides exchanged, wgmma computes at most {MOST_ROWS} rows, not {problem.m}: use wgmma_matmul"
+        return f"with a and b exchanged, wgmma computes at most {MOST_ROWS} rows, not {problem.m}: use wgmma_matmul"
     return reason
 
 

@@ -88,9 +88,9 @@ def test_transposed_templates_accept_few_rows() -> None:
 
     assert reasons(Matmul(16, 4096, 4096, a="bf16"))["tcgen05_matmul_transposed"] is None
     many = reasons(Matmul(200, 4096, 4096, a="bf16"))["tcgen05_matmul_transposed"]
-    assert many == "with sides exchanged, tcgen05 computes at most 128 rows, not 200: use tcgen05_matmul"
+    assert many == "with a and b exchanged, tcgen05 computes at most 128 rows, not 200: use tcgen05_matmul"
     blocks = reasons(Matmul(16, 4096, 4096, a="e4m3", scale="block"))
     assert blocks["tcgen05_matmul"] is None
     assert blocks["tcgen05_matmul_transposed"] == (
-        "block scales are not supported with sides exchanged: use tcgen05_matmul"
+        "block scales are not supported if a and b are exchanged: use tcgen05_matmul"
     )

@@ -6,11 +6,11 @@
 
 namespace autosched {
 
-// Every thread of the block calls this after its stores to global memory. In the last of the `blocks` blocks that share
-// `counter`, returns true in all threads. These threads may then read (ld.global.cg) what the other blocks have stored.
-// `counter` is zero before and after the launch. `flag` is the address of 4 bytes of shared memory that are unused
-// after the block's loads. With Threads, only this many threads, from thread First on, call the function, and use named
-// barrier 1.
+// Every thread of the block calls this after its stores to global memory. `blocks` blocks share `counter`. Returns true
+// in all threads of the block that arrives last. These threads may then read (ld.global.cg) what the other blocks have
+// stored. `counter` is zero before and after the launch. `flag` is the address of 4 bytes of shared memory that are
+// unused after the block's loads. If Threads is not 0, only threads First to First + Threads - 1 call the function, and
+// they use named barrier 1.
 template <int Threads = 0, int First = 0>
 __device__ __forceinline__ bool is_last_of(unsigned blocks, unsigned* counter, unsigned flag) {
   const auto wait_for_all = [] {

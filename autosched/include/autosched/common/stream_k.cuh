@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// Distribution of Tiles tiles of KTiles k-tiles each to Workers concurrent blocks or clusters.
+// Distributes Tiles tiles, which have KTiles k-tiles each, among Workers concurrent blocks or clusters.
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
   // Number of tiles whose k-tiles are distributed: the tiles of the last full wave and of the partial wave after it. A
@@ -55,9 +55,9 @@ struct StreamK {
 };
 
 // Two workers that share a tile, with Threads threads each: the first one to finish stores its sums in memory, and the
-// other adds them to its own. The result does not depend on which of them is first, because addition is commutative. No
-// block waits for a block that may not have started, because a block only waits if the other has already finished
-// multiplying.
+// other adds them to its own. The result does not depend on which of them is first, because addition is commutative. A
+// worker waits only if the other one has already finished multiplying, so no block waits for a block that has not
+// started.
 //
 // Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is the
 // address of 4 bytes of shared memory. `barrier` is a named barrier of these threads, which call all functions
@@ -72,8 +72,8 @@ struct SharedTile {
   // worker must call wait_stored.
   __device__ __forceinline__ bool is_first() const { return is_first(ticket(counters, thread)); }
 
-  // Like is_first, but with a ticket that was taken when the threads started their work, so that they need not wait for
-  // it now. With such tickets, the threads that started first are first.
+  // Like is_first, but with a ticket that the threads took when they started their work, so that they need not wait for
+  // a ticket now. With such tickets, the worker that started first is first.
   __device__ static __forceinline__ unsigned ticket(unsigned* counters, int thread) {
     return thread == 0 ? ptx::atomic_add(counters, 1u) : 0u;
   }

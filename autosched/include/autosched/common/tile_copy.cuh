@@ -12,11 +12,11 @@
 
 namespace autosched {
 
-// The tile has TileMajor x TileMinor elements of type T, the array ArrayMajor x ArrayMinor. Both are contiguous along
-// minor. MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of elements, at most
-// Vector, that the layout keeps contiguous and aligned. Anywhere: tiles may begin at any element, so that they may
-// extend beyond the array even if their size divides its extent. Pitched: the launch passes the number of elements
-// between the starts of lines, which is at least ArrayMinor.
+// The tile has TileMajor x TileMinor elements of type T, and the array has ArrayMajor x ArrayMinor elements. Both are
+// contiguous along minor. MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of
+// elements, at most Vector, that the layout keeps contiguous and aligned. Anywhere: tiles may begin at any element, so
+// that they may extend beyond the array even if their size divides its extent. Pitched: the launch passes the number of
+// elements between the starts of lines, which is at least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
           int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {

@@ -53,7 +53,7 @@ inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcge
                                                 Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |
                                                 unsigned(MajorB) << 16 | unsigned(N / 8) << 17 | unsigned(M / 16) << 24;
 
-// The kind for type T. `scales`: number of scales per row and 32 bytes along k; 0 without scales.
+// The instruction's kind for type T. Scales: number of scales of a row for each 32 bytes along k; 0 without scales.
 template <class T, int Scales>
 inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kind::mxf8f6f4
                                                  : Scales == 2 ? ptx::Tcgen05Kind::mxf4

@@ -35,13 +35,13 @@ struct WgmmaOperand {
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
   // Descriptor of a tile that starts at `address`, a multiple of the swizzle's period. The block must not be in a
-  // cluster: its rank is then 0, so the address needs no mask.
+  // cluster. Its rank is therefore 0, so the address needs no mask.
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
     return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
-  // The descriptor as the sum of a base and an increment for multiplication `step` along k and row or column `at`.
-  // ptxas compiles it to one addition. Shared memory is smaller than 2^18 bytes, so the addition does not carry into
-  // another field.
+  // base() and from_base(): their sum is the descriptor for multiplication number `step` along k, at row or column
+  // `at`. ptxas compiles it to one addition. Shared memory is smaller than 2^18 bytes, so the addition does not carry
+  // into another field.
   __device__ static __forceinline__ unsigned long long base(unsigned start) {
     return start | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }
@@ -56,7 +56,7 @@ struct WgmmaOperand {
     return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);
   }
 
-  // Increment of the descriptor for multiplication `step` along k and row or column `at`, a multiple of 64.
+  // Increment of the descriptor for multiplication number `step` along k, at row or column `at` (a multiple of 64).
   __host__ __device__ static constexpr int advance(int step, int at) {
     const int byte = step * k_bytes;  // offset along k in a line
     const int offset = AlongK ? byte / line * box_bytes + byte % line + at * line

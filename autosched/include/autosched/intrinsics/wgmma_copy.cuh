@@ -42,13 +42,13 @@ struct WgmmaCopy {
   __device__ __forceinline__ bool in_box(int pass) const {
     return Operand::box_bytes % pass_bytes == 0 || start + pass * pass_bytes < Operand::box_bytes;
   }
-  // Offset in bytes of this thread's piece of a pass in a box (PTX ISA 5.5.6, "Swizzling modes").
+  // Offset in bytes, within a box, of the piece that this thread copies in a pass (PTX ISA 5.5.6, "Swizzling modes").
   __device__ __forceinline__ unsigned at(int pass) const {
     const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
     return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * period);
   }
-  // Number of bytes from the beginning of an aligned word to the start of a pass's line, which is in this word. A tile
-  // begins at a multiple of 4 lines, so only the line within the tile matters.
+  // Offset in bytes, within an aligned word, of the start of the line that this thread copies in a pass. A tile begins
+  // at a multiple of 4 lines, so its position does not affect the offset.
   __device__ __forceinline__ int shift(int pass, int matrix) const {
     if constexpr (!shifts) return 0;
     const int lines = (line + pass * lines_of_pass) * int(pitch % 4);

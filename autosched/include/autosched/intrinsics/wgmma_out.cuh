@@ -20,7 +20,7 @@ struct WgmmaOutBox {
     return linear ^ ((linear >> 7 & (Line / 16 - 1)) << 4);
   }
 
-  // Stores this thread's accumulators `x` of the columns of a box. They are in the order of ptx::Wgmma.
+  // Stores `x`: this thread's accumulators for the columns of a box, in the order of ptx::Wgmma.
   template <class X>
   __device__ static __forceinline__ void write(unsigned box, const X (&x)[registers]) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;

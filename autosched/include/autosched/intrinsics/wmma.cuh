@@ -32,7 +32,7 @@ struct Wmma {
     }
   }
 
-  // Operand defines Layout, its `order` (row: contiguous along columns) and `leading_dimension` in elements.
+  // Operand defines Layout, `order` (row or column major) and `leading_dimension` (in elements).
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int) {
     const unsigned address = tile + unsigned(Operand::Layout::offset(row + rows, depth)) * unsigned(sizeof(T));

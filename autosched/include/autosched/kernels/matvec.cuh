@@ -1,12 +1,12 @@
-// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory directly to registers, which determines
+// out[m, n] = sum_k x[m, k] * w[n, k] for small m: w is read once, from memory directly to registers, which determines
 // the design.
 //
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
 // tile_m x tile_n of out and advances along k in steps of tile_k. Along n and k, coordinates are those of the config's
 // NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, where `thread` is the number of
-// elements per thread (1 along n). The order of additions is arbitrary. So a thread's vector that is wider than a load
-// consists of parts that alternate between lanes, which makes each load of a warp contiguous. Every thread computes all
-// m rows of the block. If expand_dims is "no", each element of a thread's vector has its own accumulator until the loop
+// elements per thread (1 along n). Additions may be in any order. So if a thread's vector is wider than a load, it
+// consists of parts that alternate between lanes, and each load of a warp is contiguous. Every thread computes all m
+// rows of the block. If expand_dims is "no", each element of a thread's vector has its own accumulator until the loop
 // ends. If it is "yes", the vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m,
 // by mma.sync, directly from the loaded registers.
 //
@@ -43,8 +43,8 @@ struct Matvec {
   static constexpr bool expanded = C::expand_dims == "yes";
   static constexpr bool x_shared = C::x_operand_source == "shared";
 
-  // Rows begin at multiples of `unit` elements. If rows are torn, all rows of w that a block reads have the same
-  // misalignment.
+  // Rows begin at multiples of `unit` elements. Torn rows may begin at unaligned addresses. All torn rows of w that a
+  // block reads have the same misalignment.
   static constexpr bool torn = C::k % C::access != 0;
   static constexpr int unit = torn ? C::k & -C::k : C::access;
 
@@ -147,9 +147,9 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // This thread's position in Count rows in global memory. If no tile of the block repeats rows, there are always
-  // Stride rows of the array from one of these rows to the next, and every `period`-th row has the same misalignment.
-  // Then `period` addresses and constant distances suffice. The vectors of realigned rows are not at aligned addresses.
+  // This thread's position in Count rows in global memory. Even: no tile of the block repeats rows. Then successive
+  // rows are always Stride rows apart in the array, and every `period`-th of them has the same misalignment, so
+  // `period` addresses and constant distances suffice. Realigned: vectors of the rows may begin at unaligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
@@ -207,9 +207,9 @@ struct Matvec {
     }
   };
 
-  // Loop-carried sums of a thread. `add` multiplies the thread's vectors of w of batch b by the vectors of x at the
-  // distance `ahead`. `finish` calls use(i, j, sum) in one thread for each row i of the block's x and each row j of
-  // this thread's w.
+  // Loop-carried sums of a thread. `add` multiplies the thread's vectors of w in batch b by the vectors of x, which are
+  // `ahead` elements after the thread's position. `finish` calls use(i, j, sum) in one thread for each row i of the
+  // block's x and each row j of this thread's w.
   struct SumsOfFma {
     float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
 
@@ -249,9 +249,9 @@ struct Matvec {
     }
   };
 
-  // Sums by mma.sync. Rows of w are rows of the fragment A, and rows of x are columns of B. Fragments keep the order of
-  // k in which values are loaded, because A and B only need the same order. The instruction adds up the elements of all
-  // lanes along k, and each lane then has the sums of some columns.
+  // Sums by mma.sync. Rows of w are rows of the fragment A, and rows of x are columns of B. Values keep the order along
+  // k in which they were loaded. This is correct because A and B have the same order. The instruction adds up the
+  // elements of all lanes along k, and each lane then has the sums of some columns.
   struct SumsOfMma {
     typename Mma::FragmentC c[C::rows_x][C::rows_n / 2][C::batches_k] = {};
 
@@ -296,8 +296,8 @@ struct Matvec {
   static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
                 "rule accumulators: must be the number of the LoweringConfig");
 
-  // Computes steps of the reduction from this thread's position, element k. All loads of w are issued before any is
-  // used.
+  // Computes `Steps` steps of the reduction. This thread's first element is element k of its rows. All loads of w are
+  // issued before any loaded value is used.
   template <int Steps, bool Guarded>
   __device__ static __forceinline__ void multiply(Sums& sums, RowsOfX& x_rows, RowsOfW& w_rows, int k) {
     VectorOfW w[Steps][C::batches_k][C::rows_n];
@@ -321,8 +321,8 @@ struct Matvec {
     x_rows.advance(Steps * C::tile_k);
   }
 
-  // Address in the slab of the part that contains `element` of a row of x. The slab stores each thread's vectors
-  // contiguously.
+  // Offset in bytes, within the slab, of the part of a row of x that contains `element`. The slab stores each thread's
+  // vectors contiguously.
   __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
     // The element is in part `part` of lane `lane` of a batch.
     constexpr int parts = C::vector_w / C::access;
@@ -369,7 +369,7 @@ struct Matvec {
     return C::m % C::tile_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
-    // The last row of the same class, because it has the same misalignment.
+    // Rows beyond the end repeat the last row of the same class, because it has the same misalignment.
     return whole_tiles_n || n < C::n ? n : C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes;
   }
 
@@ -420,9 +420,10 @@ struct Matvec {
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // w has no row of this class, because it has few rows
+    if (C::row_classes > C::n && row_class >= C::n) return;  // w has too few rows: none is in this class
     const int first = split * C::tiles_of_split;
-    // First position of the block along k. If rows are torn, the first element of row n0 is at position `shift`.
+    // The block starts at element k0 of its rows. In torn rows, steps start at aligned addresses: step 0 starts `shift`
+    // elements before row n0.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
     const int k0 = first * C::tile_k - shift;
 
@@ -438,8 +439,8 @@ struct Matvec {
     if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
     for (int i = 0; i < (x_shared ? RowsOfX::slabs : decltype(x_rows.global)::addresses); ++i) {
-      // Columns of a fragment that are beyond the tile's rows hold copies of the tile's last row; their sums are not
-      // used.
+      // A column of a fragment holds a row of x. Columns without a row of the tile hold copies of the tile's last row;
+      // their sums are not used.
       int row = mma ? i * Mma::n + lane_n : i;
       if (row >= C::tile_m) row = C::tile_m - 1;
       if constexpr (x_shared) {
@@ -458,7 +459,8 @@ struct Matvec {
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    // True if there is no partial last step, and no last vector of x in an aligned vector beyond the end of k.
+    // Number of steps that read nothing beyond the end of k. In torn rows of x, a vector is realigned from two aligned
+    // vectors, and the second one must not extend beyond the end, either.
     constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;

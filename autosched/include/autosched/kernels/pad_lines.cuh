@@ -1,7 +1,7 @@
 // Copies a matrix to a padded one, whose line stride is a multiple of 16 bytes, as TMA requires. The padding is
 // undefined. A thread writes 16 bytes at a time. In the source, these 16 bytes may begin at any byte. So the thread
-// reads the five words that contain them, and shifts the bytes. A partial word at the end of the array is read by
-// bytes.
+// reads the five words that contain them, and shifts the bytes. A partial word at the end of the array is read byte by
+// byte.
 #pragma once
 
 namespace autosched {

@@ -8,8 +8,8 @@
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
 //              and the types T (of A and B) and Out
 //   Intrinsic  the instruction that multiplies fragments; with block scales also scale_order and scale_blocks (per line)
-//   operands   LayoutA, LayoutB (BoxedLayout); with _a and _b: how the intrinsic reads the tile: access (rows or trans),
-//              access_vector (its elements), leading_dimension (0)
+//   operands   LayoutA, LayoutB (BoxedLayout); with the suffixes _a and _b: access (rows or trans: how the intrinsic
+//              reads the tile), access_vector (number of elements of an access), leading_dimension (0)
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>

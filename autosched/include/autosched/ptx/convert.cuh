@@ -14,7 +14,7 @@ __device__ __forceinline__ float cvt_f32_f16_low(f16x2 x) { return cvt_f32_f16(s
 __device__ __forceinline__ float cvt_f32_f16_high(f16x2 x) {
   return cvt_f32_f16(static_cast<unsigned short>(static_cast<unsigned>(x) >> 16));
 }
-// bf16 is the upper half of an f32: the conversion is a shift and exact.
+// bf16 is the upper half of an f32, so the conversion is only a shift, and it is exact.
 __device__ __forceinline__ float cvt_f32_bf16(unsigned short x) {
   float y;
   asm("mov.b32 %0, {0, %1};" : "=f"(y) : "h"(x));

@@ -4,7 +4,8 @@
 
 namespace autosched::ptx {
 
-// Allocates `columns`, a power of two from 32 on, and writes their address to shared memory. Waits until they are free.
+// Waits until `columns` columns (a power of two, at least 32) are free, allocates them, and writes their address to
+// shared memory.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_alloc(unsigned shared, unsigned columns) {
   if constexpr (Blocks == 2) {
@@ -151,7 +152,8 @@ struct Tcgen05Mma<Tcgen05Kind::i8, 2> {
   }
 };
 
-// Loads 16 columns from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
+// Loads 16 columns, starting at `address`, of this warp's 32 lanes, one lane per thread. x is valid after
+// tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
@@ -186,8 +188,8 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address
       : "r"(address)
       : "memory");
 }
-// Loads 8, 16 or 64 columns from `address` on, of 16 lanes, in the accumulator layout of mma.m16n8: four registers for
-// 8 columns. Valid after tcgen05_wait_loads.
+// Loads 8, 16 or 64 columns, starting at `address`, of 16 lanes, in the accumulator layout of mma.m16n8: four registers
+// for 8 columns. x is valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[4], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.16x256b.x1.b32 {"

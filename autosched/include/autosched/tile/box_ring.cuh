@@ -214,10 +214,11 @@ struct More {
 };
 
 // Runs `steps` iterations whose first product runs one iteration ahead. `first(stage)` issues the first product of
-// iteration 0 and waits for it. `body(more, stage, iteration, ready)` executes an iteration after its first product. If
-// `more`, it also issues the first product of the next iteration. When `body` is called, the last product of the
-// previous iteration is still in flight: `body` must call `ready` before it uses either the stage or the sums of this
-// product. `proceed` waits for the stage to be full, and releases the previous stage if there is one.
+// iteration 0 and waits for it. `body(more, stage, iteration, ready)` executes the rest of an iteration, that is,
+// everything after its first product. If `more`, it also issues the first product of the next iteration. When `body` is
+// called, the last product of the previous iteration is still in flight: `body` must call `ready` before it uses either
+// the stage or the sums of this product. `proceed` waits for the stage to be full, and releases the previous stage if
+// there is one.
 template <class C, class Proceed, class FirstProduct, class Body>
 __device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const Proceed& proceed, const FirstProduct& first,
                                           const Body& body) {

@@ -1,11 +1,11 @@
 // Operands of products in tile programs that wgmma and tcgen05 read from shared memory: boxes that TMA or cp.async
 // fills.
 //
-// L: constants of one operand: T, left (true for a of a @ b), row_major (true if lines of memory are its rows), extent
-// (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (sizes of the array in
-// memory, contiguous along minor), threads (that copy), tma, anywhere (tiles may begin at any line), access (bytes that
-// lines are aligned to), stage_bytes, advance (between iterations; 0: none, 1: along major, 2: along minor), groups
-// (warpgroups along m) and fragments (of 64 rows, per warpgroup).
+// L: constants of one operand: T, left (true for the left operand of a product), row_major (true if lines of memory are
+// its rows), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor
+// (sizes of the array in memory, contiguous along minor), threads (that copy), tma, anywhere (tiles may begin at any
+// line), access (alignment of lines in bytes), stage_bytes, advance (between iterations; 0: none, 1: along major,
+// 2: along minor), groups (warpgroups along m) and fragments (of 64 rows, per warpgroup).
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>
@@ -77,7 +77,7 @@ __device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsi
   }
 }
 
-// The product with a in registers: pairs of elements, ordered by step along k, then by fragment.
+// Like multiply_boxes, but a is in registers: pairs of elements, ordered by step along k, then by fragment.
 template <class T, class B, int FM>
 __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsigned tile_b, bool accumulate) {
   constexpr int n = B::extent;

@@ -3,9 +3,9 @@
 // L: constants of one tile: T, Layout, row_major, rows, columns, array_major and array_minor (sizes of the array in
 // memory, contiguous along minor), threads, copy_async, anywhere (tiles may begin at any element of the array),
 // copy_columns, vector, copy_store, stage_bytes, alignment (of every tile's address, in bytes) and advance (between
-// iterations; 0: none, 1: along major, 2: along minor). For an operand also I (the intrinsic), left (true for a of a @
-// b), transposed (ldmatrix.trans), access_vector, groups (number of subgroups along m or n), group_size (of a sub-tile)
-// and fragments (of a subgroup, along m or n).
+// iterations; 0: none, 1: along major, 2: along minor). For an operand also I (the intrinsic), left (true for the left
+// operand of a product), transposed (ldmatrix.trans), access_vector, groups (number of subgroups along m or n),
+// group_size (of a sub-tile) and fragments (of a subgroup, along m or n).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -144,7 +144,7 @@ template <class Operand>
 struct Unrounded : Operand {};
 
 // An operand with two buffers of fragments, whose offsets are kept in registers. Recomputing the offsets from one
-// address in each iteration would take ten more instructions per 64 products, and as many registers.
+// address in each iteration would take ten more instructions per 64 products, and would not save registers.
 template <class Operand>
 struct ReadEarly : Operand {};
 

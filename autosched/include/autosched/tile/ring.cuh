@@ -24,7 +24,7 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  // Whole: the iteration is not the last one, so its tiles are completely inside the arrays if First::whole.
+  // Whole: the iteration is not the last one. Its tiles are then completely inside the arrays if First::whole is true.
   template <bool Whole>
   __host__ __device__ static constexpr int known() {
     if constexpr (Whole) {
@@ -134,10 +134,10 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
   pipeline<C, Begun>(loads, shared, steps, body, body);
 }
 
-// Like `pipeline`, for iterations that only multiply fragments, in Steps steps, with two buffers of fragments.
+// Like `pipeline`, but each iteration only multiplies fragments, in Steps steps, and uses two buffers of fragments.
 // `read(stage address, step, buffer)` loads the fragments of the next step while `multiply(buffer)` multiplies the
 // current fragments. This continues across the barrier between two iterations, so that tensor cores have work after it.
-// Peeled: tiles that are not completely inside the arrays are only loaded in the last iterations.
+// Peeled: only the last iterations load tiles that are not completely inside the arrays.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {

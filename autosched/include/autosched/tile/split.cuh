@@ -10,7 +10,8 @@
 
 namespace autosched::tile {
 
-// Stores this thread's N registers of a part to `part`. There, the registers of a thread are Threads words apart.
+// Stores this thread's N registers of a partial result to `part`. There, the registers of a thread are Threads words
+// apart.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
 #pragma unroll

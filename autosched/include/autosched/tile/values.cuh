@@ -184,10 +184,10 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
 // step and 4 * step + 16 of `word`. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16).
 // This gives exactly 1024 or 128 plus the number, so differences are exact.
 //
-// For f16 with `times` = 16, two pairs together take 4 instructions: the pairs in the lower, or in the upper, bytes of
-// the halves. A half of `bytes` combines the exponent of 1024 with a byte of the word, which has two numbers a and b:
-// it is 1024 + a + 16 b. A half of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16 lower - 16 (1024 + 17 zero),
-// and 16 (b - zero) is bytes - lower.
+// For f16 with `times` = 16, two pairs are computed together in 4 instructions: the two pairs in the lower bytes of the
+// halves, or the two in their upper bytes. A half of `bytes` combines the exponent of 1024 with a byte of the word,
+// which has two numbers a and b: it is 1024 + a + 16 b. A half of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16
+// lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
 template <class T, int times>
 __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;

@@ -77,7 +77,8 @@ struct BlockScales {
     }
   }
 
-  // True if k-tiles begin at whole words of scales, so that a single load reads a word if it is contiguous.
+  // True if every k-tile begins at a whole word of scales. A single load then reads a word, if its scales are
+  // contiguous.
   static constexpr bool whole = blocks % (4 * words) == 0;
   static constexpr int together = tiled ? 1 : words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
 

@@ -57,7 +57,7 @@ struct MatmulEpilogue {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
           const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(from + i) + I::c_row(lane, r);
-          // a row inside C is used instead of one outside, whose elements are not stored
+          // rows outside C are not stored, so they may use the scale of C's last row
           of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);
         }
       }

@@ -35,7 +35,7 @@ struct Tcgen05Plan {
   static constexpr int scales = C::scales_of_step;
   // Number of words of scales per line in a stage.
   static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;
-  // Number of groups of 128 lines of b's scales.
+  // Number of groups into which b's scales are divided; a group has the scales of 128 lines.
   static constexpr int lines_b = ceil_div(C::tile_n, 128);
   static constexpr int scale_bytes = words * 512 * (1 + lines_b), scales_at = A::bytes + B::bytes;
   static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
@@ -182,8 +182,8 @@ struct Tcgen05Plan {
     __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
   };
   using Sums = Ring<C::sum_buffers, sums_barriers_at>;
-  // Ring of responses of cluster launch control. A response is full when it has arrived, and empty when all threads
-  // that iterate over the pair's tiles have read it.
+  // Ring of responses of cluster launch control. A slot of the ring is full when its response has arrived, and empty
+  // when all threads that iterate over the pair's tiles have read the response.
   struct Answers : Ring<answers, answer_barriers_at> {
     __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->place); }
   };

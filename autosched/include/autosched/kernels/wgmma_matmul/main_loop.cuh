@@ -77,10 +77,10 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     return m + (along_n ? i : rank_n()) * C::cluster_m;
   }
 
-  // Signals that a warp has read a stage, after it has waited for its multiplications. In a cluster, each block that
-  // copied to this stage must be signalled: a lane signals one block. `elsewhere` is the shared-memory address of that
-  // block, relative to this block. With A in registers, the loads of A by all lanes are also ordered before the arrival
-  // of one lane, and before TMA's next writes.
+  // Signals that a warp has read a stage. The warp must have waited for its multiplications. In a cluster, every block
+  // that copied to this stage must be signalled. Each of the first `peers` lanes signals one of them. `elsewhere` is the
+  // shared-memory address of that block, relative to this block. With A in registers, the loads of A by all lanes are
+  // also ordered before the arrival of one lane, and before TMA's next writes.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
     if constexpr (a_in_registers) {
       ptx::fence_async_proxy();

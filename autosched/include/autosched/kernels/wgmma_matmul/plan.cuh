@@ -45,7 +45,8 @@ struct WgmmaPlan {
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   // Number of blocks of a cluster that read the copies of one block, including that block.
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;
-  // Number of works: tiles of C times splits of k, divided by the blocks of a cluster, which compute a work together.
+  // Number of work items: tiles of C times splits of k, divided by the number of blocks of a cluster, because these
+  // blocks compute one work item together.
   static constexpr int works = C::blocks / cluster;
   // Number of clusters among which stream-K distributes k-tiles.
   static constexpr int workers = C::stream_k_blocks / cluster;
@@ -103,8 +104,8 @@ struct WgmmaPlan {
 
   using Accumulators = Sum[fragments][registers_n];
 
-  // The warp's number in the block. A shuffle lets ptxas know that it is warp-uniform, so that derived values are in
-  // uniform registers, such as wgmma's descriptors and TMA's operands.
+  // The warp's number in the block. A shuffle lets ptxas know that it is warp-uniform. Values derived from it, such as
+  // wgmma's descriptors and TMA's operands, are then in uniform registers.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
 
   // Position of this block in its cluster; ranks are numbered along m first.
@@ -112,7 +113,7 @@ struct WgmmaPlan {
   __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
   __device__ static __forceinline__ int rank_n() { return rank() / C::cluster_m; }
 
-  // One tile of C, or a part of its k.
+  // One tile of C, or a part of its k-tiles.
   struct Work {
     int batch, split, m0, n0, first, tiles;  // first k-tile, and number of k-tiles
     int output_tile;
@@ -156,7 +157,7 @@ struct WgmmaPlan {
     }
     // Address of the stage, for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
-    // Address of the stage that has this encoded start, for a state created for descriptors.
+    // Address of the stage whose encoded start is `start`, for a state created for descriptors.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }

@@ -37,8 +37,8 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 
   // All producer threads: one thread issues TMA copies of an operand that TMA can copy, if there is one. Each thread
   // starts copies of its part of the other operands. A stage is signalled as full with a delay of `behind` k-tiles, so
-  // that the copies of `behind` k-tiles are in flight. `behind` is the number of stages that consumers do not use,
-  // without the stage that is being filled.
+  // that the copies of `behind` k-tiles are in flight. `behind` is the number of stages that consumers do not use, not
+  // counting the stage that is being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {

@@ -46,7 +46,7 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, in
                : "memory");
 }
 
-// Commits this thread's stores since the last call as a group.
+// Commits, as one group, this thread's stores since the last call.
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until this thread's groups of stores, except at most the last `Pending` ones, have read shared memory.
@@ -55,8 +55,8 @@ __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-// Makes this thread's writes to shared memory visible to later copies and multiplications, and orders its reads before
-// their writes. On an H100 without this fence, writes overtook such reads after an arrival at an mbarrier.
+// Makes this thread's writes to shared memory visible to later copies and multiplications, and orders its earlier reads
+// before their writes. On an H100 without this fence, writes overtook such reads after an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Prefetches the tensor map.

@@ -22,10 +22,10 @@ __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// Copies a register of operand a for one multiplication, if several iterations multiply the same a. ptxas of CUDA 12.8
-// to 13.0 lets operand a of another product overwrite such registers. The copy is a permutation of bytes, because ptxas
-// would eliminate a move. From CUDA 13.5 on, machine code keeps the registers (test_wgmma_operands.py), and no copy is
-// needed.
+// Copies a register of operand a for one multiplication, which is necessary if several iterations multiply the same a:
+// ptxas of CUDA 12.8 to 13.0 overwrites such registers with operand a of another product. The copy is a permutation of
+// bytes, because ptxas would eliminate a move. From CUDA 13.5 on, machine code keeps the registers
+// (test_wgmma_operands.py), and no copy is needed.
 __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305
   hold_register(x);

@@ -146,7 +146,7 @@ class FunctionInBatches:
         return drawn
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines where the order of sums may depend on the change of the batch in the failed run."""
+        """Return the source lines where the order of sums may have changed because the failed run changed the batch."""
         first, other = self.launches[FIRST], self.launches[failed.name]
         all_causes: list[Cause] = []
         batch = failed.name.startswith(f"{self.rows.name} =")

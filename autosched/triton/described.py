@@ -60,7 +60,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a tensor map, or a pointer with shape, strides and flags. Shape and strides follow in both cases."""
+    """Pass a tensor map, or else a pointer, shape, strides and flags; in both cases, then pass shape and strides."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)
@@ -75,7 +75,7 @@ def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name:
 
 
 def _descriptor_flags(descriptor: Any) -> list[int]:
-    """Return the flags that newer versions of Triton pass between two copies of shape and strides."""
+    """Return a descriptor's flags. Newer versions of Triton pass shape and strides twice, with the flags in between."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 

@@ -387,7 +387,7 @@ def _active() -> Launcher:
     launcher = emulated_launcher()
     if launcher is None:
         raise RuntimeError(
-            "the kernel was loaded within `autosched.triton.emulated`, but launched after its end: launch it within"
+            "the kernel was loaded within `autosched.triton.emulated`, but launched after it ended: launch it inside"
         )
     return launcher
 

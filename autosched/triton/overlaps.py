@@ -45,8 +45,8 @@ class Overlaps:
 
         Args:
             stream: The stream of the launch.
-            uses: Storages with the use of each byte.
-            after_all: True if all launches before this launch have ended when a later dependent launch begins.
+            uses: Storages that the launch accesses, each with the uses of its bytes.
+            after_all: True if a later dependent launch begins only after all launches before this launch have ended.
         """
         before = {} if after_all else self._uses.get(stream, {})
         for storage, used in uses:

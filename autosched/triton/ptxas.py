@@ -1,4 +1,4 @@
-"""Handle waits for wgmma that ptxas injects into Triton kernels, and that the PTX therefore lacks."""
+"""Handle the wgmma waits that ptxas injects into Triton kernels, and that are therefore missing in the PTX."""
 
 from __future__ import annotations
 

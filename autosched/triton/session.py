@@ -330,7 +330,7 @@ def emulated(
 
     Args:
         device: Name of the GPU (``"h100"``), or its row of the device table.
-        plan: Plan of the runs of each launch. ``THOROUGH`` has several orders and a second launch.
+        plan: Plan of the runs of each launch. ``THOROUGH`` runs each launch in several orders, and also twice in a row.
         fake_cuda: If True, torch reports one GPU of this type to the program (``device="cuda"``, ``torch.cuda``,
             ``is_cuda``). The tensors of this GPU are on the CPU.
         undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. It is a fault if the

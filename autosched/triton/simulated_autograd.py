@@ -20,7 +20,7 @@ def in_autograd() -> bool:
 
 
 def backward_calls(entered: Callable[[], AbstractContextManager[Any]]) -> dict[str, Callable[..., Any]]:
-    """Return replacements of the methods of ``BackwardCFunction`` that call a program's ``backward``.
+    """Return replacements for those methods of ``BackwardCFunction`` that call a program's ``backward``.
 
     Args:
         entered: Returns a context with the torch modes that a program needs. ``torch.Tensor.backward`` and

@@ -71,7 +71,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        # check the compiler first, because its tensors may have no storage
+        # in_compiler() comes before host_of(), because tensors of torch's compiler may have no storage
         is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
@@ -133,7 +133,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return the device, the other conversions and ``non_blocking`` of a call of any overload of ``Tensor.to``."""
+    """Parse a call of any overload of ``Tensor.to``; return its device, its other conversions and ``non_blocking``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         keywords = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -220,7 +220,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False. For True, torch would import its compiler, which takes seconds, to make it skip this mode."""
+        """Return False. With True, torch would import its compiler, which takes seconds, and make it skip this mode."""
         return False
 
     @classmethod

@@ -89,8 +89,7 @@ class StreamOrder:
         self._freed: list[_Freed] = []
         self._work = 0  # number of operations on the default stream before the program created another stream
         self._waited = 0
-        # by address: memory that an operation wrote, with this operation; the host may not have waited for the
-        # operation
+        # by address: memory that an operation wrote, and this operation, for which the host has perhaps not waited
         self._written: dict[int, tuple[int, StorageWeakRef, Work]] = {}
         self.is_active = False
 

@@ -1,4 +1,4 @@
-"""Track values that depend on unwritten memory through torch's operators.
+"""Follow values that depend on unwritten memory as they pass through torch's operators.
 
 An operator that reads unwritten memory runs again with other bytes in that memory. If a result then differs, it depends
 on unwritten bytes, and is undefined too. A finding is reported only if the program uses an undefined value as a number,
@@ -20,8 +20,8 @@ from measurements.emulator.memory import Flags
 
 # bytes that replace undefined bytes (0xFF) in repeated calls: zeros, and bytes of large numbers
 _OTHER_BYTES = (0x00, 0x77)
-# The results of comparisons always count as dependent on undefined operands, because they may be equal for these bytes
-# but differ for other bytes.
+# The result of a comparison always counts as dependent on undefined operands: even if it is the same for these bytes,
+# it may differ for other bytes.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 # Operators that overwrite all of their first argument, whose earlier bytes therefore do not matter.
 _OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
@@ -69,7 +69,7 @@ class UndefinedValues:
             other_args, other_kwargs = copies.of(args), copies.of(kwargs)
             try:
                 other_runs.append((copies, func(*other_args, **other_kwargs)))
-            except Exception:  # the operator does not accept these bytes, such as an index out of range
+            except Exception:  # the operator rejects these bytes, for example because an index is out of range
                 other_runs.append((copies, None))
         torch.default_generator.set_state(state)
         return RepeatedCall(func(*args, **kwargs), func, args, kwargs, other_runs)

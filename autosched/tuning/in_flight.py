@@ -48,7 +48,7 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return the maximum number of trials to propose now, and the minimum number for which to call the sampler.
+        """Return limits of the number of trials to propose now.
 
         Args:
             num_reported: Trials reported so far.
@@ -56,7 +56,7 @@ class InFlightLimit:
             batch: Number of proposals that the sampler can compute in about the time of a single proposal.
 
         Returns:
-            Both numbers.
+            The maximum number, and a minimum number. While the maximum is below the minimum, the sampler is not called.
         """
         size = self.size(num_reported)
         if self._compilers is None:

@@ -39,7 +39,7 @@ from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import has_controls
 
-UNPROMISING = 8  # number of consecutive proposals with an expected gain below min_gain after which a search ends
+UNPROMISING = 8  # a search ends after this many consecutive proposals, each with an expected gain below min_gain
 # the schedules of a space are counted only if more trials than this are requested, because counting takes time
 _UNCOUNTED = 100_000
 
@@ -129,7 +129,7 @@ class Tuner:
         self._started, self._plan, self._num_unpromising = time.monotonic(), plan, 0
         self._trials, self._failures, self._common_failure = [], Counter(), ""
         earlier = ledger.open(Budget(plan.trials, plan.seconds if math.isfinite(plan.seconds) else None), earlier)
-        # repeated measurements and the library do not count as trials
+        # repeated measurements and measurements of the library do not count as trials
         self._any_worked = any(trial.ok for trial in earlier)
         tried = len({trial.schedule for trial in earlier if not is_library(trial.schedule)})
         trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
@@ -197,8 +197,8 @@ class Tuner:
     def _restore(self, earlier: Sequence[Trial]) -> None:
         """Report stored results to the sampler, and reuse stored measurements of unchanged kernels.
 
-        Times of wrong kernels are not reported: the sampler would propose similar schedules. Unverified trials are not
-        reported either, so that their schedules may be tried again.
+        Times of wrong kernels are not reported, because the sampler would then propose similar schedules. Unverified
+        trials are not reported either, so that their schedules may be tried again.
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)

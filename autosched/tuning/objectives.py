@@ -18,7 +18,7 @@ from search_spaces.spaces.schedule import Schedule
 MOST = 4  # maximum number of objectives
 _LEAST_VALUE = 1e-18  # values are raised to this minimum, because their logarithms are compared
 _STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # number of steps between weight 0 and weight 1, by number of objectives
-_LEAST_WEIGHT = 0.05  # minimum weight, with which even the least important objective decides ties
+_LEAST_WEIGHT = 0.05  # minimum weight, so that even the least important objective decides ties
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,8 @@ class TuneOptions(BackendOptions, SearchOptions):
         progress: As in ``SearchOptions``. Default: True.
         model: File of ``autosched train``. Its trained model predicts which schedules to try first, and estimates times
             if there is no GPU. Default: train a model on times of other problems in the database.
-        min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
-            this fraction.
+        min_gain: The search ends after UNPROMISING (8) consecutive proposals, each of which is expected to shorten the
+            best time by less than this fraction.
         effort: Preset of ``trials``, ``min_gain`` and ``verification_seconds``; options that are passed have
             precedence. "model" tries only the schedule that the time model chooses. "quick" ends when the expected gain
             is below 2%. "full" searches much longer.

@@ -1,4 +1,4 @@
-"""Rules on the order of sums in a search: the order of a reference, or batch invariance.
+"""Rules on the order of sums that a search may use: the order of a reference, or a batch-invariant order.
 
 A family is a set of problems that differ only in the batch size. With batch invariance, all problems of a family use
 the same order of sums. The order is taken from the family's batch-invariant trials in the database. If there are none,
@@ -75,7 +75,7 @@ def search_order(
 
 
 def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, rule: OrderRule | None) -> None:
-    """Raise ValueError if a database has trials of the problem whose order of sums the search would not allow.
+    """Raise ValueError if a database has trials of the problem with an order of sums that the search does not allow.
 
     Calls use the fastest trial, so all trials of a problem in a database must obey the same rule.
 
@@ -190,7 +190,7 @@ def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Pr
 
 
 def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder, str] | None:
-    """Return the order of the family's batch-invariant trials. Raises ValueError if the trials have several orders."""
+    """Return the order of sums of the family's batch-invariant trials; raise ValueError if they have several."""
     orders: dict[SumOrder, str] = {}
     for member, trial in _family(store, problem, device):
         if stored.is_batch_invariant(trial.verification):

@@ -20,8 +20,8 @@ class SearchPlan:
         trials: Number of further trials.
         sampler: Name of the sampler.
         seconds: Time in seconds after which no trials are proposed; infinite for no limit.
-        min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
-            this fraction.
+        min_gain: The search ends after UNPROMISING (8) consecutive proposals, each of which is expected to shorten the
+            best time by less than this fraction.
         verification_seconds: Time limit of the full verification at the end, in seconds; 0 skips it.
         final_seconds: Time after which no round of paired timing is added, in seconds.
         model_first: If True, the first trial is the schedule that the time model chooses.

@@ -81,7 +81,7 @@ def sampler_of(
 
 
 def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
-    """Return the sampler without advice.
+    """Return the plain sampler, to which ``sampler_of`` adds schedules to try first.
 
     For objectives other than the time, the result combines one sampler per weight vector. The combined samplers do not
     use time estimates.

@@ -81,7 +81,7 @@ def attach(make_tuning: MakeTuning) -> Callable[[], None]:
 
 
 class _Cache(dict[tuple[Any, ...], Any]):
-    """Replacement of one autotuner's cache: the chosen configurations, by key."""
+    """Replacement for the cache of one autotuner: the chosen configurations, by key."""
 
     def __init__(self, tuner: Any, make_tuning: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
         super().__init__(known)

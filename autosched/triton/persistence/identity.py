@@ -29,8 +29,8 @@ class NotPersistable(ValueError):
 class Identity:
     """Facts that all trials of one tuning share.
 
-    ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the choice from this
-    list of configurations is stored. A process that launches the kernel only reads the trial of ``chosen``.
+    ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the configuration
+    chosen from the tuning's list is stored. A process that launches the kernel only reads the trial of ``chosen``.
     ``schedules`` has the schedule of each configuration, in the order of the configurations.
     """
 
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _current_device() -> str:
-    """Return the name of Triton's current GPU in the table of devices, or the driver's name without a unique match."""
+    """Return the current GPU's name in the table of devices, or the driver's name for it if no single row matches."""
     try:
         name = str(torch.cuda.get_device_name(triton.runtime.driver.active.get_current_device()))
     except (AssertionError, RuntimeError) as error:  # torch was built without CUDA

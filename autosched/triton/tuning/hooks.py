@@ -158,7 +158,7 @@ def autotune_hooks(
         kernel: Function that returns the decorated function, such as ``lambda: matmul``. The decorated function itself
             does not exist yet when the hooks are created.
         database: Path or URL for the times. Default: the user's database.
-        device: Name or row of the GPU. Default: the emulated GPU, or else Triton's GPU.
+        device: Name of the GPU, or its row of the device table. Default: the emulated GPU, or else Triton's GPU.
 
     Returns:
         The hooks.

@@ -34,7 +34,7 @@ class TritonProblem(Problem):
     operator: ClassVar[str] = PREFIX
     summary: ClassVar[str] = "a call of a Triton function"
 
-    arguments: str = option("The call: types, shapes and strides of its tensors, and its numbers.")
+    arguments: str = option("The call: types, shapes and strides of its tensors, and its numeric arguments.")
 
     @property
     def described(self) -> str:

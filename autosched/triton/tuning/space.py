@@ -223,7 +223,7 @@ def _domain(function: TritonFunction, name: str, values: Sequence[Any], default:
         raise SpaceError(f"{name} of {function.name} has no values to try: give at least one")
     usual = default.get(name, DEFAULT_OPTIONS.get(name, function.constexprs.get(name, _EMPTY)))
     if name in default and usual not in values:
-        raise SpaceError(f"the default {name}={usual!r} of {function.name} is not one of its values")
+        raise SpaceError(f"the default {name}={usual!r} of {function.name} is not among the values to try")
     domain = Domain(name, values, usual if usual in values else values[0])
     if len(set(domain.stored)) < len(values):
         raise SpaceError(f"{name} of {function.name} has a duplicate value: give each value once")

@@ -164,7 +164,7 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, candidate: CompiledCandidate) -> float:
-        """Return the time to emulate one block in seconds; 0 if the time is not needed or unknown."""
+        """Return how many seconds the emulation of one block takes; 0 if this is unknown or not needed."""
         if candidate.launch.blocks <= SAMPLED or sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return 0.0
 

@@ -36,7 +36,7 @@ class AnalyticEstimator:
     at least the time that these operations and bytes take.
 
     Attributes:
-        device: GPU of the times.
+        device: GPU for which times are estimated.
         templates: Kernel templates of the candidates.
     """
 
@@ -117,7 +117,7 @@ class TrainedEstimator:
     """Estimates the time of candidates by a trained model.
 
     Attributes:
-        device: GPU of the times.
+        device: GPU for which times are estimated.
         templates: Kernel templates of the candidates.
         model: Trained model of the operator.
         name: Name of the model.
@@ -129,7 +129,10 @@ class TrainedEstimator:
     name: str
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
-        """Estimate one candidate like ``AnalyticEstimator``; None if the template has no cost counts."""
+        """Estimate one candidate. The arguments are those of ``AnalyticEstimator``.
+
+        Returns None if the template has no cost counts.
+        """
         if self.templates.of(candidate.schedule).counts is None:
             return None
         table = features(self.templates, candidate.problem, [candidate.schedule], self.device)

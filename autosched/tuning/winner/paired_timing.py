@@ -32,7 +32,7 @@ FIRST_ROUNDS = 2  # number of rounds with all entrants, after which entrants tha
 MOST_ROUNDS = 1000
 MOST_AT_ONCE = 100  # maximum number of rounds per call of the runner
 SECONDS = 60.0
-TIE = 0.01  # fraction: schedules whose times differ by less count as equally fast
+TIE = 0.01  # schedules whose times differ by less than this fraction count as equally fast
 
 
 def select_entrants(
@@ -46,10 +46,10 @@ def select_entrants(
     repetitions. The error of a median is averaged over all schedules that take at most WITHIN times the fastest time,
     because the quartiles of a few repetitions are themselves uncertain. The FEWEST_ENTRANTS fastest schedules are
     always selected if their ratio to the fastest is at most WITHIN. A search tries many launch configurations of the
-    same compiled module. Screening ranks these launch configurations reliably, because their clocks change alike under
-    load. Therefore only the fastest schedule of each module is selected, unless there are fewer than FEWEST_ENTRANTS
-    modules. If there are more than MOST_ENTRANTS modules, the fastest of each structure come first, because modules of
-    the same structure have similar clocks.
+    same compiled module. Screening ranks these launch configurations reliably, because the GPU's clock changes equally
+    for all of them under load. Therefore only the fastest schedule of each module is selected, unless there are fewer
+    than FEWEST_ENTRANTS modules. If there are more than MOST_ENTRANTS modules, the fastest of each structure come
+    first, because modules of the same structure have similar clocks.
 
     Args:
         screened: Screening times, by position.
@@ -238,8 +238,8 @@ class _TimedRounds:
     def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        # After a crash (no entrant has its own failure) or a common timeout (all have one), it is unknown which entrant
-        # is the cause.
+        # After a crash, no entrant has a failure of its own; after a common timeout, all have one. In both cases, it is
+        # unknown which entrant is the cause.
         if len(culprits) in (0, len(timed.entrants)):
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
@@ -290,7 +290,7 @@ class _TimedRounds:
         self.running = [self.running[position] for position in choice.contenders]
 
     def ranking(self, complexity: Sequence[float], incumbent: int | None) -> Remeasurement:
-        """Return the final ranking, and the winner's ratio to the library."""
+        """Return the final ranking, and the ratio of the winner's time to the library's time."""
         losers = tuple(Ranked(i, entrant, ()) for i, entrant in self._failed.items())
         if not self.running:
             return Remeasurement((), losers, False, 0, None, "no entrant ran")

@@ -51,8 +51,8 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
     Returns:
         The verifiers. The functions ``new_best`` and ``winner`` are None if there is no compiler for the emulator. If
-        kernels run on a GPU, or times are replayed from a GPU, ``new_best`` is None, and without an ``order``,
-        ``winner`` is None, too.
+        kernels run on a GPU, or times are replayed from a GPU, ``new_best`` is None. In this case, ``winner`` is also
+        None, unless there is an ``order``.
 
     Raises:
         ValueError: The emulator cannot be used although a compiler is installed.

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # module that defines an autotuner: autosched's module whose ``attach_served`` attaches to this autotuner
+_ADAPTERS = {  # by module that defines an autotuner: autosched's module whose ``attach_served`` attaches to it
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }

@@ -27,7 +27,7 @@ class CompileProcesses:
 
     Args:
         function: The kernel, in a file that workers can import.
-        device: The GPU, which must equal its row in the device table.
+        device: The GPU. Its fields must equal its row in the device table, because workers use that row.
         workers: Number of processes, at least 1.
         time_limit: CPU seconds for one configuration. A process that exceeds the limit is killed.
     """

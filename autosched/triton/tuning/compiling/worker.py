@@ -39,7 +39,7 @@ def import_location(function: TritonFunction) -> tuple[str, str]:
 
 
 def portable(value: Any) -> Any:
-    """Return an argument as JSON. For a tensor, this has only what affects compilation. Raises NotPortable."""
+    """Return an argument as JSON: for a tensor, only the properties that affect compilation. Raises NotPortable."""
     if isinstance(value, bool | int | float | str) or value is None:
         return {"value": value}
     if isinstance(value, tuple | list):

@@ -14,7 +14,8 @@ def c_header(file: KernelFile, targets: Mapping[str, Mapping[str, Value]]) -> st
     """Return a C header with a ``#define`` for each parameter and attribute.
 
     ``targets`` maps device names to configurations. The header uses the values of the device whose macro
-    ``TARGET_NAME`` is defined, by default of the first device. Raises ValueError if ``targets`` is empty.
+    ``TARGET_NAME`` is defined, or of the first device if no such macro is defined. Raises ValueError if ``targets`` is
+    empty.
     """
     if not targets:
         raise ValueError("a header needs the configuration of at least one device")

@@ -144,8 +144,8 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
     textures = [a for a in file.arguments if a.kind == "texture" and a.name in step.arguments]
     if _TEXTURES.search(text) and not textures:
         raise KernelFileError(
-            f'{file.name} reads a texture: list it as an [[argument]] with kind = "texture" where the function takes '
-            "its cudaTextureObject_t"
+            f'{file.name} reads a texture: add an [[argument]] with kind = "texture" at the position of the '
+            "function's cudaTextureObject_t parameter"
         )
 
 

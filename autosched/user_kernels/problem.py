@@ -269,7 +269,7 @@ class KernelProblem(Problem):
         return next((a.dtype for a in other.under(config).arrays if a.name == output), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sizes, the digest of the computation, and the types of arguments that the schedule chose."""
+        """Return the sizes, the digest of the computation, and the argument types that the schedule determines."""
         types = {a.name: a.dtype.name for a in self.file.arrays if a.dtype_by is not None} if self.file.is_under else {}
         return {**super().to_json(), "computes": self.file.computes, **({"types": types} if types else {})}
 
@@ -326,7 +326,7 @@ def _emulated(
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
-    label = f"the reference of {file.name}, itself at {config},"
+    label = f"the reference of {file.name} (the kernel itself with {config})"
     file, values = file.under(config), file.values(sizes, config)
     for rule in file.rules:
         if not rule.pruning and not rule.expression.value(values):
@@ -412,7 +412,7 @@ def _roundoff(dtype: DType) -> float:
 
 
 def _values(dtype: DType, stored: Array) -> Array:
-    """Return a mutable copy in the types of a reference: floats as float64, integers unchanged."""
+    """Return a mutable copy with the types that references compute in: floats as float64, integers unchanged."""
     return dtype.load(stored) if dtype.is_float else stored.copy()
 
 

@@ -16,7 +16,7 @@ from autosched.user_kernels.kernel_file import CLUSTER, GRID, KernelFile
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.spaces.parameters import Value
 
-BLOCKS = 8  # number of blocks along each reduced size
+BLOCKS = 8  # number of blocks along each size that is reduced
 _SMALL_BYTES = 2**20  # a problem with at most this many bytes does not shrink further
 
 
@@ -78,7 +78,7 @@ def _reported_names(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return the difference of two sizes whose grids differ by one block; 0 if no smaller size has a smaller grid."""
+    """Return by how much a size grows if its grid gets one more block; 0 if no smaller size has a smaller grid."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)

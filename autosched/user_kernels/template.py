@@ -31,7 +31,7 @@ UNSEEN_REGISTERS = 32  # assumed registers per thread, until the compiler has re
 
 
 def operator(file: KernelFile) -> Operator:
-    """Return the operator that a kernel file defines; its options are the sizes."""
+    """Return the operator that a kernel file defines. The operator's options are the kernel's sizes."""
     return Operator.of(problem_type(file))
 
 
@@ -115,7 +115,7 @@ def _rules_of_step(file: KernelFile, step: PipelineStep, device: Device) -> dict
         of_sm = f"min({device.max_threads_per_sm} // ({bx} * {by} * {bz}), {device.shared_per_sm} // {shared_of_block})"
         rules["launch.cooperative"] = (
             f"{gx} * {gy} * {gz} <= {device.sm_count} * min({device.max_blocks_per_sm}, {of_sm})",
-            f"all blocks of a cooperative launch run at a time on {device.name}",
+            f"all blocks of a cooperative launch run at the same time on {device.name}",
         )
     cluster = step.named(CLUSTER)
     if any(a.name in cluster and a.expression.text != "1" for a in file.launch):

@@ -130,8 +130,8 @@ class _FunctionWorker:
     ) -> Message:
         """Send a request to the worker and return the reply.
 
-        Raises KernelFileError. If the same request failed in another thread while this thread waited, the function is
-        not called again.
+        Raises KernelFileError. If the same request failed in another thread while this thread waited, the same error is
+        raised without calling the function again.
         """
         started, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
@@ -190,7 +190,7 @@ def _one_thread() -> dict[str, str]:
 
 
 def _half_of_the_machine() -> int | None:
-    """Return half of this machine's memory, the address-space limit of a function."""
+    """Return the address-space limit of a function: half of this machine's memory; None if that is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):  # sysconf has no such value on this system

@@ -92,8 +92,8 @@ class KernelSpec:
             kernel_source: A text, a file, a list of files, or a function of the parameters' values.
             problem_size: Up to three numbers or texts (one per axis), or a function of the parameters' values.
             arguments: Numbers, arrays, and structs of numpy or ctypes. Contents of arrays are restored before each
-                launch. Complex numbers, and structs in arrays, become numbers along an additional axis, except for
-                ``answer`` and ``verify``.
+                launch. Complex numbers, and structs in arrays, become numbers along an additional axis; in ``answer``
+                and ``verify``, they keep their types.
             tune_params: Values of each parameter.
             grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the parameters' values. Default:
                 the block's size.
@@ -232,7 +232,7 @@ class KernelSpec:
             raise KernelFileError(f'{error}: give the kernel another name with [kernel] name = "..."') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
-        """Register the kernel, and return the problem with these sizes; other sizes have the kernel's values.
+        """Register the kernel, and return the problem with these sizes; omitted sizes keep the kernel's values.
 
         ``tune``, ``Database.kernel`` and other functions accept the problem. Raises ValueError for an unknown or
         invalid size.

@@ -43,7 +43,7 @@ class KernelInBatches:
 
     @property
     def repeatable(self) -> bool:
-        """True unless the kernel has modified an array that is not declared as an output (for example, added to it)."""
+        """False if the kernel has modified (for example, added to) an array that is not declared as an output."""
         return not self._accumulates
 
     def why_not(self, positions: Sequence[int]) -> str:
@@ -79,7 +79,7 @@ class KernelInBatches:
         ]
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order of sums may depend on what the failed run changed in the batch."""
+        """Return the source lines where the order of sums may have changed because the failed run changed the batch."""
         text, entry, broken = ptx_of(self.program, self.options(self.rows.size))
         if broken is not None:
             return ()

@@ -34,7 +34,7 @@ class BatchRows:
 
     @classmethod
     def of(cls, problem: Problem) -> BatchRows:
-        """Find the row axis of each array, whose extent changes if the problem has one row more or less.
+        """Find the row axis of each array: the axis whose extent changes if the problem has one row more or less.
 
         Raises:
             NoBatch: The problem has no batch size, or an array has a different number of rows.

@@ -17,7 +17,8 @@ class SampleLimits(NamedTuple):
     """Limits that decide how many blocks of a launch are emulated.
 
     Attributes:
-        whole_seconds: All blocks are emulated if this takes at most this number of CPU seconds.
+        whole_seconds: Limit in CPU seconds for emulating all blocks. If that takes longer, only some blocks are
+            emulated.
         seconds: Time limit for the blocks of one run, in CPU seconds.
         fewest: Minimum number of blocks, which run even if they exceed ``seconds``.
         most: Maximum number of blocks.

@@ -215,8 +215,8 @@ def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:
             return (
-                f"no block writes more than {most[output.name]} elements of {output.name}, so that the {grid} blocks "
-                f"cannot write all of its {output.size}"
+                f"no block writes more than {most[output.name]} elements of {output.name}, so the {grid} blocks "
+                f"cannot write all {output.size} elements"
             )
     return ""
 

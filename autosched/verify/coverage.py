@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class RoleCoverage(NamedTuple):
-    """The runs of a full verification at the true size, with many tiles, or at high addresses (its ``role``).
+    """The runs of a full verification that have one ``role``: true size, many tiles, or high addresses.
 
     ``runs`` lists the names of the runs. If the role has no runs, ``absent`` gives the reason. ``left_out`` names
     outputs that these runs did not compare.

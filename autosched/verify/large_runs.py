@@ -1,4 +1,4 @@
-"""Runs for faults that a problem of few tiles cannot show: true size, many tiles, high addresses, long loops."""
+"""Runs that find faults which need more than a few tiles: true size, many tiles, high addresses, long loops."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # flops limit for sampled blocks at the true size
 _QUICK_FLOPS = 2.0**29  # flops limit for the blocks that a quick verification runs at the true size
-# flops limit for the minimum number of blocks at any size; emulating more would exceed the time limit of a launch
+# flops limit for running the minimum number of blocks, at any size; more flops would exceed the time limit of a launch
 _MOST_FLOPS = 2.0**33
 _FAR_FLOPS = 2.0**30  # flops limit for the sampled blocks of a problem with high addresses; k is shortened to meet it
-_QUICK_LARGE_FLOPS = 2.0**25  # flops limit for high addresses and many tiles in a quick verification
+_QUICK_LARGE_FLOPS = 2.0**25  # flops limit of a run with high addresses or many tiles in a quick verification
 # flops limit for groups of blocks that together complete rows or columns of an additional output
 _WINDOW_FLOPS = 2.0**29
 _ADDRESSABLE = 2**42  # maximum bytes of all arrays; the emulator reserves additional addresses around each array
@@ -86,8 +86,8 @@ def cheap_large_runs(
 ) -> Iterator[PlannedRun]:
     """Yield runs at large sizes that take little time.
 
-    Some runs emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results,
-    which a few blocks at the true size do not cover. Only full verifications run the remaining large sizes.
+    Some runs emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results. Runs
+    of a few blocks at the true size do not cover this. Only full verifications run the remaining large sizes.
     """
     if kernel.chained:
         return

@@ -22,8 +22,8 @@ class LaunchUnderTest:
 
     Attributes:
         code: A generated kernel, or the text of a PTX module.
-        inputs: Input arrays by operand name. The arrays of a launch of some blocks may be larger than memory. Then
-            ``inputs`` is a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
+        inputs: Input arrays by operand name. If only some blocks run, the arrays may be larger than memory: ``inputs``
+            is then a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
         launch: Grid, block and operands of a PTX launch. None for a generated kernel, whose object contains them.
         memory: Addresses of the arrays of a PTX launch, and a map of their defined bytes.
         blocks: Blocks to run; None for all. For a generated kernel this requires ``inputs`` as a file or a seed.
@@ -80,7 +80,7 @@ class LaunchUnderTest:
                 self.code, self.blocks, seed=seed, inputs=file, order=order, time_limit=time_limit, count=count
             )
         assert self.launch is not None and file is not None, (
-            "running some blocks of PTX requires launch= and inputs in a file"
+            "to run only some blocks of PTX, pass launch= and a file of inputs"
         )
         return emulate_ptx_blocks(
             self.code, self.launch, self.blocks, file, order=order, time_limit=time_limit, count=count,

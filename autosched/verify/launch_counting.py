@@ -152,7 +152,7 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
 
 
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
-    """Return pairs of a fraction of the grid and the block that represents it, in descending order of the fraction.
+    """Return pairs (fraction of the grid, block that represents this fraction), in descending order of the fraction.
 
     The blocks are an inner block, and the last block along each axis, which may have less work. Fractions below
     ``LEAST_SHARE`` are ignored.

@@ -1,8 +1,8 @@
-"""Check whether a device supports a launch: its sizes, by tables that schedule spaces do not use, and its instructions.
+"""Check whether a device supports the sizes and the instructions of a launch.
 
-The rules of a schedule space already respect a device's limits. This check uses separate tables, so it detects a wrong
-rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute
-Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
+The rules of a schedule space already respect a device's limits. This check uses tables that schedule spaces do not use,
+so it detects a wrong rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical
+Specifications per Compute Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from measurements.files.text import first_line
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
 
-# Bounds on arithmetic in machine code relative to PTX: ptxas may fuse a multiplication and an addition, and execute
-# both sides of a branch.
+# Bounds on the number of arithmetic instructions in machine code, relative to PTX: ptxas may fuse a multiplication and
+# an addition, and execute both sides of a branch.
 LEAST, MOST = 0.5, 2.0
 
 _PIPES: dict[Pipe, tuple[str, ...]] = {
@@ -111,7 +111,7 @@ def counted_in() -> Literal["machine code", "PTX"]:
 
 
 def why_ptx() -> str | None:
-    """Return the reason in one line why this machine cannot count machine code, or None."""
+    """Return the reason, in one line, why this machine cannot count machine instructions; None if it can."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -145,7 +145,7 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
     for opcode, times in executed.items():
         pipes[pipe_of(opcode)] += times
     local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
-    # Spills are only counted without local arrays, because accesses to such arrays look like spills.
+    # Spills are counted only if the kernel has no local arrays, because accesses to such arrays look like spills.
     has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
     return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
 
@@ -232,9 +232,9 @@ def _times(
 
     Raises NotMatched if no source line of the blocks ran, or the arithmetic does not match.
 
-    The count of a block is derived from those of its instructions that occur equally often in PTX (``_PRESERVED``). If
-    a block has no such instruction, all its instructions are used. Blocks of a loop that no branch skips get the
-    highest count in the loop. The other blocks of the loop get at most this count.
+    The count of a block is derived from the instructions that occur as often in machine code as in PTX
+    (``_PRESERVED``). If a block has no such instruction, all its instructions are used. Blocks of a loop that no branch
+    skips get the highest count in the loop. The other blocks of the loop get at most this count.
     """
     expected = Counter[_Kind]()
     for block in blocks:
@@ -319,7 +319,7 @@ def _ptx_words(qualifiers: Sequence[str]) -> float:
 
 
 def _is_local(operation: str) -> bool:
-    """Return True if a PTX operation accesses local memory, that is, an array of the source, as PTX has no spills."""
+    """Return True if a PTX operation accesses local memory: an array of the source, because PTX has no spills."""
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 

@@ -27,13 +27,14 @@ SAMPLED_FLOPS = 2.0**27  # flops limit for all sampled blocks together
 SAMPLED_BYTES = 2.0**25  # limit for the bytes that all sampled blocks move
 QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
 _MOST = 48  # maximum number of groups of blocks
-# cost limit, in multiples of SAMPLED_FLOPS and SAMPLED_BYTES, for the groups that complete results of further outputs
+# cost limit for the groups that together complete elements of additional outputs, in multiples of SAMPLED_FLOPS and
+# SAMPLED_BYTES
 _WINDOWS = 4.0
 # minimum number of groups of blocks; if a group costs more than _HEAVY times SAMPLED_FLOPS, a single group is enough
 _FEWEST, _HEAVY = 3, 16.0
 _PART_FLOPS = 2.0**31  # flops limit for the reference of one output element; a block writes many elements
-_FIRST = 8  # number of groups to run from the start of the grid, whose tiles have full width, unlike tiles at the edges
-# number of blocks that always run together; larger grids have a flops limit if all blocks combine their results
+_FIRST = 8  # number of groups to run from the start of the grid: their tiles have full width, unlike tiles at the edges
+# if all blocks of a grid combine their results, up to this many always run; larger grids have a flops limit
 _MOST_TOGETHER = 32
 
 
@@ -46,7 +47,7 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
     Args:
         problem: Defines which parts of the outputs can be computed separately.
         kernel: The launch.
-        share: Share of the time of a full verification.
+        share: Fraction of the time of a full verification that may be used.
 
     Returns:
         The reason.
@@ -64,7 +65,7 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
     return (
         ""
         if can_generate(kernel)
-        else "sampled blocks do not support the types of the operands, or how the kernel uses the operands"
+        else "sampled blocks do not support these operand types, or the way in which the kernel uses the operands"
     )
 
 
@@ -80,7 +81,7 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
         problem: Provides the flops and bytes of a block.
         kernel: Provides the grid, and the groups of blocks that combine their results.
         seed: Seed of the random blocks.
-        share: Share of the time of a full verification.
+        share: Fraction of the time of a full verification that may be used.
 
     Returns:
         Linear indices of blocks in the grid, without duplicates.
@@ -116,7 +117,7 @@ def sampled_flops(problem: Problem, kernel: GeneratedKernel, seed: int, share: f
         problem: Provides the total flops.
         kernel: Provides the grid and the clusters.
         seed: Seed of the sampled blocks.
-        share: Share of the time of a full verification.
+        share: Fraction of the time of a full verification that may be used.
 
     Returns:
         Flops; 0 for kernels that only move data.
@@ -143,7 +144,7 @@ def verify_blocks(
         seed: Seed of the blocks and the inputs.
         order: Order of blocks and threads.
         limit: CPU seconds of the launch.
-        share: Share of the time of a full verification.
+        share: Fraction of the time of a full verification that may be used.
         walked: True if a tile walk checks that the tiles of all blocks cover the output.
 
     Returns:
@@ -257,8 +258,8 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
     """Return a reason if all groups of blocks together, with ``most`` elements each, cannot fill the output, else "".
 
-    The sampled blocks of a chain may all have narrow tiles at an edge. If a tile walk checks the tiles of all blocks,
-    it is sufficient that the sampled blocks write an element.
+    The sampled blocks of a chain may all have narrow tiles at an edge. So ``most`` may be small if a tile walk already
+    checks the tiles of all blocks; it must not be 0.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
@@ -267,8 +268,8 @@ def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool)
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""
     return (
-        f"no block writes more than {most} elements of {output.name}, so that the {of_grid} blocks cannot write all of "
-        f"its {output.size}"
+        f"no block writes more than {most} elements of {output.name}, so the {of_grid} blocks cannot write all "
+        f"{output.size} elements"
     )
 
 

@@ -1,8 +1,8 @@
 """Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
 ``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
-verification also reports its ``Coverage``: the runs at the true size, with many tiles and at high addresses, and the
-runs that are missing.
+verification also reports its ``Coverage``: which runs it made at the true size, with many tiles and at high addresses,
+and which of these are missing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ScheduleVerifier:
             ) from error
 
     def _with_batches(self, verdict: Verdict, schedule: Schedule) -> Verdict:
-        """Return the verdict, extended by runs that compare the bits of each row between batches."""
+        """Return the verdict after additional runs, which compare the bits of each row between batches."""
         # imported lazily: few verifications need this module
         from autosched.verify.batch_invariance import verify_batch
 
@@ -149,7 +149,7 @@ def verify_one(
         schedule: Schedule to verify.
         device: GPU that kernels are generated for; it need not be present.
         settings: Verification settings; None for a quick verification.
-        changes: Fields of ``settings`` by name, which override it.
+        changes: Values that replace fields of ``settings``, by field name.
 
     Returns:
         The verdict, with its runs and findings.
@@ -181,7 +181,7 @@ def verify(
         device: GPU that kernels are generated for; it need not be present.
         settings: Verification settings; None for a quick verification.
         workers: Number of parallel verifications; None for one per usable core.
-        changes: Fields of ``settings`` by name, which override it.
+        changes: Values that replace fields of ``settings``, by field name.
 
     Yields:
         The verdict on each schedule, in the order of ``schedules``.

@@ -16,7 +16,7 @@ from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-if TYPE_CHECKING:  # imported only for annotations, because most verifications require no order of sums
+if TYPE_CHECKING:  # imported only for annotations, because most verifications do not check the order of sums
     from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "the trial has no verification"

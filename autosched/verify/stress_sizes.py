@@ -40,7 +40,7 @@ LONG = 2**20  # number of elements of a row, or of k in a matrix-vector product
 FAR_EXTENT = 2**29  # largest additional extent
 OVERFLOWING = 2**31  # smallest number of elements that overflows a signed 32-bit index
 BEYOND_ELEMENTS = 2**32  # number of elements whose byte offsets exceed 32 bits for every type
-# a sum of 8-bit products that exceeds the integers that f32 represents exactly; the largest product
+# a sum of 8-bit products at which f32 no longer represents every integer exactly; the largest product
 LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14
 
 
@@ -93,10 +93,10 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """Yield ``small`` enlarged by a growth, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
+    """Yield ``small`` with increased extents, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
 
-    Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need so many
-    k-tiles.
+    Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need as many
+    k-tiles as ``small`` has.
     """
     for less in range(0, 16, 2):
         longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
@@ -238,8 +238,8 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # Try ``tiles`` rows of tiles first. If the time limit does not allow this, try ``tiles`` tiles in total, then
-        # fewer.
+        # First try to add ``tiles`` rows of tiles. If the time limit does not allow this, try to add only ``tiles``
+        # tiles in total, then fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
@@ -247,7 +247,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return the number of rows or columns of ``least`` additional tiles, rounded up to whole clusters of tiles.
+    """Return the number of rows or columns to add for ``least`` more tiles, rounded up to whole clusters of tiles.
 
     A reduction along the axis needs ``MANY_PARTS`` tiles instead; persistent blocks need enough tiles for two clusters.
     """

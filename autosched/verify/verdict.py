@@ -194,6 +194,6 @@ class Verdict:
 
     @property
     def seconds(self) -> float:
-        """Time to compile and to run everything on the host, in seconds."""
+        """Time in seconds to compile and run all emulations on the host."""
         emulations = [run.emulation for run in self.runs] or [self.emulation]
         return sum(e.compile_seconds + e.run_seconds for e in emulations)

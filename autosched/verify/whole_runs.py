@@ -73,7 +73,7 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, inputs in enumerate(stress):
-        # replaces the run of all blocks: there are fewer blocks, but each has more tiles, so this run takes as long
+        # replaces the run of all blocks, and takes as long: there are fewer blocks, but each has more tiles
         if i == 0 and fewer != kernel:
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)
@@ -81,8 +81,8 @@ def _first_runs(
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
     repeats = int(min(DRAWN_BYTES / problem.min_bytes, DRAWN_FLOPS / max(1.0, problem.flops)))
-    # A user's kernel has no edge-case inputs. Unless the problem is very large, run it on other random inputs in a
-    # random order.
+    # A user's kernel has no edge-case inputs. Unless the problem is very large, run it on other random inputs, with
+    # blocks in a random order.
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     drawn = ((i, inputs) for i in range(seed + 1, seed + MOST_DRAWS) for inputs in problem.drawn_inputs(i))
     for i, inputs in islice(drawn, max(repeats, least)):

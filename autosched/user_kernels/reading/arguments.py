@@ -94,7 +94,7 @@ def read_arguments(
                     table.fail("give fill or zeroed, not both", "zeroed")
                 fill, zeroed = InputFill("constant", (0.0,)), False
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
-                table.fail("the shape of an output with contents may only use sizes", "shape")
+                table.fail("the shape of an output with initial contents may only use sizes", "shape")
             own_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
             atol, rtol = (tolerances.attempt(key, _usual, own_tolerances.get(key), usual) for key in ("atol", "rtol"))
             atol_by, rtol_by = (
@@ -151,7 +151,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Raise an error for an array file whose shape does not match the argument's shape in any of ``problems``."""
+    """Raise an error for an array file whose shape matches the argument's shape in none of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -179,7 +179,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type, and its expression if the type depends on parameters. The type uses default values."""
+    """Return a type, at the default values of parameters, and its expression if it depends on parameters."""
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:
         return dtype_of(text), None

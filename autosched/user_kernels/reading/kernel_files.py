@@ -420,7 +420,7 @@ class _KernelFileReader:
                 reference.name, reference.content, None, reference.kernel, _config(table.table("config"), parameters)
             )
         if "memory_limit" in table and reference.function is None:
-            table.fail("memory_limit does not apply to a kernel as reference: leave it out", "memory_limit")
+            table.fail("memory_limit does not apply if the reference is a kernel: leave it out", "memory_limit")
         table.done()
         return reference if reference.function is not None else replace(reference, time_limit=limits[0])
 

@@ -83,7 +83,7 @@ class Launches:
         if "block" not in table and usual[0] == 1:
             table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
         if ("grid" in table) == ("problem_size" in table):
-            table.fail("give either grid, the blocks along x, y and z, or problem_size (with grid_div_x, ...)")
+            table.fail("give either grid (number of blocks along x, y and z) or problem_size (with grid_div_x, ...)")
         expressions = [
             *(
                 self._divided(table, usual, step)

@@ -1,4 +1,4 @@
-"""Files that a kernel file names: the CUDA C++ source with its headers, and the Python file of the reference."""
+"""Files to which a kernel file refers: the CUDA C++ source with its headers, and the Python file of the reference."""
 
 from __future__ import annotations
 
@@ -223,6 +223,6 @@ def python_reference(
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:
-    """Return a function object passed from Python. It equals any function with the same code and references."""
+    """Return a reference to a function passed from Python. It equals references to functions with the same traits."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

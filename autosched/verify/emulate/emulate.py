@@ -1,4 +1,4 @@
-"""Emulate any kernel on the CPU from CUDA source, PTX, or a Triton kernel compiled for a GPU that need not exist."""
+"""Emulate any kernel on the CPU: CUDA source, PTX, or a Triton kernel. This machine needs no GPU."""
 
 from __future__ import annotations
 

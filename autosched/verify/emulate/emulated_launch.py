@@ -41,7 +41,7 @@ class EmulatedLaunch:
 
     @property
     def not_run(self) -> tuple[str, ...]:
-        """Omitted runs that might find more faults, as arguments of ``autosched.emulate`` that request them."""
+        """Omitted runs that might find more faults: the arguments of ``autosched.emulate`` that request them."""
         return self.verdict.not_run
 
     @property

@@ -313,14 +313,15 @@ class _Passing:
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
             raise ValueError(
-                "a texture must have 1, 2 or 4 channels, and several channels must be the array's last dimension; "
+                "a texture must have 1, 2 or 4 channels, and 2 or 4 channels must be the array's last dimension; "
                 f"got {value.channels} channels"
             )
         layers = shape.pop(0) if value.layered else 1
         kind = value.array.dtype.kind
         if not 1 <= len(shape) <= (2 if value.layered else 3) or kind not in "fiu" or value.array.dtype.itemsize > 4:
             raise ValueError(
-                "a texture needs 1 to 3 dimensions (at most 2 if layered) of floats or integers of at most 32 bits"
+                "a texture must have 1 to 3 dimensions (at most 2 if layered), and its elements must be floats or "
+                "integers of at most 32 bits"
             )
         sizes = [*reversed(shape), 1, 1]
         texel = value.channels * value.array.dtype.itemsize
@@ -338,7 +339,7 @@ class _Passing:
         return handle
 
     def number(self, k: int, parameter: Variable, value: Any) -> bytes:
-        """Return the bytes of a number or a struct, in the size of its parameter."""
+        """Return the bytes of a number or a struct, as many as its parameter has."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(

@@ -51,8 +51,8 @@ class TensorMapOf:
 
     ``box`` counts elements, slowest dimension first, like ``array.shape``. ``dtype`` is the element type if numpy lacks
     it: "bf16", "e4m3" and the like. ``im2col`` replaces the box. ``interleave`` selects the layouts NC/8HWC8 and
-    NC/16HWC16. The last of the four to six axes of ``array`` is then a slice of 16 or 32 bytes of channels, which
-    ``box`` omits.
+    NC/16HWC16. ``array`` then has four to six axes. The last axis is a slice of 16 or 32 bytes of channels, and ``box``
+    omits it.
     """
 
     array: Array

@@ -43,8 +43,8 @@ class EmulatedLaunchOptions:
             is an element that is never written.
         aliases: ``{3: 0}`` also passes the array of argument 0 as argument 3, for a kernel that works in place. ``{3:
             (0, 64)}`` passes it from byte 64 on. The original argument 3 is ignored.
-        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, returned as
-            ``symbols`` of the result; None if the variable's contents are only returned.
+        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables before the launch, by name.
+            None keeps a variable's initial value. The result has the final contents of these variables as ``symbols``.
         headers: Texts of further headers, by include name. CUDA's own headers are taken from an installed toolkit or
             the extras `cuda12` and `cuda13`.
         options: NVRTC options.

@@ -132,7 +132,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("reason =", "because =", "scale.toml:32: rule[1].because: unknown key 'because', use one of expr, kind, reason, name"),
     ("expr = \"span <= width\"\n", "", "scale.toml:30: rule[1]: expr is missing: give an expression that must hold"),
     ('block = "block_x"\n', "", "scale.toml:38: launch: block is missing"),
-    ('grid = [', 'problem_size = "width"\ngrid = [', "scale.toml:38: launch: give either grid, the blocks"),
+    ('grid = [', 'problem_size = "width"\ngrid = [', "scale.toml:38: launch: give either grid (number of"),
     ('"height"]\nshared', '"height", 1, 1]\nshared', "scale.toml:40: launch.grid: at most three axes"),
     ("ceil_div(width, span)", "width / span", 'scale.toml:40: launch.grid: "width / span" is a float'),
     ("4 * span", "'x'", "scale.toml:41: launch.shared_bytes: \"'x'\" is a text, but must be int"),

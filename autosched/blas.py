@@ -38,7 +38,8 @@ def single_thread() -> Iterator[None]:
     """Limit all BLAS libraries in this process to one thread; a context manager and decorator.
 
     On busy cores, BLAS threads that wait for each other take many times the CPU time of a single thread. Contexts may
-    be nested. If contexts of several threads overlap, the limit begins and ends with the first context.
+    be nested. If contexts of several threads overlap, only the first context sets the limit, and its exit removes the
+    limit.
     """
     if not _limiting.acquire(blocking=False):
         yield

@@ -33,7 +33,7 @@ _PTX_PIECE = 8000  # maximum number of characters of a string literal that all c
 def header(kernels: Sequence[ExportedKernel]) -> str:
     """Return the text of ``autosched_kernels.hpp``."""
     parts = [
-        "// Kernels of `autosched export --cubin`. Include it in one file of your program; see autosched_launch.hpp.",
+        "// Kernels of `autosched export --cubin`. Include this header in one source file; see autosched_launch.hpp.",
         "#pragma once",
         '#include "autosched_launch.hpp"',
         "",

@@ -56,8 +56,8 @@ def collect(
         store: Database, opened for reading.
         operator: Operator to export; None for all.
         device: Name of the device to export for; None for all.
-        problems: Problems to export. Their kernels are selected as by ``Database.kernel`` on ``device``. Default: the
-            problems in the database.
+        problems: Problems to export. Their kernels for ``device`` are selected by the rules of ``Database.kernel``.
+            Default: the problems in the database.
         with_ptx: If True, include PTX, which newer GPUs can run.
         skipped: Function called with one line for each problem that has no kernel.
 
@@ -71,7 +71,7 @@ def collect(
     requested: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
-            raise ValueError("kernels are selected for a device, but none is given: name a device")
+            raise ValueError("a device is needed to select kernels for problems: name one")
         requested = [(problem, device) for problem in problems]
     else:
         requested = _recorded(store, operator, device, skipped)

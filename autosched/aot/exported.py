@@ -52,7 +52,7 @@ class ExportedKernel:
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """Names of sizes that may be padded. They count independent rows, so padding is at the end of arrays."""
+        """Names of sizes that may be padded at the end of arrays. Such a size is a number of independent rows."""
         p = self.problem
         if isinstance(p, Matmul):
             rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")

@@ -24,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class PortableStep:
-    """Launch of one function. Numbers are texts of expressions (``expressions.over_sizes``)."""
+    """Launch of one function. Each number is stored as the text of an expression (``expressions.over_sizes``)."""
 
     grid: tuple[str, ...]
     block: tuple[str, ...]
@@ -39,7 +39,7 @@ class PortableStep:
 
 @dataclass(frozen=True)
 class PortableLaunch:
-    """Launch of a kernel. Numbers are texts of expressions (``expressions.over_sizes``).
+    """Launch of a kernel. Each number is stored as the text of an expression (``expressions.over_sizes``).
 
     ``steps`` are the launches of a pipeline, in order. ``free`` are the sizes on which the code does not depend.
     ``shapes`` are the shapes of operands, and ``scalars`` the values of scalars by name. ``guards`` are the conditions

@@ -159,7 +159,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
         The command line.
     """
     blas.import_numpy()  # imported late, because the list of commands does not need numpy
-    # with completion options, typer parses the options before the command
+    # typer's completion options precede a command, so they are not needed if the first argument is a command
     app = _empty(add_completion=only not in _COMMANDS)
     commands = _commands(app, operator)
     for add in commands.values() if only not in commands else (commands[only],):
@@ -373,7 +373,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     # Shell completion passes no arguments, but needs the options of all commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
-        # without an operator's name, the command only prints help or an error: no command needs to be imported
+        # without an operator's name, the program only prints help or an error, so it imports no command
         app = outline(command)
     elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
         app = build(command, operator)
@@ -386,7 +386,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return the exception classes for users' errors that are defined in modules with a slow import."""
+    """Return the exception classes for users' errors whose modules are slow to import, and therefore imported late."""
     from measurements.emulator import HostFailure
     from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied

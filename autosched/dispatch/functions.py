@@ -1,11 +1,11 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
 A table of this process maps shapes, strides and types to loaded kernels. The first call with a new combination queries
-a database: the argument ``database``, or else the database that ``use`` or AUTOSCHED_DB (read once) names, or else the
-default database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems
-recorded on this GPU and their neighbours. ``Database.kernel`` selects kernels, and may warn; ``chosen`` lists the
-selected kernels. Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call
-waits for its kernel. All functions are thread-safe.
+a database. This is the first existing one of: the argument ``database``, the database set by ``use``, the database that
+AUTOSCHED_DB names (read once), and the default database of ``tune``. Without a database, calls use the recordings that
+are part of autosched, for problems recorded on this GPU and their neighbours. ``Database.kernel`` selects kernels, and
+may warn; ``chosen`` lists the selected kernels. Kernels are queued on cupy's current stream, or on torch's if the first
+array is a tensor. No call waits for its kernel. All functions are thread-safe.
 
 All functions raise ValueError for arrays that are not on one GPU, have inconsistent shapes, or are not dense, and for
 an ``out`` that overlaps an input. Matrices of ``matmul`` may also be column-major, such as ``b.T``. The functions raise
@@ -63,9 +63,9 @@ def matmul(
         b: (k, n), or (..., k, n) with the same leading axes; with ``block_format`` bytes, column-major: (k, n) for
             mxf8, else (k / 2, n).
         out: Array for the result. Default: a new one.
-        scale_a: f32 scales of 8-bit types, given together with ``scale_b``. One element, or one per row of a, (..., m)
-            or (..., m, 1), multiplies the product. For 8-bit floats also (..., m, k / 128), rounded up: one per sum of
-            128 products.
+        scale_a: f32 scales of 8-bit types, given together with ``scale_b``. They multiply the product. There is one
+            scale, or one per row of a, (..., m) or (..., m, 1). 8-bit floats can also have one scale per sum of 128
+            products, (..., m, k / 128), rounded up.
         scale_b: f32 scales of b: one element; one per column of b, (..., n) or (..., 1, n); or one per block of 128
             columns and 128 elements along k, (..., n / 128, k / 128), rounded up.
         block_scale_a: Block scales as bytes, in the layout ``scale_order``.
@@ -81,7 +81,7 @@ def matmul(
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of a.
+        ``out``, or a new array of the same library as a.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -112,7 +112,7 @@ def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, databas
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of x.
+        ``out``, or a new array of the same library as x.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -133,7 +133,7 @@ def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Sour
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of x.
+        ``out``, or a new array of the same library as x.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -158,7 +158,7 @@ def rmsnorm(
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of x.
+        ``out``, or a new array of the same library as x.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -195,7 +195,7 @@ def layernorm(
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of x.
+        ``out``, or a new array of the same library as x.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -230,7 +230,7 @@ def reduce(
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, of the library of x.
+        ``out``, or a new array of the same library as x.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -275,7 +275,7 @@ def forget() -> None:
 
 
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
-    """Return the kernel for a problem on a GPU that calls without ``database`` use; None if none is loaded."""
+    """Return the loaded kernel that calls without ``database`` use for a problem on a GPU; None if there is none."""
     database, key = _default.get(), problem.key()
     plain = ((owner[0], loaded.gpu, loaded.kernel) for owner, loaded in list(_loaded.items()))
     tiled = ((owner[0], owner[4][3], kernel) for owner, kernel in list(_tile_kernels.items()))
@@ -311,7 +311,7 @@ class _LoadedCall:
 
     @classmethod
     def of(cls, kernel: LoadedKernel, plan: CallPlan, first: Any, gpu: int) -> _LoadedCall:
-        """Prepare calls of a loaded kernel from their plan."""
+        """Prepare the calls that ``plan`` describes, for a loaded kernel."""
         sizes = {o.name: o.bytes for o in plan.problem.operands()}
         names = (*plan.operands, "out")
         order = tuple(names.index(o.name) for o in (*kernel.inputs, *kernel.outputs))

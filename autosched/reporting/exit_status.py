@@ -54,7 +54,7 @@ ANSWERS = {
         "a fault was found, the script failed, or it was stopped at --time-limit",
         "the script launched no Triton kernel, or a launch could not be emulated to its end",
     ),
-    "verify of an executable, or run": (
+    "verify or run of an executable": (
         "the executable launched a kernel, no fault was found, and the executable's exit status is 0",
         "a fault was found, or the executable fails",
         "the executable launched no kernel, or uses a feature that is not emulated",

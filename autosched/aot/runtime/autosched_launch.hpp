@@ -71,7 +71,7 @@ struct Size {
   std::int64_t value;
   bool has_default;
   std::int64_t otherwise;
-  bool free;    // the kernel supports any value that `refuses` accepts
+  bool free;    // the kernel supports any value for which `refuses` returns nullptr
   bool padded;  // arrays may have additional rows; the results of these rows are ignored
 };
 struct Text {

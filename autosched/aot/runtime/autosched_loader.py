@@ -223,7 +223,7 @@ class Kernels:
         return self.select_for(problem, sm, name, growth=growth)
 
     def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> ShippedKernel:
-        """Select a kernel like ``select``, for a GPU that need not be present.
+        """Select a kernel as ``select`` does, but for a GPU that need not be present.
 
         Args:
             problem: Operator and sizes as in the manifest, such as "matmul m=4096 n=4096 k=4096".

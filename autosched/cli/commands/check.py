@@ -115,7 +115,7 @@ class StaticCheck:
         typer.Option(
             "--with-python",
             metavar="PYTHON",
-            help="Static check, or check of DIR: compare with kernels compiled in this Python's environment.",
+            help="Static check and check of DIR: compare with kernels compiled in this Python's environment.",
         ),
     ] = None
     growth: Annotated[
@@ -161,7 +161,7 @@ class TimedCheck:
             "--rounds",
             parser=whole_number,
             metavar="N",
-            help="Timed check: number of rounds, repeated up to 8 times while uncertain.",
+            help="Timed check: number of rounds. More follow while the verdict is uncertain, up to 8 times as many.",
         ),
     ] = 40
     seconds: Annotated[
@@ -171,7 +171,10 @@ class TimedCheck:
         ),
     ] = 10.0
     learn_noise: Annotated[
-        bool, typer.Option("--learn-noise", help="Timed check: store each entry's noise with it, for later checks.")
+        bool,
+        typer.Option(
+            "--learn-noise", help="Timed check: store the noise of each entry in the database, for later checks."
+        ),
     ] = False
 
 
@@ -312,7 +315,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, on_progress=progress.advance, run=run)
 
 
-# options of a database check that a check of a configuration folder also accepts
+# options of a database check that also apply to a folder of configurations
 _FOR_FOLDERS = {"device", "no_emulate", "with_python"}
 
 

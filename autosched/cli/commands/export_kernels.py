@@ -28,7 +28,7 @@ def export_kernels(
 
     if calls and (device is None or operator is not None):
         raise InputError(
-            "--from exports every problem of the calls for one device: give --device, and leave out --operator"
+            "--from exports all problems of the logged calls for one device: give --device, and omit --operator"
         )
     with bad_input():
         name = None if device is None else device_row(device).name

@@ -147,7 +147,7 @@ def replay(
 
 
 def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
-    """Return the times from another recording with which the sampler starts, and notes on this recording.
+    """Return the sampler's initial times, taken from another recording, and notes on that recording.
 
     Raises:
         InputError: The other recording cannot be used.

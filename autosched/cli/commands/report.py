@@ -1,9 +1,9 @@
 """``autosched report``: show a database as one HTML page.
 
-``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the columns of the
-page's first table: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``,
-``verification``, ``age`` and ``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and
-``decisions``.
+``--json`` prints ``out``, ``database``, ``against`` (null without ``--against``), ``problems`` and ``changes``. The
+entries of ``problems`` have the columns of the page's first table: ``problem``, ``device``, ``winner``, ``seconds``,
+``share_of_roof``, ``provenance``, ``verification``, ``age`` and ``advice``. The entries of ``changes`` have
+``problem``, ``device``, ``verdict``, ``ratio`` and ``decisions``.
 """
 
 from pathlib import Path

@@ -49,7 +49,7 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
 
-_SHOWN_VALUES = 12  # maximum number of a parameter's values in the table; --json prints all
+_SHOWN_VALUES = 12  # maximum number of values that the table shows for a parameter; --json prints all
 _LEGEND = "rejects: number of combinations that break this rule, including combinations that also break other rules"
 
 

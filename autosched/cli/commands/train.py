@@ -1,10 +1,10 @@
 """``autosched train``: train a cost model on databases and recordings, and report its accuracy.
 
-``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (maps each reason to a number of rows),
-``operators``, a list of ``operator``, ``rows``, ``devices``, ``templates``, ``noise``, ``held_out`` and ``features``.
-``held_out`` lists figures (``cost_models.trees.held_out.HeldOut``); a figure with an empty ``name`` covers its whole
-split. ``features`` is empty without --explain; each has ``name``, ``gain``, ``moves`` and ``larger``
-(``cost_models.trees.explanation.Importance``).
+``--json`` prints ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (maps each reason to a number of rows) and
+``operators``. Each entry of ``operators`` has ``operator``, ``rows``, ``devices``, ``templates``, ``noise``,
+``held_out`` and ``features``. ``held_out`` lists figures (``cost_models.trees.held_out.HeldOut``); a figure with an
+empty ``name`` covers its whole split. Each entry of ``features`` has ``name``, ``gain``, ``moves`` and ``larger``
+(``cost_models.trees.explanation.Importance``). Without --explain, ``features`` is empty.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def _show(console: Console, model: TrainedModel, data: TrainingData, out: str) -
         console.print(f"left out: {formatting.plural(count, 'time')} {reason}")
     if model.provenance == "estimated":
         stderr_console().print(
-            "the times are ESTIMATED: the model imitates another model, and its predictions are marked as estimated"
+            "the times are ESTIMATED: the model imitates another model, so its predictions are estimates, too"
         )
     console.print(f"written: {out}")
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Running(StrEnum):
-    """Kernels that a program uses now. The option is only needed if the program's log has no times."""
+    """Kernels that a program uses now (``--today``). Only needed if the program's log has no times."""
 
     ANSWERS = "answers"
     LIBRARY = "library"

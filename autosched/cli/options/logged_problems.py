@@ -25,7 +25,7 @@ LINE_SECONDS = 5.0  # minimum seconds between two progress lines
 RowsOption = Annotated[
     str | None,
     typer.Option(
-        "--rows", metavar="N,N", help="Sizes for axes whose size FlashInfer's traces do not fix, such as 1,16,256."
+        "--rows", metavar="N,N", help="Sizes, such as 1,16,256, of axes that have no fixed size in FlashInfer's traces."
     ),
 ]
 
@@ -49,7 +49,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
     Args:
         calls: Path of the log.
         chip: Device that the kernels are for.
-        rows: Sizes for axes whose size FlashInfer's traces do not fix.
+        rows: Sizes of axes that have no fixed size in FlashInfer's traces.
 
     Returns:
         The problems, with the number of calls as their weight.

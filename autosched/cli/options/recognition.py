@@ -148,7 +148,7 @@ def _is_executable(head: bytes) -> bool:
 
 def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> UserFile:
     if not regular and content.startswith((_ELF, _FATBIN, _ARCHIVE)):
-        raise InputError(f"{path} is a pipe with binary data: write the data to a file and give that")
+        raise InputError(f"{path} is a pipe with binary data: write the data to a file, and pass the file")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -161,7 +161,7 @@ def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> UserFil
     if kind in (FileKind.CUDA, FileKind.PTX):
         return UserFile(kind, path, name, text)
     if not regular:
-        raise InputError(f"{path} is a pipe with {kind}: write it to a file and give that")
+        raise InputError(f"{path} is a pipe with {kind}: write it to a file, and pass the file")
     return UserFile(kind, path, name)
 
 

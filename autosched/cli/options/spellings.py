@@ -45,7 +45,7 @@ def _tune(arguments: Sequence[str]) -> list[str]:
 
 
 def _best(arguments: Sequence[str]) -> list[str]:
-    """Expand ``best`` without a problem, which lists all problems of a database."""
+    """Replace ``best`` without a problem by the command that lists the best schedules of all problems."""
     flags = {a.partition("=")[0] for a in arguments[1:]}
     if flags & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
         a.startswith("-") or before in ("--db", "--device") for before, a in pairwise(arguments)

@@ -66,7 +66,7 @@ class VerificationEffort:
 
 @dataclass(frozen=True)
 class Findings:
-    """Options for the execution order of launches, and for the findings that fail the verification."""
+    """Options that set the execution order of launches, and which findings fail the verification."""
 
     order: OrderOption = None
     turns: TurnsOption = 0
@@ -107,8 +107,8 @@ class Findings:
         Args:
             effort: Depth of the verification. Its time limit is not used here: the caller applies it, because it is not
                 always a limit per launch.
-            default: Runs if ``--full`` is not given.
-            full: Runs if ``--full`` is given. An order that the user chose is run first.
+            default: Runs without ``--full``. If the user chose an order, it replaces the orders of these runs.
+            full: Runs with ``--full``. If the user chose an order, it is run first.
 
         Raises:
             InputError: The options cannot be used.
@@ -119,7 +119,7 @@ class Findings:
         return replace(plan, perturb_all=self.perturb, suppressions=self.suppressions())
 
     def suppressions(self) -> tuple[Suppression, ...]:
-        """Return the expected findings to suppress.
+        """Return the suppressions of expected findings.
 
         Raises:
             InputError: A suppression cannot be parsed.

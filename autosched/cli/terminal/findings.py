@@ -10,7 +10,10 @@ _CAUSES, _OF_CAUSE = 20, 4  # maximum number of causes to print, and of findings
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:
-    """Print the first finding of each cause, the lines of further findings, suppressed findings and skipped runs."""
+    """Print findings grouped by cause, then suppressed findings and skipped runs.
+
+    The first finding of each cause is printed in full, and further findings of the cause only with their lines.
+    """
     causes = by_cause(emulation.findings)
     for cause in causes[:_CAUSES]:
         _say(console, str(cause[0]))

@@ -74,13 +74,13 @@ def _early_end(ended: int) -> str:
     """Return the error line for a child that ended early. ``ended`` is its exit status, or minus a signal number."""
     if ended >= 0:
         how = f"the process ended with exit status {ended}"
-        cause = "a file that the process runs may have called os._exit"
+        cause = "code that the process ran may have called os._exit"
     elif -ended == signal.SIGKILL:
         how = "SIGKILL ended the process"
-        cause = "the system may be out of memory (free some), or a file that the process runs sent the signal"
+        cause = "the system may be out of memory (free some), or code that the process ran sent the signal"
     else:
         how = f"{_signal_name(-ended)} ended the process"
-        cause = "a file that the process runs may have crashed or sent the signal"
+        cause = "code that the process ran may have crashed or sent the signal"
     return f"{how} before the command was done: {cause}"
 
 

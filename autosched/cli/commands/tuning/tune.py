@@ -214,7 +214,7 @@ def tune(
         typer.Option(
             "--min-gain",
             metavar="G",
-            help="Stop when another trial is expected to gain less than this share of the time.",
+            help="Stop when the expected improvement by another trial is below this fraction of the best time.",
         ),
     ] = None,
     workers: Annotated[
@@ -391,7 +391,7 @@ def _gpus(text: str) -> Gpus:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise InputError(f"--gpus must be all, or numbers such as 0,1, not {text!r}") from None
+        raise InputError(f"invalid --gpus {text!r}: write all, or numbers such as 0,1") from None
 
 
 def show_result(console: Console, result: "TuneResult", db: str) -> None:
@@ -454,7 +454,7 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
     if remeasured.library is not None:
         r = remeasured.library
         won = "the library won: " if remeasured.library_won else ""
-        ratio = f"the fastest schedule takes {r.median:.3f} times as long"
+        ratio = f"the fastest schedule takes {r.median:.3f} times as long as the library"
         rows.append(("library", f"{won}{ratio} ({r.low:.3f} to {r.high:.3f}, 95% confidence)"))
     else:
         rows.append(("library", f"not compared: {remeasured.why_not}"))

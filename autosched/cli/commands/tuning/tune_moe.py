@@ -1,9 +1,10 @@
 """``autosched tune --moe config.json``: write a configuration file for vLLM or SGLang from a model's config.json.
 
-``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
-``seconds``, ``verification``, and a comparison with the package's default: ``word`` (default, tuned or noise),
-``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval``, ``default_refused`` (why the default cannot be used).
-For layers of block-scaled types, the command writes the JSON document of ``expert_products.py``.
+``--json`` prints ``file``, ``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``. Each entry has ``rows``,
+``config``, ``seconds`` and ``verification``. It also has the result of the comparison with the package's default:
+``word`` (default, tuned or noise), ``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval`` and
+``default_refused`` (why the default cannot be used). For layers of block-scaled types, the command writes the JSON
+document of ``expert_products.py``.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def verify_executable(
         command: Name of the command that the user typed.
         program: The executable and its arguments.
         effort: Device, depth and time limit.
-        findings: Order of execution, and the findings that count.
+        findings: Order of execution, and which findings fail the verification.
         executable: Options for running the executable.
         undefined: Whether to report reads of uninitialised memory.
         output: Output format and files.
@@ -136,7 +136,7 @@ def _stdout_as_stderr(redirected: bool) -> Iterator[None]:
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
-    """Return a case for each counted finding and each missing feature; without any, one case for all launches."""
+    """Return a case for each counted finding and missing feature; if there are none, one case for all launches."""
     cases = [
         CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,

@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-REQUESTED_RUN = "requested"  # name of the additional run, whose order --order and --turns choose
+REQUESTED_RUN = "requested"  # name of the additional run, in the order that --order and --turns choose
 
 
 @grouped
@@ -301,7 +301,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
-    """Return a ``_Work`` with the schedules that a database stores for ``problem``; None: for all of ``operator``."""
+    """Return a ``_Work`` with the stored schedules of ``problem``; if it is None, of all problems of ``operator``."""
     from measurements.store.store import Store  # imported lazily, because the store imports sqlalchemy
 
     store = Store.open(db, create=False)
@@ -314,7 +314,7 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 def _stored(
     store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Trial]]]:
-    """Return each problem's stored trials with a time, one per schedule, fastest first within each provenance."""
+    """Return each problem's stored trials that have a time: one per schedule, sorted by provenance, then by time."""
     from autosched.cli.options.stored import refuse_unusable
     from measurements.trials.measurement import Status
 

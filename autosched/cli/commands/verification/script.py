@@ -56,7 +56,7 @@ def verify_script(
         user_file: The script, and the function to call.
         arguments: Command-line arguments of the script.
         effort: Device, depth and time limit.
-        findings: Order of execution, and the findings that count.
+        findings: Order of execution, and which findings fail the verification.
         script: Options for running the script.
         undefined: Whether to report reads of uninitialised memory.
         inputs: Sizes for the function.

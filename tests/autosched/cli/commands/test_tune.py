@@ -187,7 +187,7 @@ def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
 def test_invalid_gpu_numbers_are_rejected_in_one_line(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "0,x")
     assert (status, out) == (2, "")
-    assert err == "autosched: --gpus must be all, or numbers such as 0,1, not '0,x'\n"
+    assert err == "autosched: invalid --gpus '0,x': write all, or numbers such as 0,1\n"
     assert not fake.passed
 
 

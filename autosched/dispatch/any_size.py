@@ -20,8 +20,8 @@ class KernelOfAnySize:
     """A tile program on the current GPU, for arrays of any dynamic sizes.
 
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
-    schedule of the nearest tuned size. Sizes with the same schedule share one compiled kernel, unless only some of the
-    sizes are divisible by 16 or by 8.
+    schedule of the nearest tuned size. Sizes share one compiled kernel if they have the same schedule and the same
+    divisor: 16, 8 or none.
 
     Only the kernels of the MOST_KERNELS most recently used sizes stay loaded. If a CUDA graph launches a kernel, keep
     a reference to the kernel (the result of ``of``), so that it is not unloaded.

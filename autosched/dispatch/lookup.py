@@ -3,9 +3,9 @@
 1. The database's best trial of exactly this problem and device, regardless of the model's prediction. If the vendor's
    library won the trial, the library is selected.
 2. Otherwise the recording of this problem and device that is part of autosched.
-3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. If the two
-   problems differ in more than dynamic sizes, a schedule is skipped if the time model predicts that it is slower than
-   ``default_choice``. If the library won the nearest trial, the library is selected. At most MOST_TRIED trials are
+3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. A schedule
+   that the time model predicts to be slower than ``default_choice`` is skipped, unless the two problems differ only in
+   dynamic sizes. If the library won the nearest trial, the library is selected. At most MOST_TRIED trials are
    considered. At equal distance, the database precedes the recordings. Recordings are used only for the device that
    they were measured on.
 4. Otherwise the schedule that the time model chooses (``default_choice``); without a database, only if a recorded
@@ -44,9 +44,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
-# Maximum predicted slowdown of a nearest schedule relative to the default choice. In the median, the model's first
-# choice is 2 to 3% slower than the best schedule (PyTorch's AutoHeuristic matmuls on A100 and H100). Smaller predicted
-# differences are noise.
+# Maximum slowdown that the time model may predict for the schedule of the nearest trial, relative to the default
+# choice. In the median, the model's first choice is 2 to 3% slower than the best schedule (PyTorch's AutoHeuristic
+# matmuls on A100 and H100). Smaller predicted differences are noise.
 NEIGHBOUR_SLACK = 1.03
 
 Source = Store | ShippedRecordings
@@ -168,8 +168,8 @@ class _LookUp:
             return None
         if isinstance(source, ShippedRecordings) and (trial.rank or 1) > 1:
             self._skip(
-                "the winner of the recorded comparison cannot be used, because the recording does not contain it (for "
-                "example the vendor's library)"
+                "the winner of the recorded comparison (for example the vendor's library) cannot be used, because it "
+                "is not in the recording"
             )
         stale = stale_reasons(trial, self._device, self._environment, current_template, kernel)
         origin = _origin(source, trial)

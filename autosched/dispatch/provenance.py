@@ -28,11 +28,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The trial whose schedule a kernel has.
+    """The trial from which a kernel's schedule was taken.
 
-    ``database`` is the database that contains it, or autosched's recordings. ``time`` is the
-    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the trial's id
-    in the database, for display only: problem, device and schedule identify a trial.
+    ``database`` is the database that contains the trial, or autosched's recordings. ``time`` is the provenance of
+    ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the trial's id in the
+    database, for display only: problem, device and schedule identify a trial.
     """
 
     database: str

@@ -55,7 +55,7 @@ class Resolved:
 
 
 class ResolvedCache:
-    """Cached look-ups in one database file, or without a database (None).
+    """Cached results of look-ups in one database file, or of look-ups without a database (``path`` is None).
 
     ``identity`` is "" if the database is not a file; then nothing is cached. ``dependent`` selects the entries of
     kernels with programmatic dependent launch (search_spaces/templates/dependent.py).

@@ -157,7 +157,7 @@ class _Expected:
 
 
 def _returned(inputs: Any, output: Any) -> set[int]:
-    """Return the positions of inputs whose memory is the output or one of the output's tensors."""
+    """Return the positions of inputs that have the same memory as a tensor of the output."""
     results = {t.data_ptr() for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()}
     leaves = enumerate(tree_leaves(inputs))
     return {k for k, leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.data_ptr() in results}

@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Task:
-    """A task, with its cases. ``call`` returns the function to judge, given the imported submission."""
+    """A task, with its cases. ``call`` takes the imported submission and returns the function to judge."""
 
     cases: tuple[Case, ...]
     call: Callable[[ModuleType], Callable[[Any], Any]]

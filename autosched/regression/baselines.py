@@ -46,7 +46,7 @@ class RecordedBaseline:
             return Baseline(candidate, "")
         return (
             f"the kernel has changed since autosched {entry.trial.autosched_version} recorded it: use --baseline "
-            "PYTHON of an environment that still generates the old kernel, or --against a database"
+            "with the Python of an environment that still generates the old kernel, or --against with a database"
         )
 
 

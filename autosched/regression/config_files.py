@@ -71,9 +71,9 @@ class TunedConfigs(Protocol):
     def document(self) -> dict[str, Any]:
         """Return ``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``.
 
-        Each entry has rows, config, seconds and verification, and compares the configuration with the project's
-        default: word ("default", "tuned", "noise", or None if the default has no time), default_seconds, tuned_seconds,
-        ratio, interval, and default_refused (the reason why the default cannot be used, or None).
+        Each entry has rows, config, seconds and verification. It also has the result of the comparison with the
+        project's default: word ("default", "tuned", "noise", or None if the default has no time), default_seconds,
+        tuned_seconds, ratio, interval, and default_refused (the reason why the default cannot be used, or None).
         """
 
 
@@ -144,7 +144,7 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return an expert's matrix products if they are tuned into a database instead of a file; otherwise [].
+        """Return an expert's matrix products if their schedules are tuned into a database; [] if a file is written.
 
         Args:
             model: The config.json.

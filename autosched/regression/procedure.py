@@ -81,7 +81,7 @@ def until_decided(
 
 
 def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
-    """Return the entries to time again in a second process: all that are significantly slower on a stable machine.
+    """Return the entries to time again in a second process: those that are significantly slower, with reliable times.
 
     ``comparisons`` has the comparisons of all entries.
     """

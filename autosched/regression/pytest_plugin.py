@@ -40,7 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--autosched-configs", metavar="DIR", help="test every entry of tuned-configuration files, without a GPU"
     )
     group.addoption(
-        "--autosched-format", metavar="NAME", help="project of these files, if it cannot be recognised: vllm, sglang"
+        "--autosched-format",
+        metavar="NAME",
+        help="project that reads these files, if it is not recognised: vllm, sglang",
     )
     group.addoption("--autosched-device", metavar="D", help="only files of this device, such as h100")
     group.addoption(

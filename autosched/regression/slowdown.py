@@ -26,7 +26,7 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
 CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would seem slower by chance
 DISCOVERY_RATE = 0.05  # accepted false discovery rate of the first process
-ONE_SIDED = 8  # minimum number of changed entries for the test whether nearly all of them changed in one direction
+ONE_SIDED = 8  # minimum number of compared entries for the test whether nearly all changed in one direction
 MOST = 0.8
 
 
@@ -143,9 +143,10 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return a reason if the control's times in two processes differ, so that their times cannot be pooled; else "".
+    """Return the reason why the times of two processes cannot be pooled; "" if they can.
 
-    Control and baseline are the same kernels in both processes, so that the machine must be the cause of a difference.
+    The control and the baseline are the same kernels in both processes. If the control's times relative to the baseline
+    differ between the processes, the machine must be the cause.
     """
     if first.control is None or second.control is None:
         return ""

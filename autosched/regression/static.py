@@ -40,8 +40,8 @@ NO_ORDER = SumOrder(())
 class StaticOptions:
     """Options of a static check.
 
-    ``growth`` is the fraction by which registers, shared memory and machine code may grow; a new spill is always worse.
-    If ``emulate`` is True, each entry is verified in the emulator, on inputs with the random seed ``seed``.
+    ``growth`` is the fraction by which registers, shared memory and machine code may grow; a new spill always counts as
+    worse. If ``emulate`` is True, each entry is verified in the emulator, on inputs with the random seed ``seed``.
     """
 
     growth: float = 0.0
@@ -76,7 +76,7 @@ def _family(entry: CheckedEntry) -> tuple[str, str]:
 
 
 def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
-    """Return the orders of sums of each family's batch-invariant entries, with an example trial for each order."""
+    """Return each family's summation orders in batch-invariant entries, with an example trial for each order."""
     orders: dict[tuple[str, str], dict[SumOrder, str]] = {}
     for entry in entries:
         order = stored.order(entry.trial.verification)
@@ -234,7 +234,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return trial.seconds if estimated else predicted(trial, resources)
 
     def now(trial: Trial, program: Compiled) -> float | None:
-        """Return the current prediction. It is based on the machine code only if the result of ``then`` was."""
+        """Return the current prediction. It uses the machine code only if the result of ``then`` used machine code."""
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 

@@ -41,9 +41,9 @@ class TimingSession(Comparing, Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """Reference kernel, with which the time of an entry's current kernel is compared.
+    """Reference kernel for an entry. The current kernel of the entry is timed against it.
 
-    ``candidate`` is the reference kernel. If the current kernel is slower, ``reason`` describes the difference.
+    ``candidate`` is the reference kernel. If the current kernel is slower, ``reason`` describes how the kernels differ.
     """
 
     candidate: Candidate

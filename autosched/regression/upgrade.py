@@ -100,7 +100,7 @@ def _finding(
 
 
 def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledTrial | str:
-    """Compile a trial by ``pool``. Returns one line with the reason on failure."""
+    """Compile a trial in ``pool``. On failure, return the reason as one line."""
     program = compiled_today(entry, trial, pool)
     if isinstance(program, str):
         return program
@@ -157,7 +157,11 @@ def _overtaken(
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
-    """Verify the other compiler's PTX. Return None if it is correct or unchanged, else (True if wrong, reason)."""
+    """Verify the other compiler's PTX.
+
+    Returns:
+        None if it is correct or unchanged. Otherwise True if it is wrong or False if this is uncertain, and the reason.
+    """
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:

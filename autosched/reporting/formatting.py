@@ -54,9 +54,9 @@ def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
 
 
 def share_of_roof(problem: Costed, seconds: float, device: str) -> str | None:
-    """Format the fraction of the peak, ``41% of the peak``, or of DRAM bandwidth if the problem is memory-bound.
+    """Format the achieved fraction of the peak or, if the problem is memory-bound, of DRAM bandwidth.
 
-    Returns None for an unknown device.
+    Returns a text such as ``41% of the peak``; None for an unknown device.
     """
     chip = known(device)
     if chip is None:
@@ -128,7 +128,8 @@ def one_line(problem: Problem) -> str:
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
     """Return the fields to show for ``problems`` of one operator.
 
-    These are fields without a default, types, and fields that differ from the default in at least one problem.
+    These are the types, the fields that have no default, and the fields that differ from their default in at least one
+    problem.
     """
     return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, problems)]
 

@@ -28,7 +28,7 @@ _LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = (
     0.22,
 )  # number of entries per line of a legend, and height of a line in inches
 _BELOW_INCHES = 0.45  # margin of a panel in inches, for its ticks and the names of its axes
-_SWATCH_INCHES = 0.45  # width in inches of a colour in a legend, including space
+_SWATCH_INCHES = 0.45  # width in inches of a colour in a legend, including the space next to it
 _MOST_NAMED = 8  # maximum number of colours in a legend
 _GLYPH = 0.62  # upper estimate of a character's width relative to its font size
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
@@ -91,7 +91,7 @@ def checked_path(path: str | Path) -> Path:
     """Return the path of a picture. Raises ValueError unless it ends in .svg or .png."""
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
-        raise ValueError(f"cannot draw {str(target)!r}: name the picture .svg or .png")
+        raise ValueError(f"cannot draw {str(target)!r}: use a file name that ends in .svg or .png")
     return target
 
 

@@ -56,7 +56,9 @@ class FileEntry:
 
 
 def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
-    """Return each file followed by the entries of the file, and a line for each file in another format.
+    """Return the entries to check, and a line for each file in another format.
+
+    An entry for each file itself precedes the entries of the file.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
@@ -227,7 +229,7 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # a file without entries has a fault, so there is at least one entry
+        verdict = of_entries[0]  # a file without entries has a fault, which is handled above, so there is an entry
     return _finding(entry, verdict, [*faults, *notes])
 
 

@@ -28,14 +28,15 @@ _VLLM = (
     (0, (128, 128, 64, 8, 3)),
 )
 _VLLM_FP8_DEPTH = 128
-_VLLM_GROUP = (128, 16)  # GROUP_SIZE_M is the second number if experts have more tokens than the first number
+# (limit, group): GROUP_SIZE_M is ``group`` if there are more than ``limit`` tokens per expert, else 1
+_VLLM_GROUP = (128, 16)
 # Configurations for batches with at most one row per expert, and for larger batches. The last value is GROUP_SIZE_M.
 _SGLANG = ((16, 32, 64, None, None, 1), (64, 64, 32, None, None, 8))
 _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
 
 
 def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
-    """Return the configuration that the package uses for a batch of ``rows`` without a configuration file.
+    """Return the configuration that the package uses for a batch of ``rows`` if there is no configuration file.
 
     Args:
         layer: Experts, sizes and types.

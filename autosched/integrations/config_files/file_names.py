@@ -16,8 +16,8 @@ from search_spaces.hardware.devices import Device, all_devices
 Format = Literal["vllm", "sglang"]
 FORMATS: tuple[Format, ...] = ("vllm", "sglang")
 _PAIR = re.compile(r"(\w+)=((?:\[[^\]]*\])|[^,]*)(?:,|$)")
-# Device names in files that differ from the driver's names. The device table has only one row per product, either SXM
-# or PCIe.
+# Device names in file names, if they differ from the names that the driver reports. The device table has only one row
+# per product, either SXM or PCIe.
 _OTHER_NAMES = {
     "NVIDIA_H100": "h100",
     "NVIDIA_H100_80GB": "h100",

@@ -90,7 +90,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return True if the files of a folder may have this format. Files that may have either format are ignored.
+    """Return True if the files of a folder may have this format. Files that can have neither format are ignored.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
@@ -100,7 +100,7 @@ def fits(folder: Path, format: Format) -> bool:
 
 
 def _formats(file: ConfigFile) -> set[Format]:
-    """Return the formats that a file may have, judged by its spelling and by where it records Triton's version."""
+    """Return the formats that a file may have, judged by its name and by where it records Triton's version."""
     versioned = bool(_folder_version(file.path))
     formats = {format for format in FORMATS if file.name.rest or file.path.name == _expected_name(file.name, format)}
     if versioned or file.name.down:
@@ -236,7 +236,7 @@ def _values(file: ConfigFile) -> dict[int, Config]:
 
 
 def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
-    """Yield notes on a pair of files. SGLang sorts the rows for both matmuls by BLOCK_SIZE_M of the first matmul."""
+    """Yield a note for each batch size with two values of BLOCK_SIZE_M: SGLang only uses the first matmul's value."""
     for up in ups:
         first = _values(up)
         for entry in down.entries:

@@ -57,7 +57,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
         parameters: Names of the kernel's parameters, which depend on the version.
         name: Parsed file name.
         config: The configuration.
-        clamped: If True, BLOCK_SIZE_K is limited to the number of columns that share a scale, as the program does.
+        clamped: If True, BLOCK_SIZE_K is limited to the number of columns that share a scale, as in the package's code.
 
     Returns:
         Grid, arguments, and the expected output with its bound.
@@ -264,7 +264,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
 
-# Arguments for parameters of the packages' kernels that are unused, disabled or zero in a plain layer.
+# Parameters of the packages' kernels whose arguments are None, False or 0 in a plain layer.
 _ABSENT = ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")
 _OFF = (
     *("naive_block_assignment", "HAS_BIAS", "SWAP_AB", "USE_TD", "c_sorted", "swap_ab", "FUSE_ADD_TO_OUTPUT"),

@@ -76,7 +76,7 @@ class Layer:
 
     @property
     def block_type(self) -> str:
-        """Block-scaled type of the experts in the matmul operator, such as "nvf4"; "" for other types."""
+        """Block-scaled type of the experts, as the matmul operator names it, such as "nvf4"; "" for other types."""
         name = canonical(self.dtype)
         return name if name in BLOCK_FORMATS else ""
 

@@ -1,8 +1,8 @@
 """Read definitions in FlashInfer's trace dump, and workloads of flashinfer-bench.
 
-``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape that a
-program uses. This *definition* has the axes, and the shapes and types of the arrays. Axes without a value are *open*.
-Sizes of open axes come from workloads (lines of ``*.jsonl`` files), or from the user.
+``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file, called a *definition*, for each
+function and shape that a program uses. A definition contains axes, and the shapes and types of arrays. Axes without a
+value are *open*. Sizes of open axes come from workloads (lines of ``*.jsonl`` files), or from the user.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def choices(
 
 
 class _Shared:
-    """State of one ``choices`` call, shared by all instances: Inductor creates one per query of its cache key."""
+    """State of one ``choices`` call. Inductor creates an instance per query of its cache key; all of them share it."""
 
     def __init__(
         self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool

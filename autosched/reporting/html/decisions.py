@@ -30,10 +30,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision of the best schedule.
+    """A decision of the best schedule: its template, or its value of one parameter.
 
-    ``worth`` is the best time with any other value, divided by the winner's time; None if no other value was tried. It
-    is an upper bound, because other values had fewer trials.
+    ``worth`` is the best time of trials with another value, divided by the winner's time; None if no other value was
+    tried. It is an upper bound, because other values had fewer trials.
     """
 
     name: str

@@ -105,7 +105,7 @@ class TestBankMap:
 
 class TestRefusals:
     def test_other_formats(self, tmp_path):
-        with pytest.raises(ValueError, match=r"cannot draw '.*tile.gif': name the picture .svg or .png"):
+        with pytest.raises(ValueError, match=r"cannot draw '.*tile.gif': use a file name that ends in .svg or .png"):
             draw_distribution(EXAMPLE, tmp_path / "tile.gif")
 
     def test_arguments(self, tmp_path):

@@ -125,7 +125,7 @@ def same_config(one: Config, other: Config) -> bool:
 def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> DefaultComparison:
     """Compare the medians of two configurations.
 
-    The noise is computed from the quartiles. Times without repeats have the noise of estimates.
+    The noise is computed from the quartiles. If times were not measured repeatedly, the noise of estimates is used.
 
     Args:
         default: The package's default.

@@ -1,9 +1,9 @@
 """Count instructions and bytes of a layer's two matmuls from sizes only, for many configurations at once.
 
-Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These few
-are ranked again by times estimated from counts of the compiled kernel (``derived_counts.py``). A test compares the
-counts from sizes with the counts of compiled kernels. Times are computed from the counts as for any Triton launch
-(``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
+Counting needs no compilation, so a tuner's whole space is ranked in milliseconds. Only the best few configurations are
+then compiled, and ranked again by times estimated from counts of the compiled kernel (``derived_counts.py``). A test
+compares the counts from sizes with the counts of compiled kernels. Times are computed from the counts as for any Triton
+launch (``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
 
 The constants below describe the code that Triton 3.9 generates from vLLM's kernel. They are linear fits over a dozen
 tiles. ``_ITERATION`` counts the instructions per loop iteration, and ``_COPY`` the additional instructions for each
@@ -207,7 +207,7 @@ class _Tile:
 
     The fields count, per warp, ``mma`` (mma.sync) and ``wgmma`` instructions, and ``fragment_bytes`` read from shared
     memory. ``decoded`` counts the 8-bit floats, and ``converted`` the integers, that a thread converts. ``chain`` is
-    the latency of the iteration in cycles without its copies.
+    the latency of the iteration in cycles, excluding copies.
     """
 
     mma: Floats

@@ -77,9 +77,9 @@ class VerifierPool:
         return self._known[key]
 
     def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
-        """Estimate the time of a batch from counts of the compiled kernel, in one of the processes.
+        """Estimate the time of a batch from counts of the compiled kernel.
 
-        Counts are cached.
+        A worker process computes the estimate. Results are cached.
 
         Args:
             layer: Experts, sizes and types.

@@ -52,11 +52,11 @@ exposed. Further costs are added:
 
 In attention, for example, a step multiplies the result of another product (``chained``). Each warp then waits for its
 own result, so pipes overlap only through different warps of a scheduler. If the first product of the next step is
-issued ahead, a warp waits only for a part of its math (``exposed_products``). Other instructions hide up to HIDDEN of
-an SM's remaining math; with ``r`` resident blocks each block has 1/r of that math, so more of it can be hidden.
-Warpgroups that share an asynchronous unit all wait while it multiplies, unless they alternate (``ping_pong``). If the
-warps that copy a step's tiles take longer than the step's arithmetic (``copying_cycles``), the block waits for the
-difference.
+issued ahead, a warp waits only for a part of its math (``exposed_products``). Other instructions hide up to the
+fraction HIDDEN of an SM's remaining math. With ``r`` resident blocks, each block has 1/r of this math. Therefore the
+fraction ``min(r * HIDDEN, 1)`` of a block's remaining math is hidden. Warpgroups that share an asynchronous
+unit all wait while it multiplies, unless they alternate (``ping_pong``). If the warps that copy a step's tiles take
+longer than the step's arithmetic (``copying_cycles``), the block waits for the difference.
 
 DRAM transfers data at ``dram_bandwidth * DRAM_EFFICIENCY``. Two effects reduce this rate: too few bytes in flight (by
 Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of SMs
@@ -100,7 +100,7 @@ BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per SM and cycle, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # number of instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # number of warps per block with which pipes would overlap as well as with an asynchronous unit
+ASYNC_WARPS = 8  # the arithmetic of an asynchronous unit overlaps as well as that of this number of warps
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
 CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wait for each other at start and end. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
@@ -394,7 +394,7 @@ def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
 
 
 def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> FloatArray:
-    """Compute the cycles in which ``together`` blocks on an SM each make one step.
+    """Compute the cycles of one step of all ``together`` blocks that share an SM.
 
     The result is the larger of two bounds, with the symbols of the module's description: the asymptotic bound ``r *
     b``, and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``.

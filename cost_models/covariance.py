@@ -106,7 +106,7 @@ class Grid:
         self._groups.append((group, np.ascontiguousarray(positions[group][:, first]), codes))
 
     def covariance(self, columns: Columns, hyperparameters: Hyperparameters) -> Columns:
-        """Return the covariances [n, m] of the function values at ``columns`` [d, n] and at the fixed points."""
+        """Return the covariances [n, m] between function values at ``columns`` [d, n] and those at the fixed points."""
         tables = [
             (_scaled_squares(columns[group], combinations, [hyperparameters.lengths[i] for i in group]), codes)
             for group, combinations, codes in self._groups

@@ -73,7 +73,7 @@ class Estimates:
 
     @classmethod
     def encoded(cls, space: SearchSpace) -> Self:
-        """Return estimates without times. The features are the encoding of schedules in ``space``."""
+        """Return estimates that have features but no times. A schedule's features are its encoding in ``space``."""
         return cls(space.encode)
 
     @property
@@ -95,10 +95,10 @@ class Estimates:
         """Return the logarithm of each schedule's estimated seconds, [n]; infinite for an expected failure.
 
         Raises:
-            ValueError: No model estimates times (``has_times``).
+            ValueError: There is no model that estimates times (``has_times`` is False).
         """
         if self._predict is None:
-            raise ValueError("no model estimates times: check has_times first")
+            raise ValueError("there is no model that estimates times: check has_times first")
         missing = self._missing(schedules, self._known)
         if missing:
             self._known.update(zip(missing, self._predict(missing).tolist(), strict=True))
@@ -139,7 +139,7 @@ class AnalyticEstimates(Estimates):
         super().__init__(rows, lambda schedules: estimate(problem, templates, device, schedules))
 
     def table(self, schedules: Sequence[Schedule]) -> FeatureTable:
-        """Return the features, with their names, of schedules that all fit on the device."""
+        """Return the features of schedules with the names of the features. All schedules must fit on the device."""
         return FeatureTable(self._names, self.features(schedules))
 
     def corrected(self, predict: Callable[[FeatureTable], FloatArray]) -> Estimates:

@@ -212,17 +212,17 @@ MODEL = (
     Feature("model.waves", "log2 of blocks over resident blocks", lambda b: _log(b.analysis.waves)),
     Feature(
         "model.wave_efficiency",
-        "number of waves divided by this number rounded up; 1 if the last wave is full",
+        "number of waves, divided by the same number rounded up; 1 if the last wave is full",
         lambda b: b.analysis.waves / np.ceil(b.analysis.waves),
     ),
     Feature(
         "model.issue_per_math",
-        "log2 of issue cycles over arithmetic cycles of a block",
+        "log2 of a block's issue cycles over its arithmetic cycles",
         lambda b: _ratio(b.analysis.issue, b.analysis.math),
     ),
     Feature(
         "model.shared_per_math",
-        "log2 of shared-memory cycles over arithmetic cycles of a block",
+        "log2 of a block's shared-memory cycles over its arithmetic cycles",
         lambda b: _ratio(b.analysis.shared, b.analysis.math),
     ),
     Feature(

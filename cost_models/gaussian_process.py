@@ -1,4 +1,4 @@
-"""Gaussian process over schedules: the surrogate model of a search with up to some hundred measurements.
+"""Gaussian process over schedules: the surrogate model of a search with up to a few hundred measurements.
 
 Coordinates are as in ``cost_models/covariance.py``: NaN for a parameter that a schedule does not have. The formulas are
 from Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
@@ -198,7 +198,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """Return the logarithm of the likelihood ratio of the known values: with the trend over without the trend."""
+        """Return log(likelihood with the trend / likelihood without the trend) of the known values."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess
@@ -213,7 +213,7 @@ class IncrementalPosterior:
         return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
 
     def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
-        """Return the estimates and the values where values are known, both multiplied by the inverse factor."""
+        """Return the estimates and values at the points with known values, both multiplied by the inverse factor."""
         known = ~np.isnan(values)
         factor = self._factor
         if not known.any():
@@ -362,7 +362,7 @@ def _informative(values: FloatArray, most: int) -> IntArray:
 
 
 def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the inverse of the lower triangular ``factor`` times ``right``. Does not copy a Fortran-order factor."""
+    """Return ``inverse(factor) @ right`` for a lower triangular factor. A factor in Fortran order is not copied."""
     if not len(factor):
         return right
     solution: FloatArray = scipy.linalg.lapack.dtrtrs(factor, right, lower=1)[0].reshape(right.shape)

@@ -42,7 +42,7 @@ from search_spaces.hardware.devices import Device, occupancy
 Floats = npt.NDArray[np.float64]
 
 OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 means no overlap, infinity full overlap
-EXPOSED = 0.3  # fraction of a dependent chain's time that a block waits if it is the only resident block of its SM
+EXPOSED = 0.3  # fraction of a dependent chain's time for which a block waits, if no other block is resident on its SM
 TAIL = 0.5  # average idle time of an SM at the end of a launch, in waves, since blocks end at random times
 # cycles of a load that misses L1; must equal the value in the chain counts of runtime/isa/counts.cpp
 CHAIN_LOAD = 480.0
@@ -289,7 +289,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
 
 
 def _tensor_cycles(t: LaunchTable, device: Device, *, at_peak: bool = False) -> Floats:
-    """Return the tensor core cycles of one block. With ``at_peak``, mma.sync is assumed as fast as wgmma."""
+    """Return the tensor core cycles of one block. With ``at_peak``, mma.sync is assumed to be as fast as wgmma."""
     cycles = np.zeros_like(t.blocks)
     for operation, times in t.executed.items():
         flops, dtype = tensor_flops(operation)

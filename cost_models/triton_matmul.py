@@ -109,7 +109,7 @@ def counts(
 
 
 def _lines(problem: Matmul, side: str, k: int) -> float:
-    """Return how many bytes of an operand L2 moves for each byte that a step uses.
+    """Return the number of bytes that L2 moves for each byte of an operand that a step uses.
 
     If the operand's rows (or columns) are long, a step that uses half of a 128-byte L2 line costs as much as one that
     uses the whole line. In recordings on A100 with k of 50,000, steps of 64 bytes take longer than steps of 128 bytes:

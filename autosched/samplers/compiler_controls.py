@@ -1,4 +1,4 @@
-"""Sampler that varies compiler controls of the fastest schedules in the last tenth of the trials."""
+"""Sampler that, in the last tenth of the trials, varies compiler controls of the fastest schedules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from search_spaces.templates.compiler_controls import (
     register_caps,
 )
 
-ADVISER = "compiler_controls"  # sampler name that is stored with trials with compiler controls
+ADVISER = "compiler_controls"  # sampler name that is stored for trials that use compiler controls
 SHARE = 0.1  # fraction of the trials that vary compiler controls
 INCUMBENTS = 3  # number of fastest schedules whose controls are varied
-# number of consecutive proposals with an expected gain below ``min_gain`` after which controls are also varied
+# after this many consecutive proposals with an expected gain below ``min_gain``, controls are varied early
 _PATIENCE = 4
 
 
@@ -37,7 +37,8 @@ class ControlsSampler(Sampler):
         task: Task of the search.
         trials: Number of trials of the run.
         files: Control files to try.
-        min_gain: Expected gain that a proposal of the wrapped sampler should have, as a fraction of the best time.
+        min_gain: Controls are varied early if the expected gain of the wrapped sampler's proposals stays below this
+            fraction of the best time.
     """
 
     has_controls = True
@@ -80,7 +81,7 @@ class ControlsSampler(Sampler):
         return ADVISER if has_controls(schedule) else self._sampler.proposer(schedule)
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return proposals of the wrapped sampler; in the last trials, the fastest schedules with controls."""
+        """Return proposals of the wrapped sampler; in the last trials, the fastest schedules with other controls."""
         first = self._own(n if n < 0 else min(n, self._own_remaining))
         varied = self._varied(n - len(first))
         self._last_varied = bool(varied)
@@ -99,7 +100,7 @@ class ControlsSampler(Sampler):
         return proposals
 
     def _varied(self, n: int) -> list[Schedule]:
-        """Return at most ``n`` of the fastest schedules with controls that were not tried yet."""
+        """Return at most ``n`` untried variants of the fastest schedules, each with one changed control."""
         proposals: list[Schedule] = []
         n = min(n, self._remaining)
         timed = [(m.timing.median, s) for s, m in self._measurements.items() if m.timing is not None]

@@ -51,7 +51,7 @@ class EvolutionSettings:
 
     Attributes:
         warmup: Number of successful trials before a model is trained. Until then, the fraction ``guided`` of the
-            proposals has the best estimates, and the remaining proposals are random.
+            proposals are the schedules with the best estimates, and the remaining proposals are random.
         guided: Fraction of proposals with the best estimates before a model is trained.
         first: Number of random schedules, the best of which enter the first population. Applies to searches with
             estimated times.
@@ -120,7 +120,7 @@ class EvolutionSampler(Sampler):
             times.append(measurement.timing.median)
 
     def ask(self, n: int) -> list[Schedule]:
-        """Return the schedules with the best predictions of an evolved population, then random schedules."""
+        """Return those schedules of an evolved population that have the best predictions, then random schedules."""
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
         guided = int(max(n, 0) * self._guided_share + rng.random())  # rounded at random, so that the average is exact
@@ -137,7 +137,7 @@ class EvolutionSampler(Sampler):
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on the first trials, whose number grows only in steps, so that the model is trained less often."""
+        """Train on the first n trials. n only grows in steps, so that the model is trained less often."""
         ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:

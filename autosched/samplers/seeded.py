@@ -77,7 +77,7 @@ class SeededSampler(Sampler):
         return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
 
     def _own(self, n: int) -> list[Schedule]:
-        """Return proposals of the wrapped sampler, except schedules that were proposed as advice and are pending."""
+        """Return proposals of the wrapped sampler, except schedules that were already proposed as advice."""
         proposals = self._sampler.ask(n)
         while any(schedule in self._advised for schedule in proposals):
             proposals = [schedule for schedule in proposals if schedule not in self._advised]

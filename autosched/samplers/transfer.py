@@ -87,8 +87,8 @@ class TransferredTimes:
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
         """Return the values of each key as a row of numbers.
 
-        Numbers are unchanged. A text is replaced by its index among the values of the parameter in the other recording;
-        NaN if it does not occur there.
+        Numbers are unchanged. A string is replaced by its index among the parameter's values in the other recording, or
+        by NaN if it is not one of them.
         """
         rows = [
             [

@@ -12,7 +12,7 @@ from autosched.worth.headroom import CannotEstimate, Estimator
 def with_headroom(
     members: Sequence[SuiteMember], estimator: Estimator, on_progress: Callable[[int], None] = lambda done: None
 ) -> tuple[SuiteMember, ...]:
-    """Add current seconds and headroom to ``members``, and sort them by expected saving, largest first.
+    """Add the current time and the headroom to each of ``members``, and sort them by expected saving, largest first.
 
     Problems without an estimate come first. ``on_progress`` is called with the number of completed estimates.
     """

@@ -101,7 +101,8 @@ class HostLaunchTable:
             name: Name of the operator.
             schema: Schema of the operator, without its name.
             key: Dispatch key, such as "CUDA".
-            in_python: Function that computes the operator, and launches kernels like ``autosched.dispatch.functions``.
+            in_python: Function that computes the operator, and launches kernels as ``autosched.dispatch.functions``
+                does.
             describe: Returns the problem and arrays of a call.
 
         Raises:
@@ -192,7 +193,7 @@ def launch_table() -> HostLaunchTable | str:
 def implement(
     library: torch.library.Library, name: str, schema: str, in_python: Callable[..., Any], describe: Describe
 ) -> None:
-    """Implement an operator on GPUs with the table, or in Python if there is no table.
+    """Implement an operator for GPUs: with the table of launches, or in Python if there is no table.
 
     Args:
         library: Library that defines the operator.

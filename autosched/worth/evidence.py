@@ -97,7 +97,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
-    """Convert a recording to evidence; None if too few schedules work and have a predicted time."""
+    """Convert a recording to evidence; None if too few schedules have both a recorded and a predicted time."""
     times: dict[Any, list[float]] = {}
     for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):
@@ -124,7 +124,7 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
     """Return a weight for each recorded problem by its similarity to ``problem``; the sum of the weights is 1.
 
-    A weight decreases with every factor of two between sizes, and with each other field that differs.
+    A weight decreases with every factor of two between sizes, and with every difference in another field.
     """
     own_fields = problem.to_json()
     distances = np.array([_distance(own_fields, other) for other in fields])

@@ -39,7 +39,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
 DRAWS = 2000
-INTERVAL = (10.0, 90.0)  # percentiles of the random draws that bound an interval
+INTERVAL = (10.0, 90.0)  # bounds of an interval, as percentiles of the random draws
 _SEED = 0
 
 
@@ -92,7 +92,8 @@ class Estimator:
     Args:
         chip: The GPU.
         store: Database of tuned problems; None to use only autosched's recordings.
-        library: True if the vendor's library currently runs, False for the kernels that autosched's calls select.
+        library: True if the program now calls the vendor's library, False if it calls the kernels that autosched
+            selects.
         searches: Recorded searches. Default: the installed searches.
         comparisons: Measured ratios to libraries. Default: the installed ratios.
         shipped: Recordings that calls use for problems that are not in the database. Default: those installed with

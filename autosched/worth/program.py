@@ -24,7 +24,7 @@ class ProgramPart:
 
     @property
     def seconds(self) -> float:
-        """Current seconds of all launches of the problem."""
+        """Current time of all launches of the problem, in seconds."""
         return self.count * self.headroom.seconds
 
     @property

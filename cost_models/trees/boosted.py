@@ -9,7 +9,7 @@ than without weights, and the remaining schedules were ordered better than with 
 
 If a column contains an estimate of the time (by the analytic model), the target can be ``log(seconds / estimate)``
 instead. The trees then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded
-Triton matmuls of two GPUs, and evaluated on four sets of 2,398 other matmuls (``benchmarks/results/zero_shot.md``). On
+Triton matmuls of two GPUs, and evaluated on 2,398 other matmuls in four sets (``benchmarks/results/zero_shot.md``). On
 each set, this second target ordered schedules better than the first target, and its first choice was closer to the best
 schedule.
 
@@ -122,7 +122,9 @@ class BoostedModel:
         if len(set(self.names)) != len(self.names):
             raise ModelMismatch("two features of the model have the same name")
         if not self.members or any(member.features != len(self.names) for member in self.members):
-            raise ModelMismatch(f"the model names {len(self.names)} features, but its trees have another number")
+            raise ModelMismatch(
+                f"the model names {len(self.names)} features, but its trees have a different number of features"
+            )
         if not abs(self.level) <= _MOST_LOG:
             raise ModelMismatch("the model's level is not a number")
         if self.corrects is not None and self.corrects not in self.names:

@@ -24,7 +24,7 @@ class Importance:
 
     Attributes:
         name: Name of the feature.
-        gain: Fraction of the total loss reduction that splits on this feature contribute.
+        gain: Fraction of the total loss reduction that is due to splits on this feature.
         moves: Mean absolute SHAP value over the training rows, after subtracting each problem's mean. This is the
             effect of the feature on the differences in log time between schedules of a problem.
         larger: Effect of larger values of the feature: "slower", "faster", or "" if it is not clear.

@@ -47,8 +47,8 @@ class Forest:
         cover: Total weight of the training rows that reached the node.
 
     Raises:
-        DamagedForest: A node other than a root is not the child of exactly one earlier node, or a number is out of
-            range.
+        DamagedForest: A node other than a root does not have exactly one parent, or precedes its parent. Or a number is
+            out of range.
     """
 
     features: int
@@ -70,7 +70,7 @@ class Forest:
         _require(0 < nodes <= MOST_NODES, f"a forest has {nodes} nodes, not 1 to {MOST_NODES}")
         _require(bool((self.sizes > 0).all() and (self.sizes <= nodes).all()), "a tree has no nodes, or too many")
         _require(
-            int(self.sizes.sum()) == nodes, "the number of nodes in a forest's trees differs from that in its columns"
+            int(self.sizes.sum()) == nodes, "the sizes of a forest's trees do not add up to the length of its columns"
         )
         inner = self.left >= 0
         first = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)  # index of the root of each node's tree
@@ -82,7 +82,7 @@ class Forest:
         parents = np.bincount(np.concatenate([children, children + 1]), minlength=nodes)
         _require(bool((parents == (own > 0)).all()), "a node has no parent, or several")
         splits = self.feature[inner]
-        _require(bool(((splits >= 0) & (splits < self.features)).all()), "a split is on a feature out of range")
+        _require(bool(((splits >= 0) & (splits < self.features)).all()), "the feature of a split is out of range")
         _require(bool(np.isin(self.missing_left, (0, 1)).all()), "missing_left is neither 0 nor 1")
         single = np.float32
         numbers = (self.value, self.gain, self.cover)

@@ -142,7 +142,7 @@ def shape_family(problem: Problem) -> str:
 
 
 def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
-    """Merge observations of the same problem and device. Later times replace earlier times. The order is fixed."""
+    """Merge observations of the same problem and device. Later times replace earlier times. The result is sorted."""
     by_key: dict[tuple[str, str], Observations] = {}
     for one in observations:
         by_key[one.key] = by_key[one.key].updated(one) if one.key in by_key else one

@@ -162,7 +162,7 @@ class TestGrowing:
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(full.predict(y).deviation, abs=1e-3)
 
     def test_with_an_offset_the_distant_mean_differs_from_that_of_the_values(self) -> None:
-        """If the prior mean is uncertain (``offset`` > 0), a cluster affects it as much as one distant point."""
+        """If the prior mean is uncertain (``offset`` > 0), a cluster of points affects it like one distant point."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
         X[20:, 0] = np.arange(1, 11)  # ten distant observations, each with another category in the first column

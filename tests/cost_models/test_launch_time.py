@@ -189,7 +189,7 @@ def test_a_cold_l2_never_makes_a_launch_faster(blocks: int, chain: float) -> Non
 
 
 def test_only_the_first_wave_waits_for_memory() -> None:
-    """With one wave of blocks a chain of loads adds DRAM's latency; with many waves it hardly matters."""
+    """With one wave of blocks, a chain of loads waits for DRAM; with many waves, this hardly matters."""
 
     def ratio(blocks: int) -> float:
         counts = dataclasses.replace(COUNTS, blocks=blocks, chain_cycles=1e6, executed=(), dram_bytes=1.0)

@@ -11,8 +11,8 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-# Smallest and largest improvement over the best value to aim at, and the resolution with which it is computed. The unit
-# is one standard deviation of the values.
+# Smallest and largest improvement to aim at, relative to the best value, and the resolution with which it is computed.
+# The unit is one standard deviation of the values.
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01
 
 

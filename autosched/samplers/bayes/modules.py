@@ -16,7 +16,7 @@ class CompiledModules:
     """Numbering of compiled modules, with the best time of each module.
 
     Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. If one of these schedules
-    has a time, the module is compiled, and the other schedules need no compilation.
+    has a time, the module has been compiled, and the other schedules need no compilation.
 
     Args:
         space: Space of the schedules.
@@ -60,7 +60,7 @@ class CompiledModules:
         return mask
 
     def siblings(self, n: int) -> Sequence[Schedule]:
-        """Return the schedules of the n fastest modules that no earlier call used, except each module's fastest one."""
+        """Return the schedules of the n fastest modules not returned before, except each module's fastest schedule."""
         schedules: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)

@@ -59,8 +59,8 @@ class Pool:
         Args:
             worth: Acquisition value of each schedule.
             compiled: True for each schedule whose module is compiled.
-            most: Number of schedules with the largest acquisition values. Half as many schedules of compiled modules
-                are added.
+            most: Number of schedules, those with the largest acquisition values. In addition, the best ``most // 2``
+                schedules with compiled modules are returned.
         """
         order = np.argsort(-worth, kind="stable")
         positions: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)

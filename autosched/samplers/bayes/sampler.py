@@ -182,8 +182,8 @@ class BayesSampler(Sampler):
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
         """Choose up to n schedules of the pool; each choice treats the previous choices as observed at their means.
 
-        Some choices (by default, every second one) are restricted to schedules of fast compiled modules, as long as
-        such schedules remain.
+        Some choices (by default, every second one) are restricted to schedules whose modules are compiled and fast, as
+        long as such schedules remain.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
@@ -323,7 +323,7 @@ class BayesSampler(Sampler):
         return fitted
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return best time / time of each schedule (its logarithm if there are estimates); NaN if failed or pending."""
+        """Return (best time / time) for each schedule, NaN without a time; with estimates, return the logarithm."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
@@ -364,7 +364,7 @@ class BayesSampler(Sampler):
     def _guessed(self) -> Schedule | None:
         """Return the unseen schedule with the best estimate, among random schedules and results of descents.
 
-        Returns None without estimated times.
+        Returns None if there are no estimated times.
         """
         if self._estimates is None:
             return None
@@ -379,7 +379,7 @@ class BayesSampler(Sampler):
         return None
 
     def _trend(self) -> Trend:
-        """Return the estimated values of the observed schedules and of the pool, as the models' trend."""
+        """Return the trend of the models: the estimated values of the observed schedules and of the pool."""
         observed = np.array(self._observed_guesses)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))

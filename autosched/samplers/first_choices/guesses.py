@@ -45,7 +45,10 @@ class Guesses:
         return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the fraction of reference schedules with worse estimates, rounded to steps, float32 [1, n]."""
+        """Return the fraction of reference schedules that have a worse estimate than each schedule, float32 [1, n].
+
+        Fractions are rounded down to multiples of a step.
+        """
         worse = np.searchsorted(self._sorted, -self._estimates.log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps

@@ -144,7 +144,7 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
             break
     if not near:
         return Advice()
-    return Advice(tuple(near), f"{len(near)} of the first trials are the nearest schedules to proposals of {NAME}")
+    return Advice(tuple(near), f"{len(near)} of the first trials are the schedules nearest to proposals of {NAME}")
 
 
 def knows(operand: str, precision: str) -> bool:
@@ -292,5 +292,5 @@ def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
 
 
 def _nearest(parameter: Parameter, value: Value) -> Value:
-    """Return the value of ``parameter`` that is nearest to the number ``value``; return other values unchanged."""
+    """Return ``value`` if it is a value of ``parameter``; otherwise the parameter's nearest number."""
     return value if value in parameter.values else min(parameter.values, key=lambda v: abs(int(v) - int(value)))

@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def main() -> None:
-    """Print the library's configurations for the problem on stdin."""
+    """Read a problem from stdin, and print the library's configurations for it."""
     # remove the script's folder from the path, because its files would hide other modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)

@@ -113,7 +113,7 @@ def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
 
 
 def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowest: float, generations: int) -> None:
-    """Estimate crossover children of the best schedules of different structures, for some generations."""
+    """Cross the best schedules of different structures for ``generations`` generations, and estimate the children."""
     for _ in range(generations):
         parents = _leaders(_fast(seen, slowest))
         first, second = ([parents[int(i)] for i in rng.random(_CHILDREN) * len(parents)] for _ in range(2))

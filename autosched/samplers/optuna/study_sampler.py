@@ -53,10 +53,10 @@ class StudySampler(BaseSampler):
     believer), so that parallel workers spread out. A categorical parameter with ascending numbers as choices, such as
     tile sizes, is treated as ordinal.
 
-    The model covers the parameters that all completed and pruned trials have with the same range. Other parameters are
-    sampled at random and not passed to ``legal``. Until a trial is completed or pruned, all values are sampled
-    independently and may be illegal: prune illegal trials. If no legal candidate is found, the sampler warns once and
-    proposes an illegal candidate.
+    The model covers the parameters that occur, with the same range, in all completed and pruned trials. Other
+    parameters are sampled at random and not passed to ``legal``. Until a trial is completed or pruned, all values are
+    sampled independently and may be illegal: prune illegal trials. If no legal candidate is found, the sampler warns
+    once and proposes an illegal candidate.
 
     Args:
         legal: Function of all parameters, including parameters with a single value. Only parameters for which it

@@ -460,7 +460,7 @@ EXPORT void autosched_fail(void* type, void* value, const char* text) {
 // Removes all launches. When this function returns, no thread uses a removed launch.
 EXPORT void autosched_clear() { table.clear(); }
 
-// Numbers of calls so far that were launched from the table, and that ran in Python.
+// Returns how many calls so far were launched from the table, and how many ran in Python.
 EXPORT void autosched_counts(Word* launched, Word* in_python) {
   *launched = table.readers.counted();
   *in_python = in_python_count.load();

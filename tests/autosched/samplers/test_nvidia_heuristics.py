@@ -155,7 +155,7 @@ class TestAdvice:
         assert request == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
         assert [s["tile_m"] for s in advice.schedules] == [64, 128]  # two rows are equal and give one proposal
-        assert advice.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
+        assert advice.line == f"2 of the first trials are the schedules nearest to proposals of {NAME}"
 
     def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:
         unknown_gpu = dataclasses.replace(A100, name="mine")

@@ -64,7 +64,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_set("value", -1, 1e9), "leaf is out of range"),
         (_set("cover", 0, 0.0), "cover is out of range"),
         (_set("sizes", 0, 0), "no nodes, or too many"),
-        (_set("sizes", 0, 1), "differs from that in its columns"),
+        (_set("sizes", 0, 1), "do not add up"),
         (_set("left", 0, "1"), "left is not a list of numbers"),
         (_set("left", 0, 1.5), "left is not a list of numbers"),
         (_set("left", 0, 10**40), "left is not a list of numbers"),

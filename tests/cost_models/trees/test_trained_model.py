@@ -145,7 +145,7 @@ print(used, refused)
 
 @pytest.mark.timeout(1800)
 def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> None:
-    """Load three hundred damaged files, thousands every night, in one process.
+    """Load three hundred damaged files in one process (thousands in the nightly run).
 
     In these files, numbers in trees are replaced, columns are cut, or bytes are overwritten.
     """

@@ -220,7 +220,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
     if size == operation.value.shape[dimension]:
         return False
     if source is None and operation.kind == ONE_OF_GROUP:
-        return True  # its operand is a slice of a loaded value, which is loaded again in any distribution
+        return True  # its operand is a slice of a loaded value, which can be loaded again in any distribution
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "given" else None

@@ -133,7 +133,7 @@ def of_index(window: ir.Window, spread: Spread) -> Spread:
 
 @dataclass(frozen=True)
 class Product:
-    """A group of products of one shape that are divided among subgroups alike.
+    """A group of products that have the same shape and are divided among subgroups in the same way.
 
     Names of the group's parameters end in ``suffix``.
     """
@@ -203,7 +203,7 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states whose distribution later passes do not change
+    fixed: frozenset[int] = frozenset()  # states whose distribution is not changed by later passes
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)

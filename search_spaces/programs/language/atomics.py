@@ -31,7 +31,7 @@ class Added:
 
     @classmethod
     def of(cls, values: FloatArray) -> Added:
-        """Return the statistics of an array with contents ``values`` before the first addition."""
+        """Return the initial statistics, before any addition, of an array that contains ``values``."""
         return cls(np.zeros_like(values), np.zeros_like(values))
 
     def bound(self, type_: DType) -> FloatArray:

@@ -38,8 +38,8 @@ def certain(
         type_: Type of the values.
         values: The values in float64.
         bounds: Bounds of the finite values; NaN stands for infinite.
-        sure: Mask for elements of ``values`` that are infinite or NaN: true if every kernel computes an infinity or NaN
-            there.
+        sure: Mask that is only used where ``values`` is infinite or NaN. True if every kernel computes an infinity or
+            NaN there.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
     # Fast path: no value can overflow. The comparison is False if there is a NaN.
@@ -73,8 +73,8 @@ def applied(row: ElementFunction, type_: DType, arguments: Sequence[Bounded]) ->
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    # This addition may be the last one of a long sum whose partial sums overflow in some orders only. The error bounds
-    # of such a sum are large (``_summed``), so the check is skipped if the bounds are small.
+    # This addition may be the last one of a long sum whose partial sums overflow in some orders only. Such a sum has
+    # large error bounds (``_summed``), so this check is only needed if the bounds are large.
     if row.on_numpy in (np.add, np.subtract) and not (errors[0] + errors[1]).max(initial=0.0) <= _SMALL_ERROR:
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)
@@ -268,10 +268,10 @@ def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return three arrays with magnitudes of a product's factors.
+    """Return three arrays of magnitudes, with one element for each factor of a product.
 
-    The product of the first array is an upper limit of the result. The products of the second and third arrays are the
-    largest and the smallest magnitude that a partial product may have, in any order.
+    The product of the first array is an upper limit of the result. The magnitude of a partial product, in any order of
+    the factors, is at most the product of the second array and at least the product of the third.
     """
     most = np.abs(values) + bounds
     finite = np.where(np.isfinite(values), most, 1.0)
@@ -280,7 +280,7 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _summed(bounds: FloatArray) -> FloatArray:
-    """Return an upper limit of the sum of the magnitudes of a sum's terms, derived from the error bound of the sum.
+    """Return an upper limit of sum(abs(term)) over the terms of a sum, derived from the sum's error bound.
 
     The error bound of a sum allows for at least 16 roundings of each term (``sum_growth``).
     """
@@ -303,8 +303,8 @@ def _in_any_order(
         bounds: Error bounds of finite sums, including rounding errors.
         above: Upper limit of the sum of the finite positive terms, and so of any partial sum.
         below: Upper limit of the sum of the magnitudes of the negative terms.
-        sure: Mask for elements of ``values`` that are infinite or NaN: true if every kernel computes an infinity or NaN
-            there unless its partial sums overflow.
+        sure: Mask that is only used where ``values`` is infinite or NaN. True if every kernel without overflowing
+            partial sums computes an infinity or NaN there.
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
@@ -339,8 +339,8 @@ def _products_in_any_order(
 def rounded(type_: DType, value: Bounded) -> Bounded:
     """Return the effect of a cast on bounds: values stay unrounded, and bounds grow by the rounding error.
 
-    If a value overflows the type in every kernel, it becomes infinity, or NaN if the type has no infinity. The bound of
-    an exact value that the type can represent does not grow.
+    If even the smallest magnitude that a kernel may compute overflows the type, the value becomes infinity, or NaN if
+    the type has no infinity. The bound of an exact value that the type can represent does not grow.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:

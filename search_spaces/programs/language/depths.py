@@ -68,7 +68,7 @@ class _Depths:
         """Pad the operands of a product if its depth is not a multiple of the instruction's depth."""
         depth, type_ = product.a.shape[1], product.a.dtype
         if product.scales is not None or (type_ == F32 and not product.tf32):
-            return  # the depth of block-scaled products is always a multiple; FMA accepts any depth
+            return  # the depth of block-scaled products is always a multiple of the step; FMA accepts any depth
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
         if size == depth:

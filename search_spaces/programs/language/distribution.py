@@ -79,7 +79,7 @@ class Distribution:
         return tuple(self.part(dimension, "register", np.arange(self.registers)).tolist())
 
     def of_threads(self, dimension: int, warps: int) -> IntArray:
-        """Return the coordinate along a dimension of each thread's register 0."""
+        """Return, for each thread, the coordinate along ``dimension`` of the element in register 0."""
         threads = np.arange(warps * WARP)
         return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
 
@@ -110,7 +110,7 @@ class Distribution:
         return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
 
     def drop(self, dimension: int) -> Distribution:
-        """Return the distribution with extent 1 along ``dimension``, which the result of a reduction has."""
+        """Return the distribution of a reduction's result, which has extent 1 along ``dimension``."""
         digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
@@ -121,14 +121,14 @@ class Distribution:
             ValueError: If the boundaries of groups fall inside a digit that cannot be split.
         """
         remaining: list[Digit] = []
-        below = size  # remaining divisor of the coordinate, applied to the fastest digits first
+        below = size  # factor of ``size`` that is not yet divided out of the digits, fastest digit first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 remaining.append(digit)
                 continue
             divisor = math.gcd(below, digit.size)
             if divisor < digit.size and divisor < below:
-                raise ValueError(f"groups of {size} cut across the digits of {self}")
+                raise ValueError(f"the boundaries of groups of {size} elements cut across a digit of {self}")
             below //= divisor
             if divisor < digit.size:
                 remaining.append(Digit(digit.size // divisor, digit.unit, digit.stride * divisor))
@@ -173,7 +173,10 @@ class Distribution:
         return Distribution((digits[0], digits[1]))
 
     def used(self, unit: Unit, limit: int, only: int | None = None) -> list[tuple[int, int]]:
-        """Return (stride, size) of the warp or lane digits, of both dimensions or of dimension ``only``."""
+        """Return (stride, size) of each warp or lane digit.
+
+        ``only``: The dimension whose digits are returned; None for both dimensions.
+        """
         chosen = [self.digits[only]] if only is not None else self.digits
         return sorted((d.stride, d.size) for of in chosen for d in of if d.unit == unit and d.size > 1)
 
@@ -182,7 +185,10 @@ class Distribution:
         return limit // math.prod(size for _, size in self.used(unit, limit))
 
     def leader(self, warps: int) -> str:
-        """Return a CUDA C++ condition that selects one of several threads with equal elements; "" without copies."""
+        """Return a CUDA C++ condition that selects one of the threads that hold the same elements.
+
+        The condition is empty if no two threads hold the same elements.
+        """
         tests = []
         for unit, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(unit, limit)  # type: ignore[arg-type]
@@ -224,7 +230,7 @@ def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple
     for digit in reversed(digits):
         divisor = math.gcd(below, digit.size)
         if divisor < digit.size and divisor < below:
-            raise ValueError(f"parts of {below} cut across the digits of {of}")
+            raise ValueError(f"the boundaries of parts of {below} elements cut across a digit of {of}")
         below //= divisor
         if divisor > 1:
             fast.insert(0, Digit(divisor, digit.unit, digit.stride))

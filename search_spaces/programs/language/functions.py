@@ -298,7 +298,7 @@ _FLOATS, _WHOLE = ("f32",), ("i32",)
 REDUCTIONS = {
     "add": Reduction(np.add.reduce, 0.0, "tile::add({0}, {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
-    # Returns the only nonzero number of a group, bit by bit.
+    # Returns the only nonzero number of a group: the bitwise OR of all its numbers.
     ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),
     "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
     "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),
@@ -321,10 +321,10 @@ REDUCTIONS = {
 class Pick:
     """A reduction that picks an element and returns its index.
 
-    As in numpy, NaN is picked before all numbers, and the smallest index among equal elements.
+    As in numpy, NaN takes precedence over all numbers, and the first of equal elements is picked.
 
     Attributes:
-        start: Initial value per element type, which every element replaces.
+        start: Initial value for each element type. Every element replaces it.
         sign: 1 if the largest element is picked, -1 if the smallest.
     """
 

@@ -86,7 +86,7 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                # If the window has extent 1 along the size, no dimension of the value runs along it.
+                # If the window has extent 1 in this dimension, no dimension of the value runs along the size.
                 return None if along is None or window.shape[along] == 1 else along
             case ir.Coordinates(_, _, base):
                 self._check_index(base)
@@ -133,9 +133,9 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the dimension of a window that lies along the size, or None if there is none.
+        """Return the window's dimension that runs along the followed size, or None if there is none.
 
-        Raises _Mixed unless the window covers exactly the block's own tile along the size.
+        Raises _Mixed unless the window covers exactly the block's own tile in this dimension.
         """
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
@@ -153,7 +153,7 @@ class _Along:
         return along[0] if along else None
 
     def _check_index(self, *indices: Index) -> None:
-        """Check that no index depends on the block's coordinate along the size."""
+        """Check that no index depends on the block's coordinate on the grid axis that divides the followed size."""
         for index in indices:
             if index.kind == "block" and index.number == self.block:
                 raise _Mixed

@@ -178,7 +178,7 @@ class Index:
 
     @property
     def scalars(self) -> frozenset[int]:
-        """Numbers of the loaded scalars that the index depends on, directly or through positions of other scalars."""
+        """Ids of the loaded scalars on which the index depends, directly or through the positions of other scalars."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
         return own.union(*(a.scalars for a in self.args))
 

@@ -325,8 +325,8 @@ class _Block:
         """Return the value to store. If the program casts it to the output's type, return the value before the cast.
 
         ``ProgramProblem.expected`` adds the rounding error of this cast to the output's bound. If only some kernels
-        round the value to infinity, the bound stays finite, because the comparison accepts an infinity that is within
-        the bound.
+        round the value to infinity, the bound stays finite. The comparison accepts infinity if the smallest number that
+        rounds to infinity is within the bound.
         """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))

@@ -26,8 +26,8 @@ def of_fragment(
         shape: Shape of the tile.
         groups: For each dimension, a triple: the number of subgroups along the dimension (0: not divided), the
             difference between the ids of adjacent subgroups, and the extent of a subgroup's tile.
-        slow: The dimension along which fragments are numbered slowest. Registers hold fragment after fragment in this
-            numbering.
+        slow: The dimension along which the fragment number changes slowest. Registers hold the fragments in the order
+            of their numbers.
     """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
     register_of = {element: r for r, element in enumerate(order)}

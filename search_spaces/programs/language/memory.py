@@ -181,7 +181,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         if map is not None or array.role == "shared":
             fail(
                 "window",
-                "a window indexed by tiles, on shared memory or with a map: use an array in global memory and no map",
+                "a window that is indexed by tiles needs an array in global memory and cannot have a map",
             )
         if len(array.shape) == 1:
             if not isinstance(at, Tile | State):

@@ -21,7 +21,10 @@ class LoadTile:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """Store to a window (store_tile). Elements outside of the array and rows from ``rows_below`` on are not written."""
+    """Store to a window (store_tile).
+
+    Elements outside of the array are not written. Rows of the array from ``rows_below`` on are not written either.
+    """
 
     value: Value
     window: Window
@@ -57,7 +60,7 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class LoadScalar:
-    """Load one number of ``array`` per block as ``index``, clamped to the index's range.
+    """In each block, load one element of ``array``, clamp it to the range of ``index``, and use it as ``index``.
 
     ``ordered``: True if the numbers ascend along the last dimension of the array.
     """
@@ -150,8 +153,8 @@ class Reshape:
 class PadTile:
     """Append zeros to ``value`` along ``dimension``.
 
-    ``wide``: An optional value of the result's shape whose first elements are those of ``value``. If there is such a
-    value, it is used instead of ``value``.
+    ``wide``: An optional value that has the result's shape and begins with the elements of ``value``. If given, it is
+    used instead of ``value``.
     """
 
     result: Value
@@ -314,7 +317,7 @@ class Set:
 
 @dataclass(frozen=True)
 class FetchPart:
-    """Set ``copies`` to the final ``states`` of block number ``part`` of a split loop."""
+    """Set ``copies`` to the final values of ``states`` in block number ``part`` of a split loop."""
 
     states: tuple[int, ...]
     copies: tuple[int, ...]
@@ -338,7 +341,7 @@ class Loop:
     parts: int = 0
 
     def iterations(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
-        """Return the number of iterations in one block and in one iteration of each enclosing loop."""
+        """Return how many iterations of this loop one block executes during one iteration of each enclosing loop."""
         return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
 
     def most_iterations(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:

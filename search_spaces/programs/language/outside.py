@@ -42,14 +42,14 @@ INSIDE = Outside("inside")
 
 
 def misses(window: ir.Window, positions: Outside) -> bool:
-    """Return True if the padding of an index tile is a constant outside of the array, so that it selects no element."""
+    """Return True if padded indices select no element, because their constant value is outside of the array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return positions.kind == "constant" and not 0 <= positions.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return those of ``edges`` beyond which a mask is false, because it is false beyond the edges ``masked``.
+    """Return those of ``edges`` beyond which a mask must be false, because it is false beyond the edges ``masked``.
 
     Args:
         masked: Edges beyond which the mask is known to be false.
@@ -90,7 +90,7 @@ def shifted(outside: Outside, by: Index) -> Outside:
 
 
 def either(one: Outside, other: Outside) -> Outside:
-    """Return the padding of a shared tile to which two stores contributed the paddings ``one`` and ``other``."""
+    """Return the padding of a shared-memory tile after stores of two values with the paddings ``one`` and ``other``."""
     if one.kind == "inside" or other.kind == "inside":
         return other if one.kind == "inside" else one
     same = one.kind == other.kind == "constant" and one.value == other.value

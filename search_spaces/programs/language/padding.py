@@ -74,7 +74,7 @@ class _Walk:
                     self.outside[operation.result.id] = rows, columns
 
     def _fetched(self, operation: ir.Operation) -> None:
-        """Record the padding of an atomic's result, which is 0 outside of the array."""
+        """Record the padding of an atomic's result: its elements outside of the array are 0."""
         if isinstance(operation, ir.AtomicFetch):
             rows, columns = (self._loaded(operation.window, 0.0, operation.source, d) for d in (0, 1))
             self.outside[operation.result.id] = rows, columns
@@ -92,7 +92,7 @@ class _Walk:
         self.states[state] = assigned, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
-        """Record the padding of a value that is stored through a window to a tile in shared memory."""
+        """Update the recorded padding of a shared-memory tile when ``value`` is stored to a window of it."""
         name = window.array.name
         rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         own = (columns, rows) if window.turned else (rows, columns)
@@ -167,9 +167,9 @@ class _Walk:
             if positions.kind != "inside" and not misses(window, positions):
                 held = f"{positions.value:g}" if positions.kind == "constant" else "unknown"
                 raise ProgramError(
-                    f"{source}: store: indices beyond the end of their array are {held} (loaded at "
-                    f"{positions.source}), which may be a valid position of {window.array.name}: load the indices "
-                    "with padding=-1"
+                    f"{source}: store: indices that are loaded from beyond the end of their array (at "
+                    f"{positions.source}) are {held}, which may be a valid position of {window.array.name}: load the "
+                    "indices with padding=-1"
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:

@@ -58,7 +58,10 @@ class ScalarInput:
 
 
 def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
-    """Return the range of each array, by name. Several loads of one array have the intersection of their ranges.
+    """Return the range of each array, by name.
+
+    If an array is loaded several times, its range is the intersection of the ranges of these loads.
+
 
     Raises:
         ProgramError: If the ranges of the loads of an array do not overlap.

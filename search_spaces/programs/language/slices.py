@@ -94,7 +94,7 @@ class Slices(NamedFunctions):
         start, stop, _ = part.indices(extent)
         width = stop - start
         if width < 1 or extent % width or start % width:
-            fail("[..]", f"invalid slice {start}:{stop}: use one of several equal parts of {extent}")
+            fail("[..]", f"invalid slice {start}:{stop}: select one of several equal parts of {extent} elements")
         if width == extent:
             return tile
         if dimension == 0:

@@ -17,7 +17,7 @@ def resolve(trace: ir.Trace) -> ir.Trace:
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return the indices that an operation uses itself, without the operations in its body."""
+    """Return the indices that an operation itself uses, excluding those that operations in its body use."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
@@ -99,8 +99,8 @@ def _if(condition: ir.If, offsets: Offsets, loop: _LoopOffsets | None) -> ir.If:
     inside = dict(offsets)
     if moved and loop is None:
         raise ProgramError(
-            f"{condition.source}: when: a condition outside of loops moves a window: use a window at another position "
-            "instead"
+            f"{condition.source}: when: a condition outside of loops cannot move a window: use a window at another "
+            "position instead"
         )
     if moved and loop is not None:
         times = Index("loop", loop.loop.number) // loop.period(condition)

@@ -47,9 +47,9 @@ class ProductsAhead(Products):
         )
 
     def _ahead_iterations(self, ahead: Ahead, ring: list[BoxedNumbers]) -> None:
-        """Emit an iteration: operations before the last product, both multiplications, and the remaining operations.
+        """Emit an iteration: operations before the last product, two multiplications, and the remaining operations.
 
-        The multiplications of the last product, and of the next iteration's first product, are in flight together.
+        The two multiplications, of the last product and of the next iteration's first product, are in flight together.
 
         The last product accumulates in the registers of the state. No other operation uses these registers while the
         product is in flight.

@@ -105,7 +105,10 @@ class EmitterBase:
         return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, position)
 
     def whole(self, n: StagedNumbers) -> bool | None:
-        """Return True if a peeled loop's tiles are in bounds except in the last iteration; None for other loops."""
+        """Return True if a peeled loop's tiles are in bounds in all iterations except the last.
+
+        Return None for loops that are not peeled.
+        """
         loop = n.staged.loop
         if loop not in self.peeled or loop is None:
             return None
@@ -214,7 +217,7 @@ class EmitterBase:
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """Return CUDA C++ for a pointer to the matrix or vector of an array whose leading dimensions are indexed."""
+        """Return CUDA C++ for a pointer to the matrix or vector that the leading indices of an array select."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
         pitch = "" if array.pitch is None else f" * {array.pitch.code}"

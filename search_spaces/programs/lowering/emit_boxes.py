@@ -2,8 +2,8 @@
 
 A box is a tile in the layout that TMA writes and these instructions read.
 
-Unless multiplications stay in flight, the generated code waits for wgmma before it reads a result and at the end of an
-iteration.
+The generated code waits for wgmma before it reads a result and at the end of an iteration. Schedules that keep
+multiplications in flight wait later.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class Boxes(TensorMemory):
         return [f"int {name} = 0;" for name in names] if self.launched and self.boxed else []
 
     def _box_copy(self, n: BoxedNumbers) -> str:
-        """Return the C++ initialiser of the object that copies an operand's tiles, including the first position."""
+        """Return the C++ initialiser of the object that copies an operand's tiles.
+
+        It sets the position of the first tile, or the function that computes the position in each iteration.
+        """
         staged = n.staged
         if located_per_iteration(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"

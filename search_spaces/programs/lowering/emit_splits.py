@@ -37,7 +37,7 @@ class SharedLoops(ProductsAhead):
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
     def _take_other_part(self, operation: ir.FetchPart) -> None:
-        """Emit the load of the other block's part, for two blocks.
+        """Emit the load of the other block's part, for a loop that two blocks share.
 
         Afterwards, the program's states have the values of part 0, and ``copies`` have the values of part 1, whichever
         block executes the code.
@@ -70,7 +70,7 @@ class SharedLoops(ProductsAhead):
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
-        self._free_tensor(source)  # free it here, as all blocks except the last to finish return below
+        self._free_tensor(source)  # free it here: below, every block returns except the one that finishes last
         apart = sum(counts) * threads
         position = self.memory.exchange(None, LAST_BLOCK)
         only = [str(threads)] if has_copying_warp(self.values) else []
@@ -138,9 +138,9 @@ class SharedLoops(ProductsAhead):
         )
 
     def _store_if_first(self, counts: Mapping[int, int], array: str, source: ir.Source, ticket: str = "") -> None:
-        """Emit the start of a condition for the first of two blocks, in which this block stores its part.
+        """Emit the start of an ``if`` statement in which the first of two blocks stores its part.
 
-        The caller emits the end of the condition.
+        The caller emits the end of the ``if`` statement.
         """
         threads, before = self.distributions.warps * 32, 0
         self._enter(f"if (both.is_first({ticket})) {{", source)

@@ -79,7 +79,7 @@ class Stores(MemoryAccess):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
-        """Return True if the old value that this atomic fetches may depend on the order of earlier atomics."""
+        """Return True if the order of earlier atomics may affect the old value that this atomic fetches."""
         name, accesses = operation.window.array.name, list[int]()
         for number, store in enumerate(self.inference.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
@@ -106,7 +106,7 @@ class Stores(MemoryAccess):
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
         """Return a statement that atomically combines an element in memory with ``value``.
 
-        ``old`` is the left side of an assignment of the old element; "" if the old element is not needed.
+        ``old`` is the start of a statement that assigns the old element, such as ``x = ``; "" if it is not needed.
         """
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:

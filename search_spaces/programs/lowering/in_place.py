@@ -17,7 +17,7 @@ def uses(inference: Inference) -> Counter[int]:
 
 @cache
 def read_in_place(inference: Inference) -> frozenset[int]:
-    """Return the results of reads that need no copy, because the state is not set while the result may be used."""
+    """Return the results of those reads that need no copy: the state does not change while the result may be used."""
     walked = list(inference.trace.walk())
     sets = [(o.state, position, around) for position, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
     values = set()

@@ -75,7 +75,10 @@ def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> T
 
 
 def stored_bytes(value: Ref) -> Ref | None:
-    """Return the packed bytes that a value is converted from; None if pairs of its elements are not adjacent bytes."""
+    """Return the packed bytes from which a value is converted.
+
+    Return None unless the two elements of each pair come from adjacent bytes.
+    """
     bytes_ = value.parts[0] if value.kind == "inline" and value.name == FROM_BYTE else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None

@@ -123,7 +123,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
-    """Return True if a schedule has the right decisions for both problems ``own`` and ``other`` of a program."""
+    """Return True if ``own`` and ``other``, two problems of a program, need the same decisions in a schedule."""
     one, two = choices_of(own), choices_of(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]

@@ -251,7 +251,8 @@ class ProgramProblem(Problem):
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
         for name, array in indices.items():
             if not array.distinct:
-                # edges() cycles through four indices: two starts cover all of them, even in a vector of two elements
+                # edges() cycles through four indices: two calls with different starts produce all four, even in
+                # vectors of two elements
                 for first in (0, 2):
                     yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))

@@ -83,7 +83,7 @@ def blocks_per_tile(inference: Inference, split: Split) -> float:
 
 
 def share_of_parts(inference: Inference, split: Split) -> float:
-    """Return the fraction of blocks that store a partial result, because several blocks share their tile."""
+    """Return the fraction of blocks that share their tile with other blocks, and therefore store a partial result."""
     return _blocks_of_tiles(inference, split.count, split.each_if_long)[1]
 
 

@@ -16,7 +16,7 @@ from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.instructions import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # who fills boxes: all threads, TMA, or TMA for a producer warp
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes: all threads, TMA, or TMA issued by a producer warp
 TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of array rows in bytes, for TMA and for cp.async
 
 
@@ -114,12 +114,12 @@ def can_use_tma(staged: Staged) -> bool:
 
 
 def needs_tma(staged: Staged) -> bool:
-    """Return True if only TMA can fill the boxes, as copies by threads do not support dynamic strides."""
+    """Return True if only TMA can fill the boxes: copies by threads do not support dynamic strides."""
     return staged.load.window.array.pitch is not None
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Return the plan of an operand in boxes. Raises ValueError if the schedule is invalid."""
+    """Return the plan of an operand that is stored in boxes. Raises ValueError if the schedule is invalid."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:

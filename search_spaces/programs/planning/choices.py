@@ -74,14 +74,14 @@ class Choices:
         return tuple(name for name in rows if not is_boxed(name) or name in boxed)
 
     def boxed_instructions(self, device: Device) -> tuple[str, ...]:
-        """Return the instructions on ``device`` that read boxes; no tcgen05 if the program cannot use tcgen05."""
+        """Return the instructions on ``device`` that read boxes, without tcgen05 if the program cannot use it."""
         names = boxed_names(self.element, self.tf32, device)
         tensor = any(map(in_tensor_memory, names))
         return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the chosen sizes that tiles depend on, without sizes that only set how many blocks share a loop."""
+        """Names of the chosen sizes that tiles depend on, except sizes that only set how many blocks share a loop."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}

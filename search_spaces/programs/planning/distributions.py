@@ -74,7 +74,7 @@ class Distributions:
         return {}
 
     def of(self, spread: Spread) -> Distribution:
-        """Return the distribution that a symbolic distribution has in this schedule."""
+        """Return the concrete distribution that the symbolic distribution ``spread`` stands for in this schedule."""
         distribution = self._of.get(spread)
         if distribution is None:
             distribution = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)

@@ -105,7 +105,8 @@ class Needs:
     Attributes:
         registers: Lower bound of the registers per thread.
         fragments: Number of these registers that hold operand fragments of one step along k.
-        in_flight: Additional registers if a product is computed ahead: the left operand of an iteration's last product.
+        in_flight: Additional registers for the left operand of an iteration's last product, if a product is computed
+            ahead.
         tiles: Shapes of the tiles that are exchanged through shared memory. The key is the outermost loop around the
             exchange (None: outside of loops).
         joined: Bytes of other exchanges, by the outermost loop and by the id of a reduction's or scan's result. Key
@@ -150,7 +151,10 @@ def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes divide the lines of each anchor's tile without remainder. This rejects most schedules."""
+    """Return True if the lanes divide a line of each anchor's tile into equal numbers of whole vectors.
+
+    Most schedules fail this test.
+    """
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(inference.anchors, 1)
@@ -275,8 +279,8 @@ def _in_registers(inference: Inference, wmma: bool, value: ir.Value, spreads: It
 def _registers(inference: Inference, distributions: Distributions, used: _Used) -> int:
     """Return a lower bound of the registers per thread: the maximum over loops and the code outside of loops.
 
-    Loops need registers for all states, the largest other value and fragments. Code outside of loops needs registers
-    for the largest value.
+    Loops need registers for all states, for fragments, and for the largest of the other values. Code outside of loops
+    needs registers for the largest value.
     """
     states = sum(distributions.of(spread).registers for spread in used.states)
     inside = max((distributions.of(spread).registers for spread in used.inside), default=0)
@@ -299,7 +303,7 @@ def _fragments(inference: Inference, distributions: Distributions) -> int:
 
 
 def _in_flight(inference: Inference, distributions: Distributions) -> int:
-    """Return the registers of the left operand that a product in flight reads during the next iteration."""
+    """Return the number of registers for the left operand of a product that is in flight in the next iteration."""
     loop = ahead(inference)
     if loop is None:
         return 0
@@ -309,9 +313,10 @@ def _in_flight(inference: Inference, distributions: Distributions) -> int:
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:
-    """Return the outermost of the loops ``around``, whose ring is in use during all inner loops; None without loops.
+    """Return the outermost of the loops ``around``; None without loops.
 
-    The loop that combines the partial results of a split loop has no ring and is ignored.
+    Its ring is in use during all inner loops. The loop that combines the partial results of a split loop has no ring
+    and is ignored.
     """
     return next(
         (number for number in around if number in inference.loops and number != combining_loop(inference)), None

@@ -40,7 +40,10 @@ def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], 
 
 
 def access_width(of: Distribution, layout: SharedLayout) -> int:
-    """Return how many registers (1 to 4) one access copies: elements adjacent in the tile and in shared memory."""
+    """Return how many registers (1 to 4) one access copies.
+
+    Their elements are adjacent both in the tile and in shared memory.
+    """
     return max(math.gcd(of.run(0), layout.contiguity("rows"), 4), math.gcd(of.run(1), layout.contiguity("cols"), 4))
 
 

@@ -63,7 +63,7 @@ def in_tensor_memory(name: str) -> bool:
 
 
 def rows_of(name: str) -> int:
-    """Return the number of rows per wgmma or tcgen05 instruction, divided equally among four warps."""
+    """Return the number of rows that a wgmma or tcgen05 instruction divides equally among four warps."""
     return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), WARPGROUP_ROWS)
 
 
@@ -100,7 +100,7 @@ def fragments(name: str) -> TensorIntrinsic:
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
-    """Return the names of the instructions for an element type that accumulate in f32, or in i32 for i8.
+    """Return the names of the instructions that multiply ``element`` and accumulate in f32 (for i8: in i32).
 
     The candidates are mma.sync, wmma, FMA (f32 only), and wgmma or tcgen05 if ``device`` has them.
     """

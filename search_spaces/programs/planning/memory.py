@@ -27,7 +27,7 @@ Exchange = tuple[int, int] | int | str | None  # key of an exchange: tile shape,
 ALIGNMENT = 128
 STAGES = (1, 2, 3, 4, 5)  # candidate numbers of stages of a ring
 MANY_STAGES = 8  # additional candidate for the number of stages, for rings with tiles in a narrow type
-# name of an attribute: 1 if copies for a block's next tile start before the current results are stored
+# name of the attribute that is 1 if copies for a block's next tile start before the current results are stored
 EARLY_COPIES = "early_copies"
 EXCHANGES = (
     "pad(4,1)",

@@ -24,12 +24,14 @@ WARPGROUPS = 2
 def phases(inference: Inference, number: int) -> tuple[int, int] | None:
     """Return the ids of the last product of the first group and of the first product of the second group.
 
+    The operands of the second group depend on results of the first group.
+
     Args:
         inference: Inference of the program at one choice of sizes.
         number: Id of the loop.
 
     Returns:
-        The two ids, or None if the products of an iteration do not form two such groups.
+        The two ids, or None if an iteration does not consist of two such groups, one after the other.
     """
     # for each value, the largest group number of the products from which the value is computed
     groups: dict[int, int] = {}

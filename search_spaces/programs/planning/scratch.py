@@ -20,7 +20,7 @@ WMMA_SUMS: Exchange = None
 
 
 def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
-    """Return the outermost loop in which a partial sum is combined, by the parameter's value: INSIDE or AFTER."""
+    """Return, for each value of the sum's parameter, the outermost loop in which the partial sums are combined."""
     around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(inference, around),
@@ -45,7 +45,7 @@ def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterabl
     Args:
         exchange: Layout of exchanged tiles.
         tiles: Shapes of exchanged tiles.
-        other_bytes: Bytes of each exchange other than the exchanges of tiles.
+        other_bytes: Bytes of each of the other exchanges.
     """
     return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])
 

@@ -87,7 +87,7 @@ def splittable(inference: Inference) -> ir.Loop | None:
 
 @cache
 def shared_loop(inference: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
-    """Return the loop of ``p.split``, and the operation that fetches another block's states; None if not used."""
+    """Return the loop of ``p.split``, and the operation that fetches another block's states; None without p.split."""
     loop = next((loop for loop in inference.loops.values() if loop.parts), None)
     fetch = next((o for o, _ in inference.trace.walk() if isinstance(o, ir.FetchPart)), None)
     return None if loop is None or fetch is None else (loop, fetch)
@@ -121,7 +121,7 @@ class Split:
     Attributes:
         launched: With stream-K, the number of blocks among which the iterations of all tiles are divided, so that two
             blocks may share a tile. 0 without stream-K.
-        combined: States that the program itself combines (``p.split``).
+        combined: Ids of the states that the program itself combines (``p.split``).
         launches: 1 if the block that finishes last combines the parts, 2 if a second launch does.
         only_long: True if tiles with few iterations have fewer blocks, so that each block has at most ``each``
             iterations. Surplus blocks of a tile return immediately.
@@ -142,7 +142,7 @@ class Split:
 
     @property
     def each_if_long(self) -> int:
-        """Iterations per block that determine a tile's number of blocks; 0 if all tiles have equally many blocks."""
+        """Iterations per block, from which a tile's number of blocks follows; 0 if it is the same for all tiles."""
         return self.each if self.only_long else 0
 
     @property

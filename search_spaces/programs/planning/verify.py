@@ -64,7 +64,7 @@ def _check_scopes(inference: Inference) -> None:
 
 
 def _check_windows(inference: Inference) -> None:
-    """Check that no position divides a negative number, and that windows on shared-memory tiles stay inside them."""
+    """Check that positions divide no negative numbers, and that indices and windows on shared memory are in bounds."""
     iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):
@@ -228,7 +228,7 @@ def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]
 
 
 def why_not_divided(inference: Inference, instructions: Iterable[TensorIntrinsic]) -> str | None:
-    """Return why a product cannot be divided among as many subgroups as the user's maps have; None if all can."""
+    """Return why a product cannot be divided among the subgroups of the user's maps; None if all products can."""
     for id_, user_map in inference.user_maps.items():
         for operation in inference.definitions.values():
             if not isinstance(operation, ir.Mma):

@@ -1,4 +1,4 @@
-"""Pruning rules for boxes: drop decisions that have no effect, and methods of filling boxes that are slower."""
+"""Pruning rules for boxes: drop decisions that have no effect, and slower methods of filling boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop decisions that have no effect on boxes, and slower methods of filling boxes."""
+    """Return the pruning rules for boxes: drop decisions that have no effect, and slower methods of filling boxes."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

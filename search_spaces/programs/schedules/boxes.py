@@ -116,7 +116,7 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Limit a rule on copies or fragments to schedules without boxes, because boxes have neither."""
+    """Limit a rule on copies or fragments to schedules without boxes. Operands in boxes have neither."""
     if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
@@ -254,7 +254,10 @@ def _map_rules(p: Product) -> list[Rule]:
                 f"{WARPS} subgroups"
             )
         if tile_m % (of_group * (rows // WARPS)):
-            return f"{tile_m} rows of the tile are not a multiple of {of_group} for each of {rows // WARPS} warpgroups"
+            return (
+                f"{tile_m} rows of the tile cannot be divided among {rows // WARPS} warpgroups so that each has a "
+                f"multiple of {of_group} rows"
+            )
         if tile_n > MOST_COLUMNS:
             return f"{intrinsic} multiplies at most {MOST_COLUMNS} columns, not {tile_n}"
         return None
@@ -311,7 +314,7 @@ def _filling_rule(choices: Choices) -> Rule:
             return None if filled_by == BY_THREADS else f"{filled_by} fills boxes, but {intrinsic} does not read boxes"
         by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
         if filled_by != BY_THREADS and not by_tma:
-            return f"TMA cannot copy any operand: it needs rows that are a multiple of {TMA_BYTES} bytes apart"
+            return f"TMA cannot copy any operand: the distance between rows must be a multiple of {TMA_BYTES} bytes"
         for s in by_threads:
             if needs_tma(s):
                 return f"threads cannot copy {s.name}, whose row stride is dynamic"
@@ -378,7 +381,7 @@ def _ahead_rule(choices: Choices) -> Rule:
         if ping_pong:
             return "ping_pong already overlaps products with other operations"
         if scratch:
-            return "the loop exchanges values through shared memory, whose barriers would wait for all products"
+            return "the barriers for exchanges through shared memory in the loop would wait for all products"
         return None
 
     loop = alternating(choices.first)

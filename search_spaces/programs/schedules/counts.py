@@ -48,7 +48,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, t
 
 # Assumed fraction of iterations in which both warpgroups wait for a barrier, as in templates/wgmma_matmul.
 BOTH_END = 0.125
-MANY_UNSTAGED = 0.125  # assumption: above this fraction of loaded bytes, the latency of unstaged loads is exposed
+MANY_UNSTAGED = 0.125  # assumption: if unstaged loads exceed this fraction of loaded bytes, their latency is exposed
 ROWS_OF_STORE = 8  # rows of a result to which a warp stores at a time, if it stores accumulators directly
 MORE_REGISTERS = 22  # registers added to the lower bound, as in templates/matmul
 
@@ -78,9 +78,9 @@ def _chained(inference: Inference, number: int) -> bool:
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the largest number of iterations of a block relative to the average.
 
-    The largest number is assumed to occur in the first or the last block. If several blocks share a tile only if it is
-    long, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile.
-    Otherwise ``each`` is 0.
+    The largest number is assumed to occur in the first or the last block. If several blocks share each long tile, but
+    no short tile, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per
+    tile. Otherwise ``each`` is 0.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}

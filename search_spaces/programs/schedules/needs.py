@@ -31,7 +31,7 @@ def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Cal
 
     Args:
         choices: Choices of the program.
-        read: Function that returns a number or bool, given inference and needs of a schedule.
+        read: Function that returns a number or bool, given the inference and the needs of a schedule.
     """
 
     def over(**columns: Column) -> npt.NDArray[Any]:
@@ -89,7 +89,7 @@ def _compute(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
 
 
 def _fits(choices: Choices, columns: Mapping[str, Column]) -> BoolArray:
-    """Return a mask of the rows in which ``estimates.fitting`` returns distributions."""
+    """Return a mask of the rows for which ``estimates.fitting`` returns distributions."""
 
     def warps_of_block(**values: Value) -> int:
         inference = choices.inference(values)

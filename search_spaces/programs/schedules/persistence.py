@@ -80,7 +80,7 @@ def persistent_rules(choices: Choices) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the pruning rule that persistent blocks need more tiles than resident blocks."""
+    """Return the pruning rule that allows persistent blocks only if there are more tiles than resident blocks."""
     if not may_persist(choices):
         return ()
 

@@ -24,10 +24,10 @@ from search_spaces.templates.matmul.stream_k import streams
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     """Return a reduced problem: few tiles of ``schedule``, equal remainders, and enough iterations to refill rings.
 
-    Sizes that blocks or loops divide into tiles are reduced. A grid dimension is reduced to one tile and the remainder.
-    A loop is reduced to as many iterations as the ring has stages, plus one. Numbers of batches and heads are reduced
-    to 2 each, or to more if their ratios require it. If the schedule is not legal for the reduced problem, ``problem``
-    is returned.
+    The sizes that are divided into tiles, by the grid or by loops, are reduced. A grid dimension is reduced to one tile
+    and the remainder. A loop is reduced to as many iterations as the ring has stages, plus one. Numbers of batches and
+    heads are reduced to 2 each, or to more if their ratios require it. If the schedule is not legal for the reduced
+    problem, ``problem`` is returned.
     """
     inference = choices_of(problem).inference(schedule.values)
     cut = dict(problem.sizes)
@@ -62,7 +62,7 @@ def _cut(
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return reduced batch sizes, with unchanged ratios and at least 2 each.
 
-    Batch sizes are sizes that occur only in dimensions of arrays before the last two.
+    Batch sizes occur only in the leading dimensions of arrays, never in the last two.
     """
     counted = {name for array in trace.arrays for name in array.sizes[:-2]}
     counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
@@ -76,7 +76,7 @@ def _with_partial_wave(
 ) -> ProgramProblem | None:
     """Return ``small`` enlarged until stream-K has whole and divided tiles; None if impossible.
 
-    ``axes``: Grid axis of each size that blocks divide into tiles.
+    ``axes``: Grid axis of each size that the grid divides into tiles.
     """
     trace = choices_of(small).inference(schedule.values).trace
     blocks = trace.blocks
@@ -99,7 +99,7 @@ def independent_tiles(problem: ProgramProblem, schedule: Schedule) -> dict[str, 
 
 
 def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the grid axis of each size that blocks divide into tiles."""
+    """Return the grid axis of each size that the grid divides into tiles."""
     axes: dict[str, int] = {}
     for operation, _ in trace.walk():
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
@@ -115,7 +115,7 @@ def _whole_iterations(splits: int, stages: int) -> int:
     """Return how many whole iterations a proxy with split-K needs, so that each block refills its ring.
 
     A block needs one iteration more than the ring has stages. The last block has one iteration less than the others.
-    The reduced loop has an additional iteration, which may be partial.
+    The proxy's loop has one more iteration than returned, which may be partial.
     """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
@@ -123,9 +123,9 @@ def _whole_iterations(splits: int, stages: int) -> int:
 def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
     """Return how many whole iterations a proxy needs in a loop that ``p.split`` divides among ``parts`` blocks.
 
-    The reduced loop has an additional iteration. The numbers of iterations of two blocks then differ by at most one,
-    and the block with the most iterations refills its ring. If only long tiles are shared, all blocks except the last
-    have the same number of iterations, and the last block needs at least one.
+    The proxy's loop has one more iteration than returned, which may be partial. The numbers of iterations of two blocks
+    then differ by at most one, and the block with the most iterations refills its ring. If only long tiles are shared,
+    all blocks except the last have the same number of iterations, and the last block needs at least one.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 

@@ -79,14 +79,20 @@ def exchange_loops(inference: Inference) -> dict[str, int | None]:
 
 
 def scratch_name(suffix: str) -> str:
-    """Return the name of the attribute with the bytes of exchanges, given a suffix of ``exchange_loops``."""
+    """Return the name of the attribute that has the bytes of the exchanges in a loop.
+
+    ``suffix``: A key of ``exchange_loops``.
+    """
     return f"scratch_{suffix}"
 
 
 def _scratch(
     choices: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return the attributes for the exchanges in one loop. These share memory, so the largest determines the bytes."""
+    """Return the attributes for the exchanges in one loop.
+
+    The exchanges share memory, so the largest exchange determines the number of bytes.
+    """
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
@@ -173,9 +179,9 @@ def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
 
 
 def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
-    """Return ``shared_bytes`` with attributes for the maximum over loops.
+    """Return the attribute ``shared_bytes``, after the attributes from which it is computed.
 
-    The maximum is computed loop by loop, so that each attribute depends on few columns.
+    These compute the maximum over loops one loop at a time, so that each attribute depends on few columns.
 
     Args:
         inference: Inference of the program at one choice of sizes.

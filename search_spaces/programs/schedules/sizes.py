@@ -129,7 +129,7 @@ def anchor_count(choices: Choices) -> int:
 
 
 def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
-    """Return an anchor's (elements per line, number of lines), or (1, 1) if these sizes result in fewer anchors."""
+    """Return an anchor's (elements per line, number of lines), or (1, 1) if there is no such anchor at these sizes."""
     if number >= len(inference.anchors):
         return 1, 1
     anchor = inference.anchors[number]

@@ -35,7 +35,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 
-MOST_REGISTERS = 1024  # limit of registers for a thread's values, as code is unrolled over registers
+MOST_REGISTERS = 1024  # limit on registers for a thread's values, because the code has separate instructions for each
 
 
 @lru_cache(maxsize=64)

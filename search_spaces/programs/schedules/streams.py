@@ -43,9 +43,10 @@ def stream_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]
 
 
 def early_copies(stage_bytes: str) -> Attribute:
-    """Return the attribute that is 1 if stream-K starts copies for a block's next tile before it stores results.
+    """Return the attribute that is 1 if copies for a block's next tile start before the current results are stored.
 
-    The copies need no additional shared memory: exchanges use the last stage, which these copies do not fill.
+    Only stream-K starts them early. They need no additional shared memory: exchanges use the last stage, which these
+    copies do not fill.
     """
     return Attribute(
         EARLY_COPIES,
@@ -66,10 +67,7 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, blocks))
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
-        return (
-            f"{blocks} tiles for {launched} blocks have no partial wave after full waves, so stream-K has no k-tiles "
-            "to distribute"
-        )
+        return f"{blocks} tiles on {launched} blocks have no partial wave after full waves, but stream-K needs one"
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):

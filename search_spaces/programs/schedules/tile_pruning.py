@@ -35,7 +35,7 @@ LEAST_RESULTS = 32  # smallest number of results per thread with which fragment 
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
 LEAST_BLOCKS = 2  # if rings have MANY_STAGES, this number of blocks must fit on an SM
-UNROLLED_VALUES = 128  # limit of registers of all bodies of an unrolled loop, due to the instruction cache
+UNROLLED_VALUES = 128  # limit on registers, added up over the bodies of an unrolled loop, due to the instruction cache
 
 
 def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
@@ -91,8 +91,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     Rule(
                         f"whole_rows{p.suffix}",
                         lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
-                        "with {columns} subgroups side by side, row reductions cross subgroups, although {m} rows "
-                        "are enough for a warp per scheduler",
+                        "with {columns} subgroups side by side, row reductions cross subgroups: use one subgroup per "
+                        "row, because {m} rows are enough to give each scheduler a warp",
                         names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )
@@ -101,8 +101,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, other_rows: np.equal(rows, other_rows),
-                "{rows} subgroups along the rows of a product, but {other_rows} along the rows of a product that uses "
-                "its results, need an exchange through shared memory",
+                "a product has {rows} subgroups along its rows, but a product that uses its results has {other_rows}: "
+                "this needs an exchange through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
                     "other_rows": f"subgroups_m{first.products[other].suffix}",
@@ -272,8 +272,8 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads than necessary hold "
-        "copies of other threads' elements",
+        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads hold copies of "
+        "other threads' elements than with other lanes or widths",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

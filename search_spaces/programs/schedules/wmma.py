@@ -22,7 +22,7 @@ def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(intrinsic: str) -> str | None:
         return reason if is_wmma(intrinsic) else None
 
-    rules = [Rule.refusing("wmma", why_not, "wmma reads operands from shared memory; only a loop accumulates")]
+    rules = [Rule.refusing("wmma", why_not, "wmma reads operands from shared memory, and only loops may accumulate")]
     for s in unique_operands(choices.first):
         if s.loop is None:
             rules.append(_home_rule(s.name))

@@ -38,7 +38,7 @@ from search_spaces.spaces.parameters import Value
 
 ISSUED_PER_COPY = 4  # warp instructions per cp.async that fills a box, including the address
 PICK_INSTRUCTIONS = 4  # instructions that compare two elements with their indices and select one
-SEARCH = 30  # warp instructions of find_tile for each 32 groups: load offsets, count tiles, add
+SEARCH = 30  # warp instructions of find_tile for every 32 groups: load offsets, count tiles, add
 SCALAR = 8  # warp instructions to load and clamp a scalar, including the address
 LINE_BYTES = 128  # bytes that shared memory transfers per cycle
 # prefixes of the parameters that decide how an operand is copied and read
@@ -242,7 +242,10 @@ class _Counter(BlockWork):
                     self._read_sums(product, times)
 
     def _read_sums(self, product: ProductTiling, times: float) -> None:
-        """Count the conversion of wmma accumulators: each fragment (1 KiB) is written to shared memory and read."""
+        """Count the work of converting wmma accumulators.
+
+        Each fragment (1 KiB) is written to shared memory and read back.
+        """
         sums = math.prod(product.fragments) * self.distributions.warps
         self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
         self.instructions += WMMA_READ * sums * times

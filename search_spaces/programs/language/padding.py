@@ -167,9 +167,9 @@ class _Walk:
             if positions.kind != "inside" and not misses(window, positions):
                 held = f"{positions.value:g}" if positions.kind == "constant" else "unknown"
                 raise ProgramError(
-                    f"{source}: store: indices that are loaded from beyond the end of their array (at "
-                    f"{positions.source}) are {held}, which may be a valid position of {window.array.name}: load the "
-                    "indices with padding=-1"
+                    f"{source}: store: indices loaded from beyond the end of their array are {held} (load at "
+                    f"{positions.source}), which may be a valid position of {window.array.name}: load the indices "
+                    "with padding=-1"
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:

@@ -97,7 +97,9 @@ class Computations(Windows):
                 maps = [left, right, result]
         a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
-            self.survey.note(s, f"{names[1]} is not transposed: the latest vector of the transposed shape is used")
+            self.survey.note(
+                s, f"{names[1]} must be transposed: the latest vector of the transposed shape is used instead"
+            )
             b = self.last[b.shape[1], b.shape[0]]
         state = self.value_of.get(s.results[0]) if s.results else None
         added: Tile | State | None = None
@@ -112,9 +114,9 @@ class Computations(Windows):
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return the maps of a statement's result and operand.
 
-        If the statement has two maps, the operand's map is the one that the operand already has. If the operand has no
-        map yet, its map is the second if ``first_is_result``, else the first. A single map is the result's map, from
-        which ``derive`` computes the operand's map.
+        A single map is the result's map, from which ``derive`` computes the operand's map. If the statement has two
+        maps and the operand already has a map, this is one of the two, and the other is the result's map. If the
+        operand has no map yet, its map is the second if ``first_is_result``, else the first.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:

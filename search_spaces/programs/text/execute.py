@@ -134,7 +134,7 @@ class Execution(Computations):
         """Execute load_scalar or uniform, and return the index."""
         low, high = s.attribute("low", 0), s.attribute("high")
         if not isinstance(low, int) or not isinstance(high, int) or not s.index:
-            self.refuse(s, "expected a position in brackets, and whole numbers high and low")
+            self.refuse(s, "expected a position in brackets, and whole numbers for high and low")
         at = [self._index(s, position) for position in s.index[0]]
         if s.op == "xetile.uniform":
             return self.p.uniform(self._value(s, s.operands[0]), high=high, low=low, usual=at[0])
@@ -161,7 +161,7 @@ class Execution(Computations):
                 self.survey.note(b, "a product in a loop has no accumulator: it is summed, starting at zero")
             elif isinstance(value, Tile) and name in inner and b.op not in MAKES_TILE:
                 self.value_of[name] = self.p.state(value)
-                self.survey.note(b, f"{name} is assigned again in the loop: it is read as a state")
+                self.survey.note(b, f"{name} is assigned again in the loop: it is interpreted as a state of the loop")
 
     def _product_shape(self, b: Statement) -> Shape:
         types = [t for t in (*b.gives, *b.takes) if t.kind == "vector"]

@@ -8,7 +8,7 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
-_STORED_AS = {"index": "i32", "i1": "u8"}  # arrays cannot have these types: element types to use instead
+_STORED_AS = {"index": "i32", "i1": "u8"}  # for each type that arrays cannot have, the type to use instead
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 

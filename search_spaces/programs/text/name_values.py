@@ -41,7 +41,7 @@ class Names:
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the latest vector that was loaded from each window
         self.last: dict[Shape, Tile] = {}  # the latest computed value of each shape
-        # Offset and extent of a ring in shared memory, by the variable with the offset.
+        # Offset and extent of each ring in shared memory, by the name of the variable that holds the offset.
         self.rings: dict[str, tuple[Index, Index]] = {}
         self.slots: dict[str, str] = {}  # by tile, the variable with the offset of the tile in a ring
 
@@ -177,7 +177,7 @@ class Names:
         if isinstance(value, State):
             return value.read()
         if isinstance(value, WindowHandle) and value.window.id in self.loaded:
-            self.survey.note(s, f"{name} is a tile where a vector is needed: the vector loaded from it is used")
+            self.survey.note(s, f"{name} is a tile, but a vector is needed: the vector loaded from this tile is used")
             return self.loaded[value.window.id]
         if not isinstance(value, Tile):
             self.refuse(s, f"{name} is not a vector" if value is not None else f"{name} is undefined")

@@ -1,7 +1,7 @@
 """Print a trace as a listing in canonical spelling. ``parse`` reads this listing as the same program.
 
 Extents and tile sizes are numbers, as a trace belongs to one choice of sizes. A window is created before its first use.
-States are printed as statements ``state``, ``set`` and ``get``. The documents assign to the same name again instead.
+States are printed as the statements ``state``, ``set`` and ``get``, where the documents assign to the same name again.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def matrix_layout(layout: NestedLayout) -> NestedLayout:
     """Return the layout of the tile that represents a vector with ``layout``.
 
     Raises:
-        ValueError: If no layout of the tile is equivalent, because of the dimensions that become rows.
+        ValueError: If no layout of the tile is equivalent, because the leading dimensions cannot be joined to rows.
     """
     columns = _dimensions(layout)
     while len(columns) > 2:
@@ -52,15 +52,15 @@ def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
     used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
     if used[0] and used[1] and max(used[0]) > min(used[1]):
         raise ValueError(
-            f"dimensions with tiles {list(slow[0])} and {list(fast[0])} cannot be joined to rows: the first is "
-            "divided at a lower level than the second"
+            f"dimensions with tiles {list(slow[0])} and {list(fast[0])} cannot be joined to one dimension of rows: the "
+            "first is divided at a lower level than the second"
         )
     strides = []
     for position, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads
         if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][position] != fast[1][position] * fast[0][level]:
             raise ValueError(
-                f"dimensions with strides {slow[1][position]} and {fast[1][position]} cannot be joined to rows: the "
-                f"first stride must be {fast[1][position] * fast[0][level]}"
+                f"dimensions with strides {slow[1][position]} and {fast[1][position]} cannot be joined to one "
+                f"dimension of rows: the first stride must be {fast[1][position] * fast[0][level]}"
             )
         strides.append(fast[1][position] if fast[0][level] > 1 else slow[1][position])
     tiles = tuple(a * b for a, b in itertools.zip_longest(slow[0], fast[0], fillvalue=1))

@@ -72,7 +72,8 @@ class Survey:
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    products: dict[str, str] = field(default_factory=dict)  # for each unused tile, the product that is stored to it
+    # for each tile that no statement uses, the name of the product that the program stores to it
+    products: dict[str, str] = field(default_factory=dict)
     # for each unused result, the output array to which it is stored
     outputs: dict[str, ArrayInfo] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)  # names of arguments of type index

@@ -198,7 +198,7 @@ def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, 
 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
-    """Return a program for a tensor intrinsic: it loads an operand's fragment through shared memory.
+    """Return a program that loads an operand's fragment through shared memory, as a tensor intrinsic does.
 
     A note lists the layouts that the intrinsic accepts.
     """

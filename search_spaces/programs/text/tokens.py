@@ -1,4 +1,4 @@
-"""Read tokens of a listing: names, positions, numbers, types and attributes, in all spellings of the documents."""
+"""Read tokens of a listing (names, positions, numbers, types and attributes) in all spellings that documents use."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Tokens(TextReader):
     # Attributes
 
     def attribute(self, name: str) -> object:
-        """Read the angle brackets of attribute ``name``, and return its value; None if the attribute is ignored."""
+        """Read the angle brackets after ``name``, and return the attribute's value; None if it is ignored."""
         start = self.position
         if not self.accept("<"):
             self.missing("'<'")
@@ -232,7 +232,7 @@ class Tokens(TextReader):
         return self.aliases[name]
 
     def value(self) -> Attribute:
-        """Read the value of ``name = value`` in braces."""
+        """Read the value of an attribute, which is listed in braces as ``name = value``."""
         if self.accept("["):
             if self.peek(_WORD):
                 return tuple(str(e).lstrip("%") for e in self.expressions("]"))

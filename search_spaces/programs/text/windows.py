@@ -78,7 +78,10 @@ class Windows(Names):
         return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
 
     def _positions_of(self, s: Statement, name: str) -> Tile:
-        """Return a vector of indices. If it is undefined, load it from its input, with padding -1 (no element)."""
+        """Return the vector of indices ``name``.
+
+        If it is undefined, load it from the input of this name, with padding -1 (no element).
+        """
         if name in self.survey.free_vectors and name not in self.value_of:
             shape = shape_of(s, self.survey.free_types[name])
             self.value_of[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
@@ -167,7 +170,7 @@ class Windows(Names):
             value = self._value(s, unknown[0])
         else:
             if window.shape not in self.last:
-                self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and there is no vector of its shape to store")
+                self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector of its shape has been computed")
             value = self.last[window.shape]
             self.survey.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of the tile's shape is stored")
         wanted = window.window.array.dtype
@@ -248,7 +251,7 @@ class Windows(Names):
         self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
-        """Return the position of a window on shared memory. Positions that depend on the block count as 0."""
+        """Return the position of a window on shared memory. A coordinate that is not constant is replaced by 0."""
         rows, columns = (p if isinstance(p, int) else 0 for p in tile_offsets(self.survey, tile))
         return rows, columns
 
@@ -267,7 +270,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, iteration: Index) -> None:
-        """Find variables that a loop increments modulo the extent of a ring, and tiles at positions in these rings."""
+        """Find the variables that a loop increments modulo a ring's extent, and the tiles that they position in it."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):

@@ -118,7 +118,7 @@ class Columns:
         return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
 
     def is_text(self, name: str) -> bool:
-        """Return True if ``self[name]`` contains codes of texts."""
+        """Return True if ``self[name]`` contains codes that stand for strings."""
         return name in self._codes and isinstance(self._values[name][0], str)
 
     def __getitem__(self, name: str) -> IntArray:

@@ -14,7 +14,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # maximum number of single moves of which pairs are formed; built-in spaces have fewer moves
+_MOST_MOVES = 1024  # maximum number of single moves that are combined into pairs; built-in spaces have fewer moves
 ROUNDS = 4
 TRIES = 16
 
@@ -28,7 +28,7 @@ def check_rate(rate: float) -> None:
 
 
 def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
-    """Raise ValueError for lists of parents of different lengths."""
+    """Raise ValueError if the two lists of parents differ in length."""
     if len(a) != len(b):
         raise ValueError(f"crossover needs equally many first and second parents, not {len(a)} and {len(b)}")
 

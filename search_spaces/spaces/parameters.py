@@ -24,7 +24,7 @@ class Parameter:
     """A parameter: a named finite domain.
 
     The values of an ``ordinal`` parameter are in their natural order, and adjacent values are neighbours. The values of
-    a ``categorical`` parameter have no order, and all other values are neighbours.
+    a ``categorical`` parameter have no order, and each value is a neighbour of all others.
 
     Raises:
         ValueError: The domain is empty, a value occurs twice, types are mixed, or the default or ``before`` is not in

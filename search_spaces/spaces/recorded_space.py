@@ -18,7 +18,7 @@ from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-_NEAR = 8  # a mutant or child is chosen among this number of nearest schedules in the list
+_NEAR = 8  # number of nearest schedules in the list, one of which is chosen as a mutant or child
 
 
 class RecordedSpace(Space):

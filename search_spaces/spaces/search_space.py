@@ -57,7 +57,7 @@ class SearchSpace(Protocol):
     Implementations must satisfy:
 
     - Methods that return schedules return legal schedules of the space. The order of a sample depends only on the space
-    and the seed, on every machine and in every process.
+    and the seed, and is the same on every machine and in every process.
     - Moves (neighbours, mutation, crossover) require schedules of the space. Their only source of randomness is the
     generator that is passed.
     """

@@ -31,8 +31,9 @@ if TYPE_CHECKING:  # imported on first use, because verification needs neither c
     from search_spaces.spaces.legality import Legality
 
 
-DRAWN = 256  # for the error of an empty space: number of schedules that are sampled to find a nearly legal one
-# minimum share of each combination of values of ``covering`` among the samples with the same value of
+# number of schedules that are sampled to find a nearly legal one, for the error message about an empty space
+DRAWN = 256
+# minimum share of a combination of ``covering`` values; shares are relative to the samples with the same value of
 # ``stratified_by``
 LEAST_SHARE = 1 / 8
 
@@ -73,7 +74,7 @@ class Space:
         constraints: Validity constraints.
         pruning: Pruning rules.
         stratified_by: Parameter whose values have separate strata, or None.
-        covering: Further parameters, of which samples should cover all combinations of values.
+        covering: Further parameters. Samples should cover all combinations of their values.
         constants: Integers that follow from the problem. Constants are columns that attributes and rules can use.
             Schedules do not contain constants, so that a schedule also applies to problems of other sizes.
         described: Name of the space in messages. Default: ``name``.
@@ -291,7 +292,7 @@ class Space:
             total += ~rule.evaluate(whole) * weight
         return total
 
-    # -- one schedule, or columns of them ------------------------------------------------------------------------
+    # -- one schedule, or many as columns ------------------------------------------------------------------------
 
     def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
         """Return schedules as columns. Raises ValueError for another template, or invalid parameters or values."""

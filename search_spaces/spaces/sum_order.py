@@ -42,7 +42,7 @@ class SumOrder:
     another order inside of an instruction, although the emulator always adds one term after another.
 
     Attributes:
-        terms: Components with a value, in the order of their template.
+        terms: Components whose value is not "", in the order in which the template defines them.
     """
 
     terms: tuple[OrderTerm, ...]
@@ -96,8 +96,8 @@ class OrderPart(NamedTuple):
     Attributes:
         name: Name of the component.
         columns: Parameters, attributes or constants of the space that determine the component.
-        value: Function of these columns, passed by name, that returns the value; "" if a schedule does not have the
-            component.
+        value: Function that returns the value, or "" if a schedule does not have the component. Its keyword arguments
+            are these columns.
         batch_dependent: Function of the same columns that returns True if the order depends on the batch.
     """
 

@@ -1,8 +1,8 @@
 """Orders of sums of the matmul and matvec templates.
 
-All kernels add the products of a range of k in ascending steps of the k extent of their instruction. This holds for
-every tile, pipeline and number of warps. With split-K, each block computes one range of k, and the last block adds the
-ranges in ascending order. Stream-K divides k where the work of a block ends, which depends on the number and the
+All kernels add the products of a range of k in ascending order, in steps of their instruction's k extent. This holds
+for every tile, pipeline and number of warps. With split-K, each block computes one range of k, and the last block adds
+the ranges in ascending order. Stream-K divides k where the work of a block ends, which depends on the number and the
 positions of tiles.
 """
 
@@ -76,7 +76,10 @@ def _range(extent: int, tile_k: int, split_k: int) -> str:
 
 
 def _dealt(kind: str) -> tuple[OrderPart, ...]:
-    """Return a component for each parameter that determines where stream-K divides k. This keeps counting fast."""
+    """Return a component for each parameter that determines where stream-K divides k.
+
+    Schedules can be counted quickly because each component depends on few parameters.
+    """
 
     def part(name: str) -> OrderPart:
         def value(stream_k: int, **values: Value) -> str:

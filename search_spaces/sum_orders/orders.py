@@ -1,4 +1,4 @@
-"""Order of sums of any template's schedules, and spaces that are restricted by a rule on the order."""
+"""Orders in which the schedules of any template add, and spaces that are restricted by a rule on the order."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: O
     if not parts:
         names = ", ".join(t.name for t in templates)
         raise ValueError(
-            f"the order of sums of {names} is unknown: check schedules with autosched verify --batch-invariant"
+            f"the order in which {names} add terms is unknown: check schedules with autosched verify --batch-invariant"
         )
     known = [t for t in templates if t.name in parts]
     pruned, whole = (

@@ -1,9 +1,9 @@
 """Orders of sums of tile programs, derived from a schedule's distributions.
 
 A sum over a tile first adds the registers of each thread in order, then lanes, then warps. Sums with at most one
-nonzero term have the same bits in every order. Products are added in ascending steps of the k extent of their
-instruction, over a whole loop if the loop only accumulates products, otherwise within one iteration. If blocks share a
-loop, each has a range of iterations. Atomics add in the order in which blocks run.
+nonzero term have the same bits in every order. Products are added in ascending order of k, in steps of their
+instruction's k extent. This order covers a whole loop if the loop only accumulates products, otherwise one iteration.
+If blocks share a loop, each has a range of iterations. Atomics add in the order in which blocks run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ANY_ORDER = (
 
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components of the order of sums for a tile program's schedules."""
+    """Return the components that describe the order in which schedules of a tile program add."""
     choices = choices_of(problem)
     domains = tuple(choices.domains)
     parts = [*_splits(choices, problem, device)]
@@ -83,7 +83,7 @@ def _tiles(choices: Choices) -> Callable[..., str]:
 
 
 def _rounds(kind: str, value: ir.Value) -> bool:
-    """Return True if adding values of this type rounds, so that the result depends on the order."""
+    """Return True if additions of such values are rounded, so that the result depends on the order."""
     return value.dtype.is_float and not any(word in kind for word in _ANY_ORDER)
 
 
@@ -155,7 +155,7 @@ def _joined(
 
 
 def _own_iterations(inference: Inference, number: int) -> int:
-    """Return the largest number of iterations of a loop that a single block executes."""
+    """Return the maximum number of iterations of a loop in one block."""
     return -(-inference.trace.iterations()[number] // max(1, inference.loops[number].parts))
 
 

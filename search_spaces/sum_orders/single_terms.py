@@ -10,7 +10,7 @@ from search_spaces.programs.language.index import Index
 
 
 def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
-    """Return True if a sum adds ``where(position == number, x, 0)``, so that at most one position is not 0.
+    """Return True if the terms of a sum are ``where(position == number, x, 0)``, of which at most one is not 0.
 
     A sum that is carried from one loop iteration to the next may be accumulated per lane until the loop ends. Such a
     sum has only one term if the iterations compare disjoint positions with the same number.
@@ -44,7 +44,7 @@ def _is_zero(inference: Inference, value: ir.Value | float) -> bool:
 def _matches(
     inference: Inference, condition: ir.Value | float, dimension: int
 ) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
-    """Yield the comparisons of positions along ``dimension`` that ``condition`` requires, with the compared operand.
+    """Yield each equality of positions along ``dimension`` and an operand that ``condition`` requires.
 
     The operand must be the same for all positions. It is None for a literal.
     """

@@ -103,7 +103,7 @@ class Constraints:
                 self._domains[name] = distinct
                 more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
                 definition = Relation(more, relation.length)
-            self._definitions[name] = definition  # assign the finished result only, because another thread may read it
+            self._definitions[name] = definition  # assign only the finished result, because another thread may read it
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
@@ -163,7 +163,7 @@ class Constraints:
         return max(1, int(allowed)) / SAMPLE_ROWS
 
     def _parts(self, mask: int) -> list[int]:
-        """Divide the variables into groups that do not depend on common parameters."""
+        """Divide the variables into groups such that no two groups depend on the same parameter."""
         # Pairs for each group: the variables, and the parameters on which the variables depend.
         parts: list[tuple[int, int]] = []
         for i in bits(mask):
@@ -188,7 +188,7 @@ class Constraints:
             key += self._hash(name)
         key.sort()
         edges = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1], [True])))
-        # Number of combinations that the sample contains i times, at index i.
+        # Element i is the number of combinations that occur i times in the sample.
         times = np.bincount(np.diff(edges), minlength=3)
         unseen = times[1] * (times[1] - 1) / (2 * (times[2] + 1))
         return float(min(most, len(edges) - 1 + unseen))

@@ -99,7 +99,7 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CountTree:
-    """All elimination steps, children before parents, and the domains of parameters. An empty space has no steps."""
+    """All elimination steps (children before parents) and the domains of parameters. An empty space has no steps."""
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]

@@ -27,9 +27,9 @@ ROLLOUT_GAIN = 0.8
 GROWS = 1.5  # a join enlarges a table if the ratio of the new to the old length is above this value
 SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old length is below this value
 LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
-GROUPING_WORK = 1.0  # work per row that is grouped, relative to a join that adds rows
+GROUPING_WORK = 1.0  # work per row of grouping, relative to the work per row of a join that adds rows
 
-# (kind of action, index): the index of a relation to join, of a variable whose domain to join, or of an evaluation
+# (kind of action, index): the index of a joined relation, of a variable whose domain is joined, or of an evaluation
 Action = tuple[Literal["join", "domain", "evaluate"], int]
 
 
@@ -115,8 +115,8 @@ class EliminationPlan:
     def take(self, step: Elimination, relation: int, rows: float) -> None:
         """Apply a step to the plan.
 
-        The step's result becomes the relation with the index ``relation`` and ``rows`` rows, unless no variable remains
-        in it.
+        If variables remain in the step's result, the result becomes relation number ``relation``, which has ``rows``
+        rows.
         """
         for kind, index in step.actions:
             if kind == "join":

@@ -25,9 +25,9 @@ _DENSE_KEYS = 1 << 22  # maximum number of keys for which a table of offsets is 
 class Relation:
     """Allowed combinations of some variables, as distinct rows.
 
-    ``columns`` are codes. ``steps`` maps an elimination step to an array with one entry per row: the group of that step
-    to which the row refers. A group counts the configurations of the variables that were eliminated. The count of a row
-    is the product of the counts of its groups.
+    ``columns`` are codes. ``steps`` maps an elimination step to an array with one entry per row, which is the row's
+    group in that step. A group counts the configurations of the variables that were eliminated. The count of a row is
+    the product of the counts of its groups.
     """
 
     columns: Mapping[str, Codes]
@@ -72,9 +72,9 @@ def product(sizes: Mapping[str, int]) -> Relation:
 
 
 def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
-    """Return one int64 key per row. Keys have the lexicographic order of the rows' columns in ``sizes``.
+    """Return one int64 key per row, and an exclusive upper bound of the keys.
 
-    Keys of all tables in the call can be compared with each other. Also returns an exclusive upper bound of the keys.
+    The keys sort the rows of all ``tables`` lexicographically by the columns that ``sizes`` names.
     """
     codes = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1

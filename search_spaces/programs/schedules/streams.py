@@ -67,7 +67,10 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, blocks))
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
-        return f"{blocks} tiles on {launched} blocks have no partial wave after full waves, but stream-K needs one"
+        return (
+            f"{blocks} tiles for {launched} blocks have no partial wave after full waves, so stream-K has no k-tiles "
+            "to distribute"
+        )
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):

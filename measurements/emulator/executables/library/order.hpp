@@ -26,7 +26,8 @@ void host_waits_for_event(void* event);
 void host_waits_for_stream(void* stream);
 void host_waits_for_device();
 
-// A scope in which the null stream is the per-thread default stream, for functions that are compiled for it.
+// A scope in which the null stream is the per-thread default stream. Used by the variants of API functions for programs
+// that are compiled with per-thread default streams.
 class PerThreadDefault {
  public:
   PerThreadDefault();

@@ -22,7 +22,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 };
 // A scope in which a graph runs on a stream. The graph's nodes are ordered after earlier work of the stream, and along
-// the graph's edges. Graphs that run within the scope are child graphs, and are ordered like their node.
+// the graph's edges. A graph that runs within the scope is a child graph: it is ordered like the node that contains it.
 class GraphLaunch {
  public:
   explicit GraphLaunch(void* stream);

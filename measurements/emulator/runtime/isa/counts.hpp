@@ -8,8 +8,8 @@
 
 namespace autosched::emulator::ptx {
 
-// Counts an instruction that some lanes of the warp execute together. Called after an instruction with Flow::plain, and
-// before any other instruction.
+// Counts an instruction that some lanes of the warp execute together. For an instruction with Flow::plain, this is
+// called after the instruction; for all other instructions, before the instruction.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc);
 // Counts a matrix product whose shape is not part of the instruction but follows from its operands, such as
 // "m128n256k16.bf16".

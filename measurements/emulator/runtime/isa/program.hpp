@@ -57,10 +57,9 @@ std::vector<BufferSpec> variable_specs(Machine& machine);
 void place_variables(Machine& machine, const std::vector<void*>& addresses);
 // whether the address is in a __constant__ variable
 bool is_in_constant_memory(Machine& machine, std::uint64_t address);
-// fill_variable copies bytes from the host to the __constant__ variable `name`. It returns false, with a line on
-// stderr, if the variable is too small. Variables that the kernel does not read are not in the bytecode; filling them
-// has no effect.
-// announces a later fill_variable; must be called before variable_specs
+// expect_filled announces a later call of fill_variable, and must be called before variable_specs. fill_variable copies
+// bytes from the host to the __constant__ variable `name`. It returns false, with a line on stderr, if the variable is
+// too small. Variables that the kernel does not read are not in the bytecode; filling them has no effect.
 void expect_filled(Machine& machine, const std::string& name);
 bool fill_variable(Machine& machine, const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);

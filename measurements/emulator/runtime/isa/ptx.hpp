@@ -78,7 +78,7 @@ enum class Flow : std::uint8_t {
   collective,  // waits for the whole warp if immediate 0 is 1, otherwise for the lanes of the mask in source 0
   barrier,     // a barrier of the block
   yields,      // like plain, but other warps may run before it
-  polls,  // like yields, for an instruction that polls for an event
+  polls,  // like yields, but for an instruction that polls for an event
 };
 
 // One variant of an instruction. Tables of such rows define which instructions are supported.
@@ -100,8 +100,7 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
-  // number of this instruction among all through which values leave a lane's registers; 0: it is not such an
-  // instruction
+  // index (from 1) among the instructions through which values leave a lane's registers; 0 for all other instructions
   std::uint32_t effect = 0;
   std::uint32_t reading = 0;  // index among the loads whose addresses are recorded; 0 for all other instructions
   SiteIndex site = 0;
@@ -139,7 +138,7 @@ struct Span {
   bool is_register = false;
 };
 struct Function {
-  // number in the module, the same for every kernel: the function's address relative to function_base
+  // the function's number, which is the same for every kernel of the module: its address relative to function_base
   std::uint64_t number = 0;
   std::uint32_t entry = 0;
   std::uint32_t local_bytes = 0;
@@ -166,8 +165,8 @@ struct Local {
   std::vector<Gap> gaps;  // unallocated bytes around the allocations of alloca, in ascending order
 };
 
-// When each lane last executed an instruction through which values leave registers. For the lanes in `lanes`, this is
-// `tick`; for each other lane, it is `last`.
+// The tick at which each lane last executed an instruction through which values leave registers. For the lanes in
+// `lanes`, this is `tick`; for each other lane, it is `last`.
 struct Effect {
   Lanes lanes = 0;
   std::uint64_t tick = 0;
@@ -175,9 +174,9 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// The addresses that a load has read in the running block, for each lane: the last address, the time at which the lane
-// began to read it (counted in effects, dropped.cpp), and the range of all addresses. `returned`: lanes whose address
-// has moved back into this range; they may have read the same address before.
+// The addresses that a load has read in the running block. For each lane: the last address, the tick at which the lane
+// began to read it (a count of effects, see dropped.cpp), and the range of all addresses. `returned`: lanes whose
+// address has moved back into this range; they may have read the same address before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;

@@ -120,7 +120,7 @@ struct Clocks {
   // (`alone`).
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
-  std::uint32_t live[max_warps];  // lanes that had not exited the last time that only some lanes observed an event
+  std::uint32_t live[max_warps];  // lanes that had not exited when only some of the lanes last observed an event
   // For each warp: `fresh`: lanes that have observed events since they last synchronised; `met`: the lanes that
   // synchronised last.
   std::uint32_t fresh[max_warps], met[max_warps];
@@ -158,22 +158,22 @@ struct Clocks {
   // `living`: lanes that have not exited.
   void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                    unsigned actor, Epoch epoch);
-  // Forgets the identity of the oldest single event (`event` becomes 0), and merges the event with the entry for
-  // several events of the same lanes, if there is one.
+  // Forgets the identity of the oldest single event (`event` becomes 0). If the same lanes already have an entry for
+  // such events, merges the two entries.
   static void forget_event(std::vector<Alone>& mine);
   // Synchronises some lanes of a warp, and merges their clocks. `living`: lanes that have not exited. If the lanes form
   // a group, such as a tile of cooperative groups, each is ordered after the actions of all of them. For any other
   // mask, the epoch of the whole warp ends, because recorded accesses cannot identify arbitrary sets of lanes.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
-  // Some lanes of a warp, of which `living` have not exited, wait for each other. Their earlier events are then earlier
-  // in time than their next actions. They do not become ordered in the memory model, because shuffles and votes do not
-  // order memory.
+  // Some lanes of a warp wait for each other. `living`: lanes that have not exited. In time, everything that these
+  // lanes did before precedes everything that they do next. The memory model does not order it, because shuffles and
+  // votes do not order memory.
   void meet(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     if ((fresh[w] & lanes) != 0 || (lanes & ~met[w]) != 0) meet_anew(w, lanes, living);
   }
   // The events that happened before the next action of a lane.
   View view_of(unsigned w, unsigned lane) const;
-  // True if a lane of warp w is ordered after actions of single lanes, which epochs alone do not represent.
+  // True if a lane of warp w is ordered after actions of single lanes. Epochs alone cannot represent this order.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
   // Called when lanes exchange values. The lanes then share the events that any of these lanes has acquired through a
   // flag. Cooperative groups rely on this: one lane acquires, and a shuffle informs the other lanes. The lanes' own

@@ -60,7 +60,7 @@ struct Thread {
   SiteIndex asked_at = 0;
 
   const Collective* collective = nullptr;  // the collective at which the thread waits in state gathering
-  unsigned mask = 0;  // in state gathering: the lanes for which the thread waits; 0: the whole warp
+  unsigned mask = 0;  // if the state is `gathering`: the lanes for which the thread waits; 0: the whole warp
   unsigned barrier = 0;  // the barrier at which the thread waits in state at_barrier
 
   std::vector<AsyncCopy> copies;

@@ -4,8 +4,8 @@
 
 namespace autosched::emulator {
 
-// For each element that the running thread stores, the location in global memory from which it was loaded; 0: not an
-// unchanged copy.
+// For each element that the running thread stores: the location in global memory of which the element is an unchanged
+// copy, or 0.
 struct Copied {
   static constexpr unsigned most = 8;
   unsigned element_bytes;

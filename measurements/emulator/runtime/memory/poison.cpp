@@ -12,8 +12,9 @@ struct Bytes {
   unsigned char byte;
   bool answer;
 };
-// Bytes of which floating-point values consist: zero, NaN, large, tiny, large negative, and (f32 and f64) two values
-// near the largest. They include the largest and the smallest integers.
+// Poison that repeats one byte. Read as floating-point values, it is zero, NaN, large, tiny, large negative, or (f32
+// and f64) one of two values near the largest. Read as unsigned integers, it includes the smallest and the largest
+// integer.
 constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true},  {0x77, true}, {0x88, false},
                                  {0xf7, true},  {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;

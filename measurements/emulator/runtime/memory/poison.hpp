@@ -1,5 +1,5 @@
-// Poison replaces undefined values in repeated launches, which decide whether results depend on these values. Each
-// launch uses different bytes, and different results of comparisons with undefined values.
+// To decide whether results depend on undefined values, the launch is repeated with poison in their place. Each
+// repetition uses different bytes, and different results of comparisons with undefined values.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ void fill_poison(Machine& machine, void* to, std::size_t bytes);
 // Results of comparisons with undefined values, for the 32 lanes of a warp.
 std::uint32_t poison_answers(Machine& machine);
 // Ends the launch if it runs with poison. Called for a decision that has the same result for most values, such as
-// equality: if runs with a few poison values agree, another value may still change the result.
+// equality: even if runs with a few poison values agree, another value may change the result.
 void leave_undecided(Machine& machine);
 
 }  // namespace autosched::emulator

@@ -10,12 +10,12 @@ namespace autosched::emulator {
 // ``just_now``: the read happens now, so only later actions of the reader matter.
 void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr,
                 unsigned bytes = 0);
-// Watches a value that was read from shared memory before a racing write at self->site.
+// Watches a value that `reader` has read from shared memory, and that `writer` now overwrites at self->site in a race.
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
 // Records that a finding stays a fault, whether or not the read value has an effect.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // called when the running blocks have ended
-// Called after the launch: downgrades findings about reads without an effect to notes.
+// Called after the launch. If the reads of a finding had no effect, turns the finding into a note.
 void lower_harmless_races(Machine& machine);
 // True if the instruction at a site only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);

@@ -59,7 +59,7 @@ struct GlobalOrder : Unit {
     ReleasePointer release;
     Who who;  // the thread that executed the atomic
     Epoch epoch;
-    Epoch fence_of_warp[max_warps] = {};  // epoch of the first fence after the atomic by any lane of each warp; 0: none
+    Epoch fence_of_warp[max_warps] = {};  // for each warp: epoch of its first fence after the atomic; 0: none
     std::vector<bool> fenced;             // by thread: whether this thread has executed a fence after the atomic
     unsigned fences = 0;                  // number of true elements of `fenced`
     std::vector<Grant> fencers;           // threads that have executed a fence, with the fences' epochs
@@ -98,8 +98,8 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // Events before a strong write of a thread, with or without a fence: events of the thread's own block, and those
-  // actions of other blocks that the thread had already observed.
+  // Events that precede a strong write of a thread, whether or not a fence is in between: the events of the thread's
+  // own block, and the events of other blocks that the thread had already observed.
   struct Shown {
     unsigned block, rank;
     View seen;
@@ -171,8 +171,8 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// The release that the running thread would publish now: actions that are covered by its own fences, and by fences of
-// other threads that happened before.
+// The release that the running thread would publish now. It covers the actions before the thread's own fences, and
+// before those fences of other threads that happened before now.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];

@@ -69,7 +69,7 @@ void make_threads(Machine& machine) {
   machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size);
 }
 
-// Suspends the running block, and starts another block in a free slot or a new one.
+// Suspends the running block, and starts another block in a free slot, or in a new slot if none is free.
 void start_beside(Machine& machine, unsigned block) {
   machine.residents.waiting.push_back(machine.residents.running);
   if (machine.residents.free_slots.empty()) {

@@ -94,10 +94,10 @@ void start_blocks(Machine& machine, Epoch first) {
 
 namespace {
 
-constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress until a launch counts as deadlocked
-constexpr unsigned patience_of_turns = 8;       // polls per warp without progress until other blocks run
+constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress that count as a deadlock
+constexpr unsigned patience_of_turns = 8;       // polls per warp without progress after which other blocks run
 constexpr unsigned patience_where_warps_meet = 8;  // the previous limit is multiplied by this if warps met at barriers
-constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) until other blocks run
+constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) after which other blocks run
 constexpr unsigned furthest = 24;               // with a seed, a warp runs up to this many times in a row per round
 
 bool all_exited(Machine& machine) {
@@ -155,7 +155,7 @@ Turn run_step(Machine& machine) {
   return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
-// Replaces the list of blocks to run by the clusters that contain them.
+// Replaces the list of blocks to run with a list of the clusters that contain these blocks.
 void choose_clusters(Machine& machine) {
   const Index3 c = machine.launch.cluster;
   const unsigned wide = machine.grid_size.x / c.x, high = machine.grid_size.y / c.y;

@@ -15,7 +15,7 @@ struct Capture {
   Graph* graph;
   void* origin;
   std::uint64_t id;
-  bool owned;           // true: the capture has created the graph; false: the program has
+  bool owned;           // true: the capture created the graph; false: the program created it
   std::size_t earlier;  // number of nodes that the graph had before the capture
   std::unordered_map<void*, Nodes> last = {};  // predecessors of a stream's next node, by stream
 };

@@ -137,7 +137,8 @@ API int cudaProfilerStart() { return success; }
 API int cudaProfilerStop() { return success; }
 API int cudaCtxResetPersistingL2Cache() { return success; }
 
-// Returns a driver function from the libcuda replacement next to this library. The ignored flags select default streams.
+// Returns a driver function from the libcuda replacement next to this library. Ignores the flags, which select the
+// legacy or the per-thread default stream.
 API int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, int* status) {
   static void* const driver = [] {
     Dl_info here{};

@@ -1,5 +1,5 @@
-// Functions shared by the files of the libcudart replacement: kernels and variables by their host addresses, copies, and work
-// that a capture records.
+// Functions shared by the files of the libcudart replacement: they find kernels and variables by host address, copy
+// memory, and record the work of a capture.
 #pragma once
 #include <functional>
 

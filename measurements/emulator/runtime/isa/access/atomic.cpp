@@ -1,4 +1,4 @@
-// atom and red of all types: PTX ISA 9.7.13. The lanes of a warp update one after another.
+// atom and red of all types: PTX ISA 9.7.13. The lanes of a warp perform their updates one after another.
 #include <algorithm>
 #include <cmath>
 #include <map>

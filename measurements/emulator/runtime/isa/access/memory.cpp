@@ -157,8 +157,8 @@ void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, c
 void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
                SiteIndex origin) {
   const unsigned width = i.width_of_destination(which), n = std::min(width, e.bytes);
-  // The bits above the element are known: they are zeros, unless the element is signed. Copies of an unknown sign bit
-  // are unknown.
+  // Above an unsigned element, all bits are known zeros. Above a signed element, they are copies of the sign bit, and
+  // unknown if the sign bit is unknown.
   std::uint64_t bits = e.is_signed && !sign_bit(known, n) ? 0 : ~std::uint64_t{0};
   if (n < 8) {
     bits = n == width ? 0 : bits << 8 * n;

@@ -96,8 +96,8 @@ void execute_lop3(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// lop3 with a predicate result: d|p, p = (d != 0) op q. Immediates: truth table, whether op is and (otherwise or),
-// whether q is negated.
+// lop3 with a predicate result: d|p, p = (d != 0) op q. Immediates: the truth table; 1 if op is `and`, 0 if it is `or`;
+// 1 if q is negated.
 void execute_lop3_joined(Warp& w, const Instruction& i, Lanes active) {
   execute_lop3(w, i, active);
   const u32* d = w.values<u32>(i.destination(0));

@@ -111,7 +111,7 @@ PAIR_FUNCTION(mul_pair, 2, a * b)
 PAIR_FUNCTION(fma_pair, 3, std::fma(a, b, c))
 #undef PAIR_FUNCTION
 
-// On an H100, abs and neg compute a sum of |x| or -x with -0. So a NaN becomes the canonical NaN in f32, and keeps its
+// On an H100, abs computes |x| + -0, and neg computes -x + -0. So a NaN becomes the canonical NaN in f32, and keeps its
 // sign in f64.
 template <class T, class F>
 void with_sign(Warp& w, const Instruction& i, Lanes active, F f) {

@@ -191,8 +191,8 @@ void execute_max_s32(Warp& w, const Instruction& i, Lanes active) {
   i.flags& relu ? execute_not_relu(w, i, active, false) : map2<greatest<s32>, s32, s32>(w, i, active);
 }
 
-// Extended-precision arithmetic with the carry flag. Op: 0 add, 1 subtract, 2 multiply-add of the product's low half, 3
-// of its high half. WithCarry: adds the carry flag.
+// Extended-precision arithmetic with the carry flag. Op: 0 = add, 1 = subtract, 2 = multiply-add with the product's low
+// half, 3 = multiply-add with its high half. WithCarry: adds the carry flag.
 template <class T, int Op, bool WithCarry>
 void execute_chain(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {

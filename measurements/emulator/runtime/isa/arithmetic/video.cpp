@@ -127,9 +127,9 @@ void scalar(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// After the common immediates: the number of fields per register (2 or 4), a mask of the fields of d to write, and for
-// each field of d the indices of its source fields in (b, a): first the indices for operand a, then the indices for
-// operand b.
+// After the common immediates: the number of fields per register (2 or 4); a mask of the fields of d to write; for each
+// field of d, the index of the field that is its operand a; for each field of d, the index of the field that is its
+// operand b. Indices count the fields of the register pair (b, a), from the lowest field of register a.
 void simd(Warp& w, const Instruction& i, Lanes active) {
   const Common v = common(i);
   const std::int64_t* const further = i.immediate + common_immediates;

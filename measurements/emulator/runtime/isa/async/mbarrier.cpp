@@ -241,8 +241,8 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
   // With a seed, a first poll after the end of the phase may fail, as if it had happened just before the end. Lanes
-  // that poll together get the same result. Otherwise a loop that ends when all lanes succeed at once would hardly ever
-  // end.
+  // that poll together get the same result: with separate results, a loop that ends only when all lanes succeed in the
+  // same poll would hardly ever end.
   const bool asks_early = seeded(machine) && random_below(machine, 2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);

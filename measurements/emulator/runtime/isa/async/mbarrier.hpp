@@ -11,7 +11,8 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// Lanes of a warp that have observed the end of the latest phase, with the epoch and the source site of that poll.
+// Lanes of a warp that observed the end of the latest phase in the same poll, and the epoch and the source site of this
+// poll.
 struct PhaseSeen {
   unsigned warp;
   std::uint32_t lanes;

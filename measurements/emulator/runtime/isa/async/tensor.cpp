@@ -77,8 +77,8 @@ struct Box {
     return static_cast<int>((bytes + span - 1) / span * span);
   }
 
-  // Coordinate of a row's first element in dimension `d`. Called for ascending `d`; `rest` starts as the row's number,
-  // and each call divides it by the count of its dimension.
+  // Coordinate of a row's first element in dimension `d`. Called for each `d`, in ascending order. `rest` is initially
+  // the row's number; each call for d > 0 divides it by counts[d].
   std::int64_t coordinate(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
     if (!pixels.empty()) return pixels[row][d];
     if (d == 0) return first[0];

@@ -45,9 +45,8 @@ enum class MapField : std::uint8_t {
   fill_mode,
 };
 
-// 128 bytes of zeros encode a map of a tensor with one dimension and elements of one byte; all other fields are unset.
-// So in a map that starts as zeros, fields whose encoded value is 0, such as the rank of a tensor with one dimension,
-// need not be set.
+// A map of 128 zero bytes describes a one-dimensional tensor of one-byte elements; all other fields are unset. So a
+// field whose encoded value is 0, such as rank 1, need not be set in a map that starts as zeros.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
@@ -74,7 +73,7 @@ struct EncodedTensorMap {
   static constexpr std::uint32_t corners(int lower, int upper) {
     return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
   }
-  // Bytes per element of the first dimension: an array element, or a slice of an interleaved layout.
+  // Bytes per element of the first dimension. In an interleaved layout, such an element is a slice of channels.
   unsigned unit_bytes() const { return slice_bytes != 0 ? slice_bytes : element_bytes; }
   unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // the dimension of channels
   // Number of dimensions of pixels: all dimensions except channels and images.

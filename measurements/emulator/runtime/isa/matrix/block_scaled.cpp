@@ -1,5 +1,5 @@
-// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". A function of an instruction runs when all lanes of
-// the warp have arrived.
+// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". The function that executes an instruction is called
+// when all lanes of the warp have arrived.
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"

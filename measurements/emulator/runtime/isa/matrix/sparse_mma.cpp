@@ -17,7 +17,7 @@ T element_of(Warp& w, const Instruction& i, const std::uint32_t* registers, std:
   return static_cast<T>(value_of(type, bits));
 }
 
-// Reads the stored elements of A, k / 2 per row, and B. Adds the products of the stored elements to d in the order of
+// Reads B and the stored elements of A (k / 2 per row). Adds the products of the stored elements to d in the order of
 // k.
 template <class T, class Sum>
 void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& metadata, const std::uint32_t* ra,

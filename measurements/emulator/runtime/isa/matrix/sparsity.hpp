@@ -26,7 +26,8 @@ class Metadata {
         first_(selector * fields_ / 8) {}
 
   void read(Machine& machine, unsigned row, unsigned* column) const {
-    // One of each two elements is stored. Each of its 16-bit halves has a 2-bit field: its index among the four halves.
+    // Of every two tf32 elements, one is stored. Each 16-bit half of the stored element has a 2-bit field: the index of
+    // this half among the four halves of the two elements.
     if (type_ == tf32) {
       for (unsigned p = 0; p < fields_ / 2; ++p) {
         const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;

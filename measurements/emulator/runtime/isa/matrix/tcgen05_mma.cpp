@@ -190,8 +190,8 @@ void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed,
   }
 }
 
-// Checks and records reads of columns of tensor memory. `lanes` has a mask for each quarter of the lanes. Reports a
-// finding if a cell that is read was never written.
+// Checks and records a read of columns of tensor memory. `lanes`: the lanes that are read, as one mask per quarter.
+// Reports a finding if a cell that is read was never written.
 void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const std::uint32_t (&lanes)[tensor_quarters],
                   const TensorUse& use) {
   for (unsigned c = column; c < column + columns; ++c) {

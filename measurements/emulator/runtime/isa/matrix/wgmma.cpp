@@ -31,7 +31,7 @@ struct Wgmmas : Unit {
     unsigned actor = 0;
     bool has_actor = false;
     std::deque<Operation> operations;
-    std::uint32_t first = 0;  // number of operations[0], counted within the block
+    std::uint32_t first = 0;  // index of operations[0] among all operations of the group in this block
   };
   struct State {
     std::uint32_t before = 0;   // how many operations the warp has issued in earlier blocks
@@ -232,9 +232,9 @@ void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const st
 }
 
 // wgmma.mma_async. Immediates: 1 (whole warp); number of columns; types of d, a, b; whether A is in registers; whether
-// A, and whether B, is transposed; whether A, and whether B, is negated; whether A is sparse; the selector of the lanes
-// that have the metadata of a sparse A. Sources: registers or descriptor of A, descriptor of B, whether to accumulate,
-// metadata of a sparse A.
+// A is transposed; whether B is transposed; whether A is negated; whether B is negated; whether A is sparse; the
+// selector of the lanes that have the metadata of a sparse A. Sources: registers or descriptor of A, descriptor of B,
+// whether to accumulate, metadata of a sparse A.
 void issue(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto columns = static_cast<unsigned>(i.immediate[1]);

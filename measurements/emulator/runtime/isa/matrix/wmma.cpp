@@ -216,8 +216,8 @@ void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32
   }
 }
 
-// wmma.mma. Immediates: 1 (whole warp); m, n, k; types of d, a, b, c; whether a, and whether b, is row-major; numbers
-// of registers of a, b and c; whether bits are combined by xor.
+// wmma.mma. Immediates: 1 (whole warp); m, n, k; types of d, a, b, c; whether a is row-major; whether b is row-major;
+// numbers of registers of a, b and c; whether bits are combined by xor.
 void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);

@@ -45,7 +45,7 @@ constexpr std::uint32_t funnel(std::uint32_t a, std::uint32_t b, std::uint32_t c
   return static_cast<std::uint32_t>(Left ? both << n >> 32 : both >> n);
 }
 
-// prmt: selects four bytes of the 8-byte value (b, a), as PTX ISA, prmt, specifies for each mode.
+// prmt: selects four bytes of the 8-byte value (b, a). The PTX ISA specifies the selection of each mode (section prmt).
 inline std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector, std::int64_t mode) {
   const std::uint64_t both = static_cast<std::uint64_t>(b) << 32 | a;
   std::uint32_t y = 0;

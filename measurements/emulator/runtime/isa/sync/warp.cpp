@@ -31,7 +31,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  SiteIndex undecided[warp_size] = {};  // for each lane: the source of its lane number if this is undefined, else 0
+  SiteIndex undecided[warp_size] = {};  // by lane: origin of the undefined bits that select its source lane, else 0
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     for (const unsigned s : {2u, 3u}) {

@@ -20,7 +20,7 @@ struct Copies {
 namespace {
 
 constexpr std::size_t most_followed = 256;  // maximum number of tracked registers per kernel
-// a location stores the size of the loaded value in the bits above its address
+// a location is an address whose bits from size_shift up hold the size of the loaded value
 constexpr unsigned size_shift = 56;
 
 bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // global or generic address
@@ -44,8 +44,8 @@ void until_all(Machine& machine, Registers& found, Step step) {
   }
 }
 
-// Finds the registers that stores read, and the registers that are moved to these. Results of warp-wide instructions
-// are excluded.
+// Finds the registers that stores read, and the registers whose values are moved to them. Results of warp-wide
+// instructions are excluded.
 Registers stored_registers(Machine& machine) {
   Registers stored;
   until_all(machine, stored, [&](const Instruction& i) {

@@ -1,4 +1,4 @@
-// Tracks which registers contain unchanged values from global memory, and their locations.
+// Tracks which registers contain unchanged values from global memory, and from which locations they were loaded.
 #pragma once
 #include "isa/ptx.hpp"
 #include "memory/copied.hpp"

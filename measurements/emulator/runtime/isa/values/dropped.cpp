@@ -1,6 +1,6 @@
-// Decides whether values that lanes load while other lanes write them have an effect. Some code loads values that it
-// does not use: lanes that hold copies of data which other lanes store (as in Triton's layouts), and prefetching code.
-// A race of such a load is harmless.
+// Decides whether the value of a load has an effect, if the load races with a write of another lane. Some code loads
+// values that it does not use: lanes that hold copies of data which other lanes store (as in Triton's layouts), and
+// prefetching code. A race of such a load is harmless.
 //
 // The analysis of the kernel's code starts at the load and follows the loaded value through registers, in any order of
 // the instructions. The effects of a value are the instructions through which it leaves a lane's registers: stores,
@@ -34,15 +34,15 @@ using namespace ptx;
 struct DroppedValues : Unit {
   using Unit::Unit;
 
-  // How a loaded value is used. ``lost``: the analysis cannot follow all uses, such as in an address, a branch or a
-  // device function, so the value may have an effect. ``reach``: shuffles may move the value to lanes whose numbers
-  // differ in these bits.
+  // How a loaded value is used. ``lost``: the analysis cannot follow some use of the value (for example in an address,
+  // a branch or a device function), so the value may have an effect. ``reach``: shuffles may move the value to lanes
+  // whose numbers differ in these bits.
   struct Use {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
     std::vector<Guard> skipped;  // guards of the code that is skipped by branches on the value
-    // loads after which nothing depends on the value, because its registers are overwritten
+    // loads after which the value has no further use, because its registers have been overwritten
     std::vector<const Instruction*> ends;
   };
   struct Watched {
@@ -94,7 +94,7 @@ std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   return bits;
 }
 
-// The bits in which the numbers of a shuffle's source lane and destination lane may differ.
+// The bits in which the source lane and the destination lane of a shuffle may differ.
 std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
@@ -365,8 +365,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // Watches each load of the line that has read this location. The watch starts when the load began to read this
-  // location, if this is known; otherwise, when the running blocks started.
+  // Watches each load of the source line that has read this location. The watch starts at the time at which the load
+  // began to read this location, or at the start of the running blocks if that time is unknown.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;

@@ -81,9 +81,10 @@ double value_of(NumberFormat format, std::uint64_t bits) {
   }
 }
 
-// True if two numbers may be sums of the same terms in different orders. Two integers must be equal up to their last
-// bits (`ulps`), because sums of integers are exact. `coarsest`: the coarsest format to which any term has been
-// rounded. `largest`: the largest value so far, which is updated.
+// True if two numbers may be sums of the same terms in different orders. A difference in the last bits (up to `ulps`)
+// is always allowed. Between two integers, no larger difference is allowed, because sums of integers are exact.
+// `coarsest`: the coarsest format to which any term has been rounded. `largest`: the largest value so far, which is
+// updated.
 bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
   const Tolerance& own = tolerances[format];
@@ -112,8 +113,8 @@ bool starts_with_one_of(std::string_view name, std::initializer_list<std::string
 }
 
 // The contents of an instruction's result: numbers of certain formats, bits of its sources (`passes_on`), or neither.
-// `adds`: the instruction is an integer addition. On GPUs before sm_80, compilers use one to round f32 to bf16, and keep the upper
-// half of the sum.
+// `adds`: the instruction is an integer addition. On GPUs before sm_80, compilers round f32 to bf16 by an integer
+// addition, and keep the upper half of the sum.
 struct Making {
   Formats formats = 0;
   bool passes_on = false, adds = false;
@@ -182,7 +183,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns an index: this source of the instruction and all later ones are visited next.
+  // Each visit returns the index of a source. This source of the instruction and all later sources are visited next.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;
@@ -211,7 +212,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
   return stored;
 }
 
-// Largest magnitude of the terms of the values that the running lanes store.
+// Largest magnitude of the terms whose sums the running lanes store.
 double largest_term(Machine& machine, const Stored& stored) {
   ptx::Warp& warp = machine.warps.all[machine.self->warp];
   double largest = 0;

@@ -1,5 +1,5 @@
-// Analyses code that a branch skips. A racing value that decides a branch does not matter if the lane would execute no
-// effect of the skipped code even without the branch.
+// Analyses code that a branch skips. A racing value that decides a branch does not matter if the skipped code could
+// have no effect in this lane, because the predicates of its instructions are false.
 #pragma once
 #include <cstddef>
 #include <cstdint>

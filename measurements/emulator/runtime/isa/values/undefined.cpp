@@ -16,7 +16,8 @@
 
 namespace autosched::emulator::ptx {
 
-// Reads of memory that was never written. Also branches on undefined values, if their paths only write registers.
+// Records reads of memory that was never written, and branches on undefined values. If the paths of a branch only write
+// registers, the contents of these registers depend on the branch.
 struct UnknownValues {
   // The registers whose contents depend on a branch. ``end``: the instruction at which both paths meet; 0 if a path does
   // more than write registers.
@@ -58,7 +59,7 @@ u64 known_of_or(Warp& w, const Instruction& i, unsigned k) {
 }
 u64 known_of_xor(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k) & known(w, i, 1, k); }
 
-// A result bit is known if all entries of the truth table that the known source bits allow are equal.
+// A result bit is known if all entries of the truth table that match the known source bits are equal.
 u64 known_of_lop3(Warp& w, const Instruction& i, unsigned k) {
   u64 zero = 0, one = 0;
   for (unsigned row = 0; row < 8; ++row) {

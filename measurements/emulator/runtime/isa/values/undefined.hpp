@@ -26,14 +26,15 @@ void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex 
 SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i);
 
 // Executes an instruction whose sources are undefined in the lanes `undefined`. A strict instruction causes a finding.
-// For other instructions, result bits that no unknown source bit can change are known.
+// For other instructions, a result bit is known if no unknown source bit can change it.
 void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefined);
 // Report that an instruction, such as a store or a branch, depends on undefined values in some lanes.
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane);
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined);
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined);
-// Handles a branch on an undefined predicate whose paths only write registers. These registers become unknown, neither
-// path is executed, and execution continues at `end`. Returns false if the branch decides more than register contents.
+// Handles a branch on an undefined predicate, if both paths of the branch only write registers. These registers become
+// unknown, neither path is executed, and execution continues at `end`. Returns false if the branch decides more than
+// register contents.
 bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t& end);
 
 // The known bits of the result of cvt in a lane (isa/arithmetic/convert.cpp).

@@ -72,7 +72,7 @@ SmallFloats small_floats(BufferSpec::Content content) {
 }
 
 // Fills a page of a sparse input, which starts at element ``first``. Floats are integers 1 to 3 of either sign, so that
-// sums are exact and no term is zero. Other elements are random bits, except all ones.
+// sums are exact and no term is zero. Elements of other types have random bits, but never all bits set.
 template <class Element>
 void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size_t count) {
   const bool are_bits = spec.content == BufferSpec::Content::bits;

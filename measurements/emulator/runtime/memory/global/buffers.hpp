@@ -51,7 +51,7 @@ void list_writes(Machine& machine, int file);
 void report_still_unknown(Machine& machine);
 // Reports the launch's accesses to a program's memory.
 void report_uses(Machine& machine);
-// Checks outputs that were not written, and workspaces that must be zero again after a call.
+// Checks that all outputs were written, and that the workspaces that must be zero after a call are zero again.
 void check_after_call(Machine& machine);
 // Prepares the next call: resets outputs, and clears the records of writes to outputs and workspaces.
 void begin_call(Machine& machine);

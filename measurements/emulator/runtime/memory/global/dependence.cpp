@@ -24,7 +24,7 @@ struct Dependence : Unit {
     Who who;
     Epoch epoch;
   };
-  // ranges that earlier launches write [0], and that they read [1]; sorted by address at the first check
+  // index 0: ranges that earlier launches write; index 1: ranges that they read; sorted by address at the first check
   std::vector<Stretch> unfinished[2];
   bool sorted = false;
   bool waited = false;  // a block has waited before it allowed later launches to start

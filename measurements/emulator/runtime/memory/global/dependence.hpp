@@ -6,8 +6,8 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Declares bytes that earlier launches in the stream may still write, or only read (`only_read`). Called before the
-// launch.
+// Declares bytes that earlier launches in the stream may still write or, with `only_read`, may still read. Called
+// before the launch.
 void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read);
 void start_block_dependence(Machine& machine);
 // The running thread waits for these launches. Their writes are then visible to threads that are ordered after the

@@ -18,7 +18,7 @@ namespace autosched::emulator {
 struct Heap {
   struct Allocation {
     std::uint64_t offset, bytes;
-    std::uint32_t made, freed;  // offsets of texts: where it was allocated and freed; `freed` is 0 until it is freed
+    std::uint32_t made, freed;  // offsets of texts that state where it was allocated and freed; `freed`: 0 if not freed
     std::uint32_t made_in, freed_in;  // indices of the launches that allocated and freed it
   };
   // Header of the region, which is initially zero. The region has four quarters: this header and the texts, the data,

@@ -23,7 +23,7 @@ namespace {
 
 using CopyOf = GlobalUses::CopyOf;
 
-// Global memory accesses are recorded as stamps (who, when, where), which marks refer to.
+// Global memory accesses are recorded as stamps (who, when, where). Marks refer to stamps.
 
 constexpr unsigned readers[] = {1, 2};  // indices in Buffer::marks; index 0 is the last write
 
@@ -81,7 +81,7 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
 }
 
 // Index of the marks in which a read is recorded; 0: it is not recorded. Plain reads are preferred to strong reads,
-// because they also race with atomics.
+// because plain reads also race with atomics.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
   const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
                          stamp_of(machine, b.mark(machine, readers[1], cell))};
@@ -291,7 +291,7 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  Mark mine = 0;  // mark of the stamp, created at the first cell
+  Mark mine = 0;  // the stamp's mark, created when the first cell is marked
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     if (mine == 0) mine = mark_of(machine, stamp(machine, atomic, narrow));

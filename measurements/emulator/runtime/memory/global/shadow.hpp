@@ -39,7 +39,7 @@ constexpr Mark numbers = (1u << number_bits) - 1;
 // Flag of a mark that stands for all cells of a word. Consecutive lanes have accessed these cells, and the mark
 // contains the lane that accessed the first cell.
 constexpr Mark spread = 1u << number_bits;
-// Flags of the write mark of a word whose cells have separate marks, in kept_apart (marks.cpp).
+// Flags in the write mark of a word: the cells of the word have separate marks, which are in kept_apart (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(Machine& machine, const Stamp& stamp);
 // Records of accesses to all buffers. The marks in buffers refer to these records.
@@ -245,7 +245,7 @@ namespace autosched::emulator {
 
 // The buffers of the launch.
 struct Buffers {
-  // A page of a buffer that got its content on first access, in a sparse launch.
+  // In a sparse launch: a page of a buffer, which got its content when it was first accessed.
   struct Page {
     global_shadow::Buffer* buffer;
     std::size_t index;

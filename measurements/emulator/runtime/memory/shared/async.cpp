@@ -112,7 +112,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     return nullptr;
   }
   // The asynchronous engine reads the memory of another block. That block must not exit before the read has completed.
-  // To observe the engine's completion, for example by tcgen05.commit, is sufficient.
+  // It is sufficient to observe the engine's completion before the exit, for example by tcgen05.commit.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }

@@ -62,9 +62,9 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
                      [](const Pending& p) { return p.what == InFlight::nothing; });
 }
 
-// Returns a read of a byte that is not ordered before the action of `me`, or nullptr if there is none. `same_value`:
-// ignores threads that have written the same value with the same instruction, because their writes are recorded like
-// reads.
+// Returns a recorded read of byte `a` that is not ordered before the action of `me`, or nullptr if there is none.
+// `same_value`: ignores threads that have written the same value with the same instruction; their writes are recorded
+// like reads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {

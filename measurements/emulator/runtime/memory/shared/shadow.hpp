@@ -32,11 +32,11 @@ struct SharedUses : Unit {
   Stamp* last_write = nullptr;
   Pending* pending = nullptr;
   Stamp** last_read = nullptr;  // last reads, by actor and position
-  // Bit mask of the actors, modulo 32, that have read a byte since its last write. It may include actors whose read is
-  // from an earlier block.
+  // The actors that have read a byte since its last write, as a bit mask of their numbers modulo 32. It may include
+  // actors whose read is from an earlier block.
   std::uint32_t* readers = nullptr;
-  // Bit mask of the warps, modulo 32, that have written the same value with the same instruction as the last writer,
-  // without being ordered with the last writer.
+  // The warps that have written the same value with the same instruction as the last writer, without being ordered with
+  // the last writer. A bit mask of their numbers modulo 32.
   std::uint32_t* together = nullptr;
   std::size_t window_bytes = 0;  // size of a block's window
   bool has_engines = false;      // whether bulk copies or mbarriers were used
@@ -87,7 +87,7 @@ inline std::string describe_actor(Machine& machine, Who who) { return describe(m
 // True if an access is by an asynchronous engine rather than by a thread: wgmma, or a bulk copy.
 inline bool by_engine(Machine& machine, Who who) { return warp_of(who) >= machine.clocks.warps; }
 
-// Checks and records a read of `me` at self->site. Reports at most one finding. ``lazily``: an undefined value is not
+// Checks and records a read by `me` at self->site. Reports at most one finding. ``lazily``: an undefined value is not
 // reported but recorded (note_uninitialized), and the result is false.
 bool shadow_read(Machine& machine, unsigned position, int bytes, Who me, bool lazily = false);
 // Checks a write, and returns true if there is no finding. Threads may write the same value with the same instruction.
@@ -105,8 +105,8 @@ bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, c
 void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);
 void shadow_update(Machine& machine, unsigned position, int bytes, Who me);  // records an atomic
-// Three steps of a reduction by the async proxy. check_under_atomics returns whether `me` is ordered after the last
-// plain write, if atomics have followed that write. check_taken checks that the bytes to update have been written.
+// Three steps of a reduction by the async proxy. If atomics have followed the last plain write, check_under_atomics
+// returns whether `me` is ordered after that write. check_taken checks that the bytes to update have been written.
 // mark_updated records the reduction when it takes effect.
 bool check_under_atomics(Machine& machine, unsigned position, int bytes, Who me);
 void check_taken(Machine& machine, unsigned position, int bytes, Who me);
@@ -116,7 +116,7 @@ void forget_earlier_writes(Machine& machine);
 void check_known(Machine& machine, unsigned position, int bytes);
 void report_race(Machine& machine, unsigned position, Who me, const char* doing, const Stamp& other, const char* did,
                  Grade grade = Grade::fault, const char* why = "");
-// Reports an access to a byte to which an operation is in flight, or which belongs to an mbarrier.
+// Reports an access to a byte that an asynchronous copy in flight writes, or that belongs to an mbarrier.
 void report_pending(Machine& machine, unsigned position, Who me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);

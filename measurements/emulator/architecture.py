@@ -12,7 +12,7 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # kernels for sm_75 are always compiled for sm_75, because sm_75 has separate kernel templates
+TURING = "sm_75"  # sm_75 has its own kernel templates, whose kernels are always compiled for sm_75
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 

@@ -43,19 +43,19 @@ class FindingKind(StrEnum):
     # a register or local variable is read before it is written on the executed path
     UNDEFINED_REGISTER = "undefined_register"
     WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used to access global memory
-    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # access outside of a thread's own arrays or of the parameters
+    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # access outside of both the thread's own arrays and the parameters
     TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
     WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses data that an unfinished wgmma reads or writes
     # The source of a bulk store is overwritten, or the storing block exits, before the wait.
     BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
-    MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses of threads and wgmma or a bulk copy
+    MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses by threads and wgmma or bulk copies
     # wrong use of an mbarrier: too many arrivals, a missed phase, or use before its initialisation
     MBARRIER_MISUSE = "mbarrier_misuse"
     # No fence between the initialisation of an mbarrier and the use of the mbarrier by another block's copy.
     MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"
-    BLOCK_EXITED = "block_exited"  # accesses shared memory of a block of the cluster that may have exited
+    BLOCK_EXITED = "block_exited"  # accesses shared memory of another block of the cluster, which may have exited
     HEAP_MISUSE = "heap_misuse"  # uses memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # reads a __constant__ or __device__ variable that is never set
     DEADLOCK = "deadlock"  # threads poll memory for a value that is never written; ends the launch
@@ -378,9 +378,9 @@ MEANINGS: Mapping[FindingKind, str] = {
         "two unordered accesses of two threads to the same shared memory, at least one of them a write"
     ),
     FindingKind.GLOBAL_RACE: (
-        "two unordered accesses of two threads to the same global memory, at least one of them a write; also "
-        "updates by two blocks if one is an atomic of block scope, and accesses of a dependent launch to memory "
-        "that the previous launch may still write"
+        "two unordered accesses of two threads to the same global memory, at least one of them a write. "
+        "Also reported for updates by two blocks of which one is an atomic of block scope, and for accesses of a "
+        "dependent launch to memory that the previous launch may still write"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
         "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
@@ -402,11 +402,11 @@ MEANINGS: Mapping[FindingKind, str] = {
         "warps without an order between them"
     ),
     FindingKind.UNDEFINED_REGISTER: (
-        "use of bits of a register or local variable that were not written on this path; a note if a vector is "
-        "stored without some elements, if the bits only select a value that is dropped, or if they do not affect "
-        "the results of the launch"
+        "use of bits of a register or local variable that were not written on this path. Only a note if a vector "
+        "store includes elements that were not written, if the bits only select a value that is dropped, or if they "
+        "do not affect the results of the launch"
     ),
-    FindingKind.WRONG_STATE_SPACE: "pointer to one state space that is used for another",
+    FindingKind.WRONG_STATE_SPACE: "pointer to one state space that is used to access another",
     FindingKind.TRAP: "trap, failed assertion, or more than 4,096 nested calls",
     FindingKind.UNROUNDED_TF32: (
         "tf32 operand whose low 13 bits are not zero; a note if the kernel rounds no operand to tf32, as in "
@@ -414,8 +414,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.WGMMA_IN_FLIGHT: "access to the registers or the shared memory of a wgmma before a wait for the wgmma",
     FindingKind.BULK_COPY_IN_FLIGHT: (
-        "source of a bulk store that is overwritten before the wait; block that exits while its bulk store is in "
-        "flight; bulk load without a wait"
+        "overwriting the source of a bulk store before the wait; exit of a block while its bulk store is in flight; "
+        "bulk load without a wait"
     ),
     FindingKind.MISSING_WGMMA_FENCE: "wgmma with registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
@@ -431,7 +431,7 @@ MEANINGS: Mapping[FindingKind, str] = {
         "bulk copy that signals an mbarrier of another block of the cluster, although neither `fence.mbarrier_init` "
         "nor `fence.proxy.async` followed the initialization of the mbarrier; a note for PTX without source"
     ),
-    FindingKind.BLOCK_EXITED: "access to shared memory of a block of the cluster that may have exited",
+    FindingKind.BLOCK_EXITED: "access to the shared memory of another block of the cluster, which may have exited",
     FindingKind.HEAP_MISUSE: (
         "device code that uses or frees freed memory, or frees memory that `malloc` did not return"
     ),
@@ -440,7 +440,7 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.DEADLOCK: (
         "threads that wait for a value that is never written, for example blocks that wait for each other in the "
-        "wrong order or for a block that cannot start; ends the launch"
+        "wrong order or for a block that cannot start. This finding ends the launch"
     ),
     FindingKind.LAUNCH_LIMIT: "more than 227 KiB of shared memory for a block (99 KiB for sm_120)",
     FindingKind.TCGEN05_IN_FLIGHT: "access to data that a tcgen05 instruction in flight reads or writes",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # for each timeline, the number of its actions that happened before
+Clock = dict[int, int]  # vector clock of a point in time: for each timeline, the number of actions that happened before
 Ranges = npt.NDArray[np.int64]  # rows (first byte, end) of disjoint ranges, in ascending order
 
 HOST = 0
@@ -197,8 +197,8 @@ class HostOrder:
         race = next(self._races(access, clock, earlier), None)
         if timeline != HOST:
             host = self._clocks[HOST]
-            # Uses for which the host has waited cannot race with later work. A stream's new use replaces its earlier
-            # use of the same range.
+            # A use for which the host has waited cannot race with later work. If a stream uses the same range again,
+            # the new use replaces the earlier one.
             earlier = [a for a in earlier if not _before(a, host) and not _repeats(access, a)]
             self._uses[block] = [*earlier[-_MOST_USES + 1 :], access]
         return race

@@ -82,7 +82,7 @@ def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
-    """Return a table of elements by a random 17-bit index, whose highest bit is the sign."""
+    """Return a table that maps a random 17-bit index to an element. The index's highest bit is the sign."""
     size = (1 + (3 * np.arange(2**16) >> 16)).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
@@ -134,7 +134,7 @@ def emulate_blocks(
         seeds = seeds_of(kernel, seed)
         contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     else:
-        raise ValueError(f"some blocks of a grid can only be run if all arrays have the types {', '.join(_CONTENT)}")
+        raise ValueError(f"running only some blocks of a grid requires arrays of these types: {', '.join(_CONTENT)}")
     compile_it = partial(compile_to_bytecode, kernel)
     settings = RunSettings(
         time_limit=time_limit, check=check, order=order, count=count, contents=contents, inputs=inputs

@@ -46,8 +46,8 @@ class LaunchState:
         arena: Path of the file with the program's device memory.
         may_overlap: True if kernels may start before earlier kernels of their stream end (dependent launches).
         heap_was_used: True after the launch of a kernel that uses the device heap.
-        unfinished: For each stream, the memory that its last kernels write and read, while a dependent launch may
-            overlap with these kernels.
+        unfinished: For each stream, the memory that its last kernels write, and the memory that they read. It is kept
+            as long as a dependent launch may overlap with these kernels.
     """
 
     work: Path

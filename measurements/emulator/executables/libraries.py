@@ -165,8 +165,8 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 def opens_driver(program: Path) -> bool:
     """Return True if a program may open the driver's library at run time: it contains the library's name.
 
-    The result is also True for a program that is linked with the static runtime, which looks up functions with
-    cuGetProcAddress and has no replacement.
+    The result is False for a program that is linked with the static runtime. Such a program also contains the library's
+    name, but the static runtime looks up functions with cuGetProcAddress, which has no replacement.
     """
     if not needed_libraries(program):  # a static executable, or not an executable: there are no libraries to replace
         return False

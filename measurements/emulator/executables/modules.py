@@ -72,8 +72,8 @@ class PtxModule:
             }
             for k, address in functions.items():
                 data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
-            # Virtual function tables are included: the host does not register them, but objects that outlive a launch
-            # point to them.
+            # Virtual function tables are included. The host does not register them, but objects in device memory point
+            # to them and may outlive a launch.
             kind = "table" if functions else "variable"
             lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
             for k, initial in enumerate(v.initial):

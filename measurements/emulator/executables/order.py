@@ -108,7 +108,7 @@ class _Graphs:
 
     def __init__(self, order: HostOrder) -> None:
         self._order = order
-        # Unused timelines, by parent: the timeline of the stream, or of the parent node.
+        # Unused timelines by parent. The parent is the timeline of the stream, or of the graph's parent node.
         self._free: dict[int, list[int]] = {}
         self._begun: dict[int, tuple[int, Clock]] = {}  # id of the graph launch, and the clock at its start; by parent
         self._last: dict[int, int] = {}  # id of the last node, by timeline
@@ -179,7 +179,7 @@ class ExecutableOrder:
         self._blocks: dict[int, _Allocation] = {}
 
     def follow(self, lines: Iterable[str]) -> None:
-        """Process the operations that the program submitted since the last call, one per line."""
+        """Process the operations that the program submitted since the last call. Each line contains one operation."""
         for line in lines:
             event, *rest = line.split(" ")
             match event:

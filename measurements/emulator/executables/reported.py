@@ -63,7 +63,7 @@ class ReportedFindings:
         self.unread.clear()
 
     def was_never_read(self) -> None:
-        """Report all delayed findings as notes, because the program ended without reading that memory."""
+        """Report all delayed findings as notes, because the program ended without reading the affected memory."""
         for launch_finding, key in self.unread:
             assert launch_finding.finding is not None
             message = f"{launch_finding.message}; {UNREAD}"
@@ -71,7 +71,7 @@ class ReportedFindings:
             self.add(replace(launch_finding, message=message, finding=note), (*key, "note"))
 
     def has_failed(self) -> None:
-        """Report copies of undefined memory to the host as faults, not as notes: the program ended with an error."""
+        """Report copies of undefined memory to the host as faults instead of notes: the program ended with an error."""
         for copied in [f for f in self.result.findings if not f.is_fault]:
             if copied.finding is None or copied.kind != str(FindingKind.UNINITIALIZED_HOST_READ):
                 continue

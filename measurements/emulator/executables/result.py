@@ -23,7 +23,7 @@ class ExecutableOptions:
         suppressions: Expected findings.
         driver: True to also provide libcuda to a program that is not linked with it but opens it at run time.
         undefined_memory: If True, device memory is undefined until it is written.
-        loop_limit: Limit in CPU seconds of all iterations of a loop in a graph.
+        loop_limit: Time limit of a loop in a graph, in CPU seconds for all its iterations together.
     """
 
     device: Device

@@ -49,7 +49,7 @@ CACHE_NOTE_SECONDS = 600.0  # minimum time between two updates of a file's modif
 # Seconds during which starting a new program is retried: a process that another thread has forked may still hold the
 # file open for writing.
 BUSY_SECONDS = 5.0
-# headers are only precompiled for more parts than this, because precompiling saves no time for fewer parts
+# headers are precompiled only if there are more parts than this: for fewer parts, precompiling saves no time
 FEW_PARTS = 1
 PRUNE_EVERY = 64  # number of bytecode files that a process adds between two scans of the cache
 

@@ -59,7 +59,8 @@ class Bytecode:
     Attributes:
         text: Bytecode for the runner.
         sites: A line for each site of the report, by site number. Fields are separated by tabs: the displayed source
-            line, the PTX line with its text, and the lines into which it is inlined.
+            line; the PTX line with its text; and the lines of the calls through which the source line was inlined, the
+            innermost first.
     """
 
     text: str

@@ -13,7 +13,7 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Operand, Symbol, Variab
 MOST_LOCAL = 512 << 10
 _MOST_BYTES = {"shared": 228 << 10, "local": MOST_LOCAL, "const": 11 << 16, "param": 32764, "global": 1 << 40}
 _MOST_ALIGNMENT = 1 << 16
-# Limits of this parser per module, which compiler-generated PTX does not reach.
+# Limits of this parser, per module. Compiler-generated PTX does not reach them.
 MOST_REGISTERS = 1 << 20
 MOST_INITIAL = 1 << 22
 MOST_FUNCTIONS = 1 << 16

@@ -240,7 +240,8 @@ def _cvt(i: Instruction) -> Form:
     if len(rest) != 2 or rest[0] not in CONVERTED or rest[1] not in CONVERTED:
         raise Unsupported
     to, from_ = rest
-    # A dedicated table row only applies if the instruction has the rounding in the row's name and no other flags.
+    # A dedicated table row applies only if the instruction has the rounding mode that the row's name contains, and no
+    # other flags.
     plain = f"cvt.rn.{to}.{from_}" if flags == ROUNDING["rn"] else f"cvt.{to}.{from_}"
     width = 4 if from_ in ("e4m3x2", "e5m2x2") else TYPE_BYTES.get(from_, 4)
     sources = _all(i.operands[1:], max(width, 2))

@@ -201,7 +201,7 @@ _IN_SHARED = {  # reductions in shared memory, and their types
 
 
 def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, int, int]:
-    """Return the number of a reduction (from 1), and the kind and bytes of its elements. Raises Unsupported."""
+    """Return the index of a reduction (from 1), and the kind and size in bytes of its elements. Raises Unsupported."""
     operation = next((q for q in i.qualifiers if q in _REDUCTIONS), "")
     kind = i.qualifiers[-1]
     if kind not in known.get(operation, ()):

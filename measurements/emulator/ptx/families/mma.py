@@ -10,7 +10,7 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# Rows by kind qualifier: the shape; the types allowed for a and b; the allowed scale types, by the number of scales
+# One row per kind qualifier: the shape; the types allowed for a and b; the allowed scale types, by the number of scales
 # along k; and the default number of scales along k.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),

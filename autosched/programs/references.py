@@ -55,7 +55,9 @@ def with_reference(program: Program, location: str) -> Program:
         result: Any = call(function, label, sizes, inputs, count)
         returned = result if isinstance(result, Mapping) else {outputs[0]: result}
         if set(returned) != set(outputs):
-            raise KernelFileError(f"{label} must return {', '.join(outputs)}, not {', '.join(map(str, returned))}")
+            raise KernelFileError(
+                f"{label} must return {', '.join(outputs)}, but it returns {', '.join(map(str, returned))}"
+            )
         arrays = {name: np.asarray(returned[name], dtype=np.float64) for name in outputs}
         for name, values in arrays.items():
             if values.shape != shapes[name]:

@@ -162,7 +162,7 @@ class KernelProblem(Problem):
         returned = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(returned) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
-            raise KernelFileError(f"{label} must return {names}, not {', '.join(map(str, returned))}")
+            raise KernelFileError(f"{label} must return {names}, but it returns {', '.join(map(str, returned))}")
         return {o.name: _checked(label, o, returned[o.name]) for o in outputs}
 
     @property
@@ -439,7 +439,9 @@ def _checked(label: str, output: Operand, returned: Any) -> npt.NDArray[Any]:
     if array.shape == ():
         array = np.full(output.shape, array)
     if array.shape != output.shape:
-        raise KernelFileError(f"{label} returns {output.name} of shape {array.shape}, which must be {output.shape}")
+        raise KernelFileError(
+            f"{label} returns {output.name} with shape {array.shape}, but the shape must be {output.shape}"
+        )
     return array
 
 

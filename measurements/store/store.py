@@ -283,9 +283,9 @@ class Store:
         if not left_out:
             return current, ""
         return current, (
-            "1 trial of an earlier reference is skipped"
+            "1 trial that was verified with an earlier reference is skipped"
             if left_out == 1
-            else f"{left_out:,} trials of an earlier reference are skipped"
+            else f"{left_out:,} trials that were verified with an earlier reference are skipped"
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:

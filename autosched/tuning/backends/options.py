@@ -101,5 +101,5 @@ def _checked_numbers(gpus: Gpus | None) -> Gpus | None:
     numbers = [whole_number("gpus", gpu, 0) for gpu in gpus]
     if not numbers or len(set(numbers)) < len(numbers):
         named = ", ".join(map(str, numbers)) or "none"
-        raise BackendError(f"gpus must contain at least one GPU, and each only once, got {named}")
+        raise BackendError(f"gpus must contain at least one GPU and no GPU twice, got {named}")
     return numbers

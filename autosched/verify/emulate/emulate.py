@@ -204,7 +204,8 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
         if len(candidates) != 1:
             known = ", ".join(demangled(n) for n in own if not n.startswith(("$", "__"))) or "none"
             raise ValueError(
-                f"symbols: the program has {'no' if not candidates else 'several'} {symbol}; it has {known}"
+                f"symbols: the program has {'no' if not candidates else 'several'} variables named {symbol}; "
+                f"it has {known}"
             )
         names[candidates[0]] = value
     return names

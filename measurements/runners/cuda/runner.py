@@ -121,7 +121,7 @@ class CudaRunner(PoolRunner):
     ) -> None:
         """Create the runner; see the class for the arguments."""
         if not gpus or len(set(gpus)) != len(gpus):
-            raise ValueError(f"gpus must contain at least one GPU, and each only once, got {list(gpus)}")
+            raise ValueError(f"gpus must contain at least one GPU and no GPU twice, got {list(gpus)}")
         self.device = device
         self.options = options or CudaOptions()
         self._pool = compile_pool

@@ -32,5 +32,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
             order = "row" if side == "a" else "col"
             return f"ldmatrix reads {problem.a} along k only: store {side} with order_{side} = {order}"
         if aligned_bytes(problem, side) < STRIDE_BYTES:
-            return f"TMA copies lines that are multiples of {STRIDE_BYTES} bytes apart, but lines of {side} are not"
+            return (
+                f"TMA needs a leading dimension that is a multiple of {STRIDE_BYTES} bytes, but that of {side} is not"
+            )
     return None

@@ -45,7 +45,7 @@ class Export:
     said: str
 
     def text(self, problem: Problem) -> str:
-        """Return the name of a problem in the manifest, which a calling program passes to the launcher."""
+        """Return the name of a problem in the manifest. A calling program passes this name to the launcher."""
         entries = json.loads((self.folder / "manifest.json").read_text())["kernels"]
         return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
 

@@ -205,7 +205,7 @@ class TestCalls:
         functions.forget()
 
     def test_no_database_is_needed(self, cupy: FakeCupy, chosen_by_the_recording: None) -> None:
-        """Call a problem that is close to the recorded one. The recorded problem is too large for the simulated GPU."""
+        """The called problem is close to the recorded problem, which is too large for the simulated GPU."""
         a, b = (cupy.zeros(shape, "float16") for shape in ((256, 1024), (1024, 512)))
         assert autosched.matmul(a, b).shape == (256, 512)
         (chosen,) = functions.chosen()

@@ -1,4 +1,4 @@
-"""Operators defined by tile programs are called on arrays of simulated GPUs: memory, results and errors."""
+"""Operators defined by tile programs are called on arrays of simulated GPUs; memory, results and errors are checked."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ FAULTS = (
     Fault("one half added", SPLIT, "autosched/ptx/arithmetic.cuh", "add.rn.f16x2 %0, %1, %2;",
           "{.reg .b16 l, h, k, m; mov.b32 {l, h}, %1; mov.b32 {k, m}, %2; add.rn.f16 l, l, k; mov.b32 %0, {l, h};}"),
     Fault("a register for each sum", SPLIT, NUMERIC, "registers[i / 2]) : ", "registers[i / 2 ^ 1]) : "),
-    Fault("vectors of four where there are two", SINGLE, STREAM_K, "sums += thread * vector;", "sums += thread * 4;",
+    Fault("vectors of two are four sums apart", SINGLE, STREAM_K, "sums += thread * vector;", "sums += thread * 4;",
           (K.OUT_OF_BOUNDS_GLOBAL, K.GLOBAL_RACE, WRONG)),
     Fault("the second half of k8", TURNED_K8, MMA, "lane / 8 % (matrices_k * Group) / matrices_k * 8",
           "lane / 8 % (2 * Group) / 2 * 8"),

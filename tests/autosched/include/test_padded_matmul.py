@@ -109,7 +109,7 @@ def test_odd_sizes_are_estimated_near_even_ones() -> None:
 
 FAULTS = [
     ("words are not shifted", "8 * skipped", "0 * skipped"),
-    ("lines lie as in the source", "out + line * padded_bytes", "out + line * line_bytes / 16 * 16"),
+    ("lines are as far apart as in the source", "out + line * padded_bytes", "out + line * line_bytes / 16 * 16"),
     ("a word past the end", "total % 4 != 0 && at + 4 > total", "false"),
     ("the last word of a line is left out", "4 * j < there ?", "4 * j + 4 < there ?"),
     ("the last chunk is not copied", "i < lines * chunks;", "i < lines * chunks - 1;"),

@@ -197,8 +197,8 @@ def test_reductions_propagate_nan_and_infinity_like_numpy(kind: str, axis: str) 
 def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
     """Return the ROUTES that fit a problem.
 
-    Routes with peeling are for rows whose length is not a multiple of 4, the other routes for rows whose length is.
-    Routes with two passes fit if the operator has two passes.
+    Routes with peeling fit rows whose length is not a multiple of 4. The other routes fit rows whose length is a
+    multiple of 4. Routes with two passes fit if the operator has two passes.
     """
     peel = "yes" if problem.columns % 4 else "no"
     return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]

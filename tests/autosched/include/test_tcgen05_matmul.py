@@ -23,7 +23,7 @@ SAMPLES = 36  # schedules of each operand type in the nightly run
 # or operands, or compute tiles that were assigned to other blocks.
 CASES = {
     "splits of a pair": ("tcgen05_matmul", {"split_k": 2, "tile_m": 256}, {"m": 512, "k": 640}),
-    "rows of b, in two boxes of each block of a pair": (
+    "rows of b, which each block of a pair copies in two boxes": (
         "tcgen05_matmul",
         {"tile_m": 256, "tile_n": 256},
         {"n": 256, "order_b": "row"},

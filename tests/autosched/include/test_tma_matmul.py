@@ -54,7 +54,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
     [
         ({}, "a100", "TMA needs sm_90 or newer, but a100 is sm_80"),
         ({"reduction": "row_sum"}, "h200", "the kernel has no second output, which row_sum needs"),
-        ({"k": 100}, "h200", "TMA copies lines that are multiples of 16 bytes apart, but lines of a are not"),
+        ({"k": 100}, "h200", "TMA needs a leading dimension that is a multiple of 16 bytes, but that of a is not"),
         ({"a": "e4m3", "order_a": "col"}, "rtx5090", "ldmatrix reads e4m3 along k only: store a with order_a = row"),
         ({"a": "f32", "precision": "ieee"}, "h200", "no mma.sync of h200 multiplies f32 in ieee precision"),
     ],

@@ -113,7 +113,7 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
         assert result.resources.spill_store_bytes == 0, kernel.source
 
 
-# By rule against spills: the epilogue, the values of a schedule that the rule rejects, and changes that make the
+# For each rule against spills: the epilogue, the values of a schedule that the rule rejects, and changes that make this
 # schedule legal.
 SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
     "store_registers": (

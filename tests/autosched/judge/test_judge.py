@@ -289,7 +289,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
         document = json.loads(capsys.readouterr().out)
     if document["network"] == "none":
         assert status == 0 and document["status"] == "right" and len(document["cases"]) == 2
-    else:  # this system has no network namespaces, which the verdict reports
+    else:  # this system has no network namespaces; the verdict reports that they are missing
         assert "the system does not allow" in document["network"]
 
 

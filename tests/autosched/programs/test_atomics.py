@@ -22,7 +22,7 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types i
 
 
 def combining(kind: str, type_: str, by_position: bool = False) -> Program:
-    """Return a program whose blocks combine rows of x with the first rows of out, or with the rows that ids names."""
+    """Return a program whose blocks combine rows of x with the first rows of out, or with its rows at indices ids."""
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))

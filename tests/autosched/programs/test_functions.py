@@ -133,7 +133,7 @@ def test_casts_beyond_the_largest_number() -> None:
 
 
 def test_random_bits_agree_with_philox() -> None:
-    """Compare with the answers that Philox's authors publish. In one answer, counter and key are 0."""
+    """Compare with the result that Philox's authors publish for counter 0 and key 0."""
     zero = np.zeros(1)
     words = [int(FUNCTIONS["philox"].on_numpy(zero, zero, np.full(1, w))[0]) & 0xFFFFFFFF for w in range(4)]
     assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

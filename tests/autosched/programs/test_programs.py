@@ -248,7 +248,7 @@ def test_sampled_schedules_are_right(program: Program, sizes: dict[str, int], se
     ),
 )
 def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
-    """Each tensor-core instruction multiplies operands in shared memory and operands in registers."""
+    """Each tensor-core instruction is tested with operands in shared memory and with operands in registers."""
     program = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
     p, on = problem(program, m=70, n=72, k=96), device(where)
     kernel_template = template(program)

@@ -62,7 +62,7 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
     ],
 )
 def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, order: Order) -> None:
-    """Few blocks compute nine tiles. Some tiles are computed by a single block, and the others by several."""
+    """Nine tiles are computed by a few blocks. Some tiles are computed by a single block, and the others by several."""
     p = problem(load_program(str(EXAMPLES / f"{name}.py")), **sizes)
     kernel_template = template(p.program)
     if name == "gated_mlp":

@@ -1,4 +1,4 @@
-"""Arrays with a row stride: the same source serves all strides with the same divisor, with correct numbers."""
+"""Arrays with a row stride: the same source serves all strides with the same divisor, and its results are correct."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
 def test_excluded_trials_are_in_every_report(report: CheckReport) -> None:
-    left_out = "7 trials of an earlier reference are skipped"
+    left_out = "7 trials that were verified with an earlier reference are skipped"
     extended = replace(report, left_out=left_out)
     assert extended.status == report.status and extended.to_json()["left_out"] == left_out
     assert extended.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(extended))

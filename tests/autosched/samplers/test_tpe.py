@@ -1,4 +1,4 @@
-"""Guarantees of the wrapper of Optuna's samplers beyond the contract of all samplers."""
+"""Guarantees that the wrapper of Optuna's samplers gives in addition to the contract of all samplers."""
 
 import math
 

@@ -119,7 +119,7 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     assert (np.diff(ranks[order]) <= 0).all()
     assert ranks.min() == 0
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
-    # Guesses are made from all schedules but the five fastest, and then applied to the fastest.
+    # The guesses are derived without the five fastest schedules, and are then applied to the fastest schedule.
     few = Guesses(estimates, [schedules[i] for i in order[5:]])
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
     assert few.values([schedules[order[0]]])[0] > 0.0

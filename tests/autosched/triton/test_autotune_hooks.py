@@ -1,4 +1,4 @@
-"""For kernels with ``@triton.autotune``, the time model prunes configurations and a database stores times."""
+"""For kernels with ``@triton.autotune``, the time model prunes configurations, and times are stored in a database."""
 
 # mypy: ignore-errors
 from __future__ import annotations

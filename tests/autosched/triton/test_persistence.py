@@ -1,4 +1,4 @@
-"""Unmodified autotuned kernels reuse the choices in a database in later and other processes, even after a kill."""
+"""Unmodified autotuned kernels reuse a database's choices in later and in concurrent processes, even after a kill."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
-    """A block can wait by atomics that change nothing, in a loop with barriers. The awaited blocks join the sample."""
+    """A block may poll with atomics that change nothing, in a loop with barriers. Awaited blocks join the sample."""
     monkeypatch.setattr(sample, "_CHEAP", 0.0)  # treat all blocks as expensive, so that the initial sample is small
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")

@@ -1,4 +1,4 @@
-"""Bookkeeping of the bytes of a program's tensors that have been written."""
+"""Record of which bytes of a program's tensors have been written."""
 
 import gc
 import tracemalloc

@@ -52,12 +52,12 @@ class TestSpace:
             TritonFunction.of(kernels.scale),
             ("o", "x", "factor", "n"),
             {"BLOCK": [32, 64, 2048], "num_warps": [1, 2, 64]},
-            [("BLOCK <= n", "a block is no longer than the array"), lambda v: v["BLOCK"] >= 32 * v["num_warps"]],
+            [("BLOCK <= n", "a block must not exceed the array"), lambda v: v["BLOCK"] >= 32 * v["num_warps"]],
         )
         space = tuned_space.space({"n": 100}, H100)
         assert [tuned_space.values(s) for s in space.sample(9, 0)] and space.count() == 3
         reasons = {v.reason for v in space.explain({"BLOCK": 2048, "num_warps": 64})}
-        assert "a block is no longer than the array (BLOCK = 2048)" in reasons
+        assert "a block must not exceed the array (BLOCK = 2048)" in reasons
         assert any("from 1 to 32 on h100, not 64" in reason for reason in reasons)
 
     def test_values_may_be_booleans_or_none(self):

@@ -77,7 +77,7 @@ def test_schedules_on_the_front_are_verified(store: Store) -> None:
 
     result = searched(store, 40, "seconds", "watts", verifier=verifier)
     assert result.front and all(row["x"] != 32 for row in result.front)
-    # Schedules that differ only in the letter are equally fast, and only the first of them is verified.
+    # Schedules that differ only in the parameter "letter" are equally fast, and only the first of them is verified.
     assert {(row["x"], row["y"]) for row in result.front} <= {(s["x"], s["y"]) for s in verified}
     assert any(s["x"] == 32 for s in verified), "the best schedule by watts was tried and rejected"
 

@@ -1,4 +1,4 @@
-"""Searches for a user's kernel replay a Kernel Tuner cache."""
+"""Searches for a user's kernel take the times of schedules from a Kernel Tuner cache."""
 
 from __future__ import annotations
 

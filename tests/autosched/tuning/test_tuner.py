@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Fading(Sampler):
-    """Sampler of random schedules whose expected gain halves with each request."""
+    """Sampler that proposes random schedules. Its expected gain halves with each request."""
 
     name = "fading"
     expected_gain = 1.0

@@ -1,4 +1,4 @@
-"""Expressions have Python's values, for one configuration and for columns of configurations, and never crash."""
+"""Expressions evaluate as in Python, for one configuration and for columns of configurations, and never crash."""
 
 from __future__ import annotations
 

@@ -208,8 +208,11 @@ def test_integers_beyond_float_precision_must_be_equal(write: Write, tmp_path: P
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("two", r"the reference reference\.py:two must return out, not out, more"),
-        ("wrong_shape", r"reference\.py:wrong_shape returns out of shape \(1000,\), which must be \(8, 1000\)"),
+        ("two", r"the reference reference\.py:two must return out, but it returns out, more"),
+        (
+            "wrong_shape",
+            r"reference\.py:wrong_shape returns out with shape \(1000,\), but the shape must be \(8, 1000\)",
+        ),
         ("wrong_name", r"reference\.py:wrong_name has an unknown parameter weights: use width, height, factor, input"),
         ("fails", r"reference\.py:fails fails at line 18: RuntimeError: no luck$"),
         ("words", r"reference\.py:words returns no numbers for out"),

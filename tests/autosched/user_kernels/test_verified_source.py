@@ -1,4 +1,4 @@
-"""Verification of a user's kernel uses the device's source, several inputs, several orders, and two launches."""
+"""Verification of a user's kernel uses the source for the device, several inputs, several orders, and two launches."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> Non
 
 
 def test_omitted_runs_of_wgmma_stream_k_have_a_reason() -> None:
-    """Stream-K of wgmma shares so few tiles that no product of two sizes exceeds 32 bits."""
+    """With stream-K, wgmma kernels share so few tiles that no product of two sizes exceeds 32 bits."""
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
     small = emulated_problem(wgmma, LARGE, schedule)

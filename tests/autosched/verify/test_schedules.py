@@ -108,7 +108,7 @@ def test_an_outdated_schedule_of_a_large_problem_is_rejected() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_equal_the_prediction_of_the_layouts(dtype: str, nightly: bool) -> None:
-    """Compare the sum of wavefronts of all fragment loads and of all copies to shared memory.
+    """Compare the numbers of wavefronts, summed over all fragment loads and over all copies to shared memory.
 
     The sizes are multiples of every tile, so that no lane is idle.
     """

@@ -1,8 +1,9 @@
 """The computed order of sums is compared with the bits of emulated results.
 
-Schedules with equal orders must give equal bits. On inputs whose sums round, nearly all pairs of different orders give
-different bits. The emulator adds the products of an instruction one by one, so it does not distinguish instructions.
-Kernels are compiled as for calls: tile programs state which multiplications and additions are fused.
+Schedules with equal orders must give equal bits. On inputs whose sums are inexact, nearly all pairs of different orders
+give different bits. The emulator adds the products of an instruction one by one, so it does not distinguish
+instructions. Kernels are compiled with the same options as when they are called: tile programs state which
+multiplications and additions are fused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 pytestmark = [needs_nvrtc, needs_compiler]
 
 FEW, MANY = 12, 200  # number of schedules per problem, by default and nightly
-MOST_COINCIDENCES = 0.02  # allowed share of pairs of different orders whose bits are equal by chance
+MOST_COINCIDENCES = 0.02  # largest share of pairs of different orders that may give equal bits by chance
 
 PROBLEMS: list[tuple[Problem, str]] = [
     (Matmul(48, 40, 200, out="f32"), "a100"),
@@ -52,7 +53,7 @@ NIGHTLY: list[tuple[Problem, str]] = [
     (Attention(2, 2, 1, 150, head_size=32, dtype="bf16", causal=1, log_sum_exp=1), "h100"),
     (CrossEntropy(48, 900, dtype="f32"), "a100"),
     (CrossEntropy(24, 2300, dtype="f32"), "h100"),
-    (QuantizedMatmul(8, 64, 2048), "a100"),  # has more iterations than blocks in all schedules
+    (QuantizedMatmul(8, 64, 2048), "a100"),  # in every schedule, there are more iterations than blocks
 ]
 
 

@@ -339,7 +339,7 @@ def arguments(command: str, path: str, folder: Path) -> tuple[str, ...]:
     [
         ("def twice(x):\n    return x[10**6]\n", "the reference reference.py:twice fails at line 2: IndexError"),
         ("def twice(x:\n", "the reference reference.py:twice fails: SyntaxError"),
-        ("def twice(x):\n    return x[1:]\n", "shape (76,), which must be (77,)"),
+        ("def twice(x):\n    return x[1:]\n", "shape (76,), but the shape must be (77,)"),
         ("def twice(y):\n    return y\n", "unknown parameter y: use n, x"),
     ],
 )

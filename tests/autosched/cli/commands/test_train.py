@@ -139,7 +139,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         [store(tmp_path / "m.db", *make_trials(observed), *make_trials(faster), *ranked)], [], "measured"
     ).observations
     times = dict(zip(gathered.schedules, gathered.seconds, strict=True))
-    assert times[observed.schedules[0]] == observed.seconds[0] / 2  # only the ranked re-measurement counts
+    assert times[observed.schedules[0]] == observed.seconds[0] / 2  # a time with a rank replaces the other times
     assert times[observed.schedules[1]] == pytest.approx(observed.seconds[1] * 0.75)  # the median of the two times
 
 

@@ -287,7 +287,7 @@ def test_the_default_database_is_the_one_that_calls_read(
     assert status == 0
     default_path = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
     assert fake.passed["database"] == str(default_path) and default_path.parent.is_dir()
-    fake.refuses = "the backend cuda cannot measure here: use estimate"
+    fake.refuses = "the backend cuda cannot measure on this machine: use the backend estimate"
     assert run("tune", "matmul", *SMALL) == (2, "", f"autosched: {fake.refuses}\n")  # no other message
     fake.refuses = ""
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "named.db"))
@@ -303,7 +303,7 @@ def test_the_default_database_is_the_one_that_calls_read(
 
 
 def test_tune_distinguishes_invalid_input_from_bugs(run: Run, fake: FakeTune) -> None:
-    fake.refuses = "the backend cuda cannot measure here: use estimate"
+    fake.refuses = "the backend cuda cannot measure on this machine: use the backend estimate"
     assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")
     fake.refuses, fake.breaks = "", "shapes do not match"
     with pytest.raises(ValueError, match="shapes do not match"):

@@ -1,4 +1,4 @@
-"""A tuned configuration is compared with the package's default, stored, written and read again."""
+"""A tuned configuration is compared with the package's default; the result is stored, written and read again."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -56,7 +56,7 @@ def tuned_layer(comparison, provenance: str = "estimated") -> TunedLayer:
     ],
 )
 def test_defaults_are_configurations(tmp_path: Path, format: str, layer: Layer) -> None:
-    """A file may contain each default configuration. BLOCK_SIZE_K is equal to the block size of the scales."""
+    """Every default configuration is valid in a file. BLOCK_SIZE_K is equal to the block size of the scales."""
     configs = {str(rows): dict(default_config(layer, rows, format)) for rows in BATCH_SIZES}
     path = tmp_path / layer.file_name("NVIDIA_H200").text(format)
     path.write_text(json.dumps(configs))
@@ -185,7 +185,7 @@ def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> 
 
 
 def test_foreign_files_are_not_modified(tmp_path: Path) -> None:
-    """Other tools' files were tuned on a GPU, so estimates neither replace these choices nor are compared with them."""
+    """Other tools' configurations were tuned on a GPU, so estimates neither replace them nor are compared with them."""
     foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(foreign)))

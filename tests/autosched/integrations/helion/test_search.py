@@ -1,4 +1,4 @@
-"""autosched provides Helion's autotuner, seeds and remote cache through its public hooks, without a GPU."""
+"""Through Helion's public hooks, autosched provides an autotuner, seeds and a remote cache, all without a GPU."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
 
 
 def test_wrong_results_are_rejected_with_a_reason() -> None:
-    """In ``last_writer`` the last tile overwrites other tiles' sums, so only one block for all elements is correct."""
+    """In ``last_writer`` the last tile overwrites other tiles' sums, so only a tile of all elements is correct."""
     verify = verifier("last_writer", 32)
     correct, other, odd = config(32), config(4), config(3)
     assert verify(correct) is correct

@@ -138,8 +138,8 @@ class TestSeveralGpus:
             (["a"], "gpus must be a whole number of at least 0, not 'a'"),
             (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], got 0'),
             ("01", 'gpus must be "all" or a list of numbers'),
-            ([0, 1, 0], "gpus must contain at least one GPU, and each only once, got 0, 1, 0"),
-            ([], "each only once, got none"),
+            ([0, 1, 0], "gpus must contain at least one GPU and no GPU twice, got 0, 1, 0"),
+            ([], "no GPU twice, got none"),
             ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are different models"),
         ],
     )

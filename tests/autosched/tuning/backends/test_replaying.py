@@ -1,4 +1,4 @@
-"""Tuning on a recording finds its file, proposes only recorded schedules, and does not mix in other times."""
+"""Tuning on a recording finds the recording's file, proposes only recorded schedules, and mixes in no other times."""
 
 import dataclasses
 from datetime import UTC, datetime

@@ -129,7 +129,7 @@ def test_numbers_are_converted_as_c_would() -> None:
         ("table_of", (INDEX, [3], 1), {}, "an array of pointers"),
         ("structs", (INDEX, Struct(INDEX, 3, INDEX), b""), {}, "np.int32"),
         ("structs", (INDEX, Struct(INDEX, np.int32(3)), b""), {}, "has 16 bytes"),
-        ("symbols", (INDEX,), {"symbols": {"nothing": 1}}, "the program has no nothing; it has"),
+        ("symbols", (INDEX,), {"symbols": {"nothing": 1}}, "the program has no variables named nothing; it has"),
         ("symbols", (INDEX,), {"symbols": {"taps": np.zeros(3, "f4")}}, "taps has 16 bytes"),
         ("shift", (INDEX, INDEX), {"aliases": {1: (0, 3)}}, "byte offset 3 of argument 0"),
     ],

@@ -108,7 +108,7 @@ ENTRY_POINTS = [
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    """Clear the caches of earlier compiler choices and log messages."""
+    """Clear the caches of earlier compiler choices and of log messages."""
     compiler_choice._log_once.cache_clear()
     compiler_choice.compiler_of_headers.cache_clear()
 

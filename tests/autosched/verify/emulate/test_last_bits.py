@@ -1,4 +1,4 @@
-"""If two threads race to write copies of one sum that differ only in the last bits, this is a note, not a fault."""
+"""A race of two writes of the same sum is a note, not a fault, if the written values differ only in the last bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels with CUB and cooperative groups are correct without findings. The headers take seconds to compile."""
+"""Correct kernels that use CUB and cooperative groups cause no findings. The headers take seconds to compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that store different numbers race, even if the numbers differ by less than the tolerance of large inputs."""
+"""Stores of different numbers are a race, even if the numbers differ by less than the tolerance for large inputs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MUTATIONS = (
              "max = ptx::max_nan(max, other.max); }\n};", "max = fmaxf(max, other.max); }\n};"),
     Mutation("column_max loses NaN", COLUMN_MAX, STATES,
              "max = ptx::max_nan(max, other.max); }\n};", "max = fmaxf(max, other.max); }\n};"),
-    Mutation("argmax is the last of equal ones", "reduce_f16_argmax", STATES, "if (!(x <= max) &&",
+    Mutation("argmax is the last of several equal maxima", "reduce_f16_argmax", STATES, "if (!(x <= max) &&",
              "if (!(x < max) &&"),
     Mutation("argmax passes over NaN", "reduce_f16_argmax", STATES, "if (!(x <= max) &&", "if (x > max &&"),
     Mutation("argmax is the last NaN", "reduce_f32_column_argmax", STATES, " && max == max) {", ") {"),

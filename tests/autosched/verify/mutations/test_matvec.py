@@ -1,4 +1,4 @@
-"""For every fault planted in the matvec kernel, the emulator or the comparison with the reference must report it."""
+"""Every fault planted in the matvec kernel is reported by the emulator or by the comparison with the reference."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ MUTATIONS = (
     ),
     Mutation("elements before the start of a torn row are added", ODD, KERNEL, "if (k + e < 0 ||", "if ("),
     Mutation(
-        "a vector that begins before a torn row is loaded whole", ODD, KERNEL, "torn && (first < 0 ||", "torn && ("
+        "a vector that begins before a torn row is not loaded by elements",
+        ODD,
+        KERNEL,
+        "torn && (first < 0 ||",
+        "torn && (",
     ),
     Mutation(
-        "a vector that ends after a torn row is loaded whole",
+        "a vector that ends after a torn row is not loaded by elements",
         ODD,
         KERNEL,
         "(Realigned ? 2 : 1) * Access > C::k",
@@ -89,13 +93,15 @@ MUTATIONS = (
         "rows of a fragment's result are mixed up", MMA, KERNEL, "use(row, j + r / Mma::c_run, sum)", "use(row, j, sum)"
     ),
     Mutation(
-        "the column after the tile is stored",
+        "the column after the last one is stored, too",
         MMA,
         KERNEL,
         "&& row >= C::tile_m) continue;",
         "&& row > C::tile_m) continue;",
     ),
-    Mutation("the column after the tile is read", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""),
+    Mutation(
+        "the column after the last one is read, too", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""
+    ),
     Mutation("all columns read one row of x", MMA, KERNEL, "i * Mma::n + lane_n : i;", "i * Mma::n : i;"),
     Mutation(
         "the row pitch of x lacks its padding",
@@ -134,14 +140,14 @@ MUTATIONS = (
         "sum = v[e] * w[j][e];",
     ),
     Mutation(
-        "the second batch reads the addresses of the first",
+        "the second batch reads from the addresses of the first batch",
         SHARED,
         KERNEL,
         "(w[s][b][j], j, ahead(s, b), k)",
         "(w[s][b][j], j, ahead(s, 0), k)",
     ),
     Mutation(
-        "an unrolled step reads the addresses of the first",
+        "an unrolled step reads from the addresses of the first step",
         SHARED,
         KERNEL,
         "(w[s][b][j], j, ahead(s, b), k)",
@@ -205,7 +211,7 @@ MUTATIONS = (
         "    const unsigned arrived",
     ),
     Mutation(
-        "sums of the others not awaited",
+        "the sums of the other blocks are not awaited",
         SPLIT,
         LAST_BLOCK,
         "    ptx::fence_gpu();\n    ptx::st_shared",

@@ -70,7 +70,7 @@ MUTATIONS = (
     Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % each * size;", "i % each * size / 2;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
     Mutation(
-        "k-steps of one intrinsic all alike",
+        "all k-steps of a k-tile load the same fragments",
         PIPELINED,
         MATMUL,
         "fragment_row(i), step * I::k",
@@ -85,7 +85,7 @@ MUTATIONS = (
         "          ptx::barrier_sync();\n",
     ),
     Mutation(
-        "fragments overwrite fragments that are still multiplied",
+        "fragments are overwritten while they are still multiplied",
         TWO_BUFFERS,
         MATMUL,
         "held[(step + 1) % 2].load",
@@ -102,7 +102,7 @@ MUTATIONS = (
         "int lane) {",
     ),
     Mutation(
-        "a warp's results overwrite a k-tile still read",
+        "a warp's results overwrite a k-tile that other warps still read",
         SPLIT,
         MATMUL,
         "if constexpr (!C::stream_k) ptx::barrier_sync();  // all threads have read the last k-tile",
@@ -148,7 +148,7 @@ MUTATIONS = (
         "acc[i][j], C::epilogue_line - 16);",
     ),
     Mutation(
-        "split counted before all its sums are stored",
+        "a split is counted before all its sums are stored",
         SPLIT,
         LAST_BLOCK,
         "  wait_for_all();  // all threads have stored their results and finished reading shared memory",
@@ -194,7 +194,11 @@ MUTATIONS = (
     Mutation("columns of the reduction skipped", COLUMN_MAX, MATMUL, "col += columns", "col += columns + 1"),
     Mutation("rows counted twice", COLUMN_SUM, MATMUL, "row += shares", "row += shares - 1"),
     Mutation(
-        "a share of the rows left out", COLUMN_SUM, MATMUL, "other = 1; other < shares", "other = 2; other < shares"
+        "one thread's share of the rows is left out",
+        COLUMN_SUM,
+        MATMUL,
+        "other = 1; other < shares",
+        "other = 2; other < shares",
     ),
     Mutation(
         "shares written over the tile",

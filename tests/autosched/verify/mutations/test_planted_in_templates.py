@@ -22,7 +22,7 @@ pytestmark = [needs_compiler, needs_nvrtc]
 TCGEN05, TMA, WGMMA = tcgen05_planted.PLANTED, tma_planted.PLANTED, wgmma_planted.PLANTED
 DEPTHS: dict[str, tuple[Depth, ...]] = {"tcgen05": ("quick", "full"), "tma": ("quick",), "wgmma": ("quick", "full")}
 
-# The faults of this name cause a race in which the value is read by a copy between memories, not into a register.
+# The faults with this name cause a race whose read is a copy from one memory to another, not a load into a register.
 BY_COPY = tuple(p for p in TCGEN05 if p.name == "a store does not wait for the other lanes")
 TCGEN05_BY_DAY, TMA_BY_DAY, WGMMA_BY_DAY = (*TCGEN05[::12], *BY_COPY), TMA[::6], WGMMA[:4]
 
@@ -33,7 +33,7 @@ def params(name: str, planted: tuple[Any, ...]) -> list[Any]:
 
 
 def cases(name: str, planted: tuple[Any, ...], by_day: tuple[Any, ...]) -> list[Any]:
-    """Return a test parameter for each kernel with planted faults. Kernels without faults in ``by_day`` are nightly."""
+    """Return a test parameter for each kernel with planted faults; nightly if none of its faults is in ``by_day``."""
     known_cases = {p.case for p in by_day}
     return [
         pytest.param(name, p, marks=[] if p.case in known_cases else [pytest.mark.nightly], id=f"{name}: {p.case}")

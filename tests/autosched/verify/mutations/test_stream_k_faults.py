@@ -106,7 +106,7 @@ FAULTS = (
           changes=LATE),
     Fault("there is no wait for the first part", "ptx::barrier_sync();  // the first part is known", "",
           (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
-    Fault("there is no fence between storing sums and signalling it",
+    Fault("there is no fence between the stores of sums and their signal",
           "ptx::fence_gpu();  // cumulative: also orders the stores", "// ",
           (K.GLOBAL_RACE,), COMMON),
     Fault("every part starts at the start of its tile", "k0 = (work.first + skipped) * C::tile_k",

@@ -48,7 +48,7 @@ MUTATIONS = (
              "address(shared, row, column), blocks.turned"),
     Mutation("the last element of the tail is not copied",
              COPY_TAIL, COPY_KERNEL, "int(threadIdx.x) < tail", "int(threadIdx.x) < tail - 1"),
-    Mutation("a vector after the end is copied", COPY_TAIL, COPY_KERNEL, "if (at < vectors) store",
+    Mutation("a vector past the end of the array is copied", COPY_TAIL, COPY_KERNEL, "if (at < vectors) store",
              "if (at <= vectors) store"),
     Mutation("all iterations of a block copy the same vectors", COPY_TAIL, COPY_KERNEL, "(blockIdx.x) * C::rounds + r;",
              "(blockIdx.x) * C::rounds;"),

@@ -109,8 +109,8 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
     emulation = emulate(
         file.read_text(),
-        # The first parameter holds the flags of the MMA operation. All are 0, as the kernel sets negation and
-        # accumulation.
+        # The first parameter holds the flags of the MMA operation. All flags are 0, because the kernel itself sets
+        # negation and accumulation.
         arguments=[bytes(32), TensorMapOf(a, (128, 64), "128B"), TensorMapOf(b, (256, 64), "128B"),
                    np.zeros((m, n), np.float16)],
         grid=(m // 128, n // 256, 1), block=128, shared_bytes=227 * 1024, outputs=[3],

@@ -142,7 +142,7 @@ class Computations(Windows):
         layout, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
         value = self._value(s, s.operands[0], source)
         if not s.kind:
-            self.survey.note(s, "the kind of the reduction is missing: add is used")
+            self.survey.note(s, "the kind of the reduction is missing: the reduction is read as add")
         kind = KINDS.get(s.kind, s.kind) or "add"
         result = self.p.reduction(kind, value, dimension, size=each or None, map=layout)
         return self._mapped(result, layout)

@@ -204,5 +204,10 @@ class Execution(Computations):
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.survey.note(s, f"{position.args[0]} increases by {step}, so a remainder by {every} counts iterations")
+        loop_variable = position.args[0]
+        self.survey.note(
+            s,
+            f"{loop_variable} increases by {step}, so {loop_variable} mod {every} is read as the iteration number mod "
+            f"{every}",
+        )
         return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]

@@ -35,7 +35,9 @@ def close(survey: Survey) -> Survey:
         elif s.op in MAKES_TILE and s.gives and s.gives[-1].scattered:
             name, type_ = str(s.operands[-1]), next((t for t in s.takes if t.kind == "vector"), None)
             if name in survey.free_vectors and type_ != survey.free_types[name]:
-                survey.note(s, f"{name} has another type than in earlier statements: it is read as another vector")
+                survey.note(
+                    s, f"{name} has another type here than in earlier statements, so it is read as a different vector"
+                )
                 name = f"{name}_{s.line}"
             if name not in defined:
                 _array(survey, survey.free_vectors, name, s, type_, "input")

@@ -252,7 +252,7 @@ def _find_uses(survey: Survey) -> None:
                 survey.stored.add(tile.name)
                 survey.note(
                     tile.statement,
-                    f"nothing is stored to {tile.name}: the program stores {s.results[0]} to it after the loop",
+                    f"nothing is stored to {tile.name}, so the program stores {s.results[0]} to it after the loop",
                 )
 
 

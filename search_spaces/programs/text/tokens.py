@@ -340,6 +340,6 @@ class Tokens(TextReader):
     def _strided(self, text: str) -> bool:
         first, *_ = (t.strip() for t in text.split(","))
         if first == "K":
-            self.note("strides [K, 1] are called col-major: read as [1, K]")
+            self.note("strides [K, 1] are labelled col-major, so they are read as [1, K]")
             return True
         return first == "1"

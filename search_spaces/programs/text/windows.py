@@ -172,7 +172,7 @@ class Windows(Names):
             if window.shape not in self.last:
                 self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector of its shape has been computed")
             value = self.last[window.shape]
-            self.survey.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of the tile's shape is stored")
+            self.survey.note(s, f"{tiles[-1]} is a tile, not a vector, so the latest vector of its shape is stored")
         wanted = window.window.array.dtype
         if value.value.dtype != wanted:
             self.survey.note(s, f"a {value.value.dtype.name} vector is stored to a {wanted.name} tile: it is rounded")
@@ -201,8 +201,8 @@ class Windows(Names):
             if other is not None:
                 self.survey.note(
                     s,
-                    f"the map of {name} differs from the map in the statement: {other}, which has that map, is "
-                    "prefetched instead",
+                    f"the statement prefetches {name} with another map than its own, so {other}, which has that map, "
+                    "is prefetched",
                 )
                 window = self._handle(s, other)
         locality = s.attribute("locality", 3)

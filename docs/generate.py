@@ -131,8 +131,8 @@ def schedule_parameters() -> str:
     lines = [
         "# Schedule parameters\n",
         MADE,
-        "This page lists the parameters of each kernel template's schedules, as `autosched best` prints and "
-        "`--explain` reads them.\n",
+        "This page lists the parameters of each kernel template's schedules, in the notation that `autosched best` "
+        "prints and `--explain` reads.\n",
         "The column *values* lists all values for an f16 problem on an H200 (tcgen05: a B200), before rules exclude\n",
         "combinations; `autosched space` counts the legal schedules. Defaults are bold.\n",
         "\n## Shared names\n",

@@ -71,8 +71,8 @@ Changes, with the saved CPU time where it was measured:
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only generated once.
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
-  Source locations of a PTX program are read once. A schedule of `--schedule` is checked without counting all legal
-  schedules. Seventeen frozen dataclasses were replaced by tuples.
+  Source locations of a PTX program are read once. A schedule that is passed by `--schedule` is checked without counting
+  all legal schedules. Seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of the device table, the package rich, pictures and readers of files are imported or
   created on first use.
   Listing the operators imports no module of a command.
@@ -92,8 +92,8 @@ Later on 2026-11-29: idle OpenBLAS threads now sleep immediately.
 Before, they executed a busy-wait loop for 20 ms during the import of numpy.
 Python does not search for reference cycles when a command ends.
 Command-line options for files are declared in a separate module, and eleven more dataclasses were replaced by tuples.
-A quick verification of softmax by `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these changes,
-0.43 s after them, and 0.41 s in the tree of 2b5bf952.
+A quick verification of softmax with `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these
+changes, 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
 
 At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
 Quick verifications still made the same runs, so none of the added time came from additional checks.
@@ -109,7 +109,7 @@ The cause in the third row already existed in 2b5bf952. During the last two hour
 before the settings of its BLAS threads were applied. This bug is fixed.
 
 Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.
-The cause was an allocation of memory, which the tree of 2b5bf952 already contained.
+The cause was an allocation of memory whose duration varies. The tree of 2b5bf952 already contained this allocation.
 The positions of 17 million written elements were computed in three arrays of 134 MB each.
 The operating system clears their pages, which took 0.03 to 0.5 s, depending on whether it had huge pages.
 Now one array is allocated, which takes 0.01 s.

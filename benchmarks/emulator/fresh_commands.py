@@ -279,9 +279,9 @@ def main() -> int:
         f"# Verifications as separate commands\n`python -m benchmarks.emulator.fresh_commands {how}\n"
         f"({datetime.now(UTC):%Y-%m-%d}, two busy x86-64 cores at a load of {load:.0f}, no GPU, "
         f"CPython {platform.python_version()}).\n"
-        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and "
-        "NVRTC.\nThese times are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s "
-        "for a full one.\n"
+        f"The tables show CPU seconds (user and system) of `autosched verify` for {DEVICE}, including Python's start, "
+        "imports and NVRTC.\nCPU times are longer on a busy machine. Goals for the medians: 0.5 s for a quick "
+        "verification, 10 s for a full one.\n"
         "*before* is the checkout passed as TREE, and *now* is this checkout. *New* commands start with an empty cache "
         "of compiled kernels.\n"
     )

@@ -39,7 +39,8 @@ _Column = TypeVar("_Column", Attribute, Rule)
 class Pipeline:
     """An operator computed by a sequence of tile programs.
 
-    An array of a step is an operand of the operator if it has the operand's name, else a workspace.
+    If an array of a step has the name of an operand of the operator, the array is this operand. Otherwise, the array is
+    a workspace.
 
     Attributes:
         make: Function from a problem of the operator to the problems of the steps, by step name.

@@ -59,10 +59,12 @@ class Space:
     only the constraints; ``valid`` is the space without pruning rules.
 
     The values of ``stratified_by`` and ``covering`` divide the space into ``strata``. ``covering`` are further
-    structural parameters, which have rare values. In a sample of a union, all values of ``stratified_by`` are equally
-    frequent, and each combination of values of ``covering`` occurs once early in the sample. Further samples are
-    distributed to the combinations in proportion to their numbers of schedules, but each combination has a share of at
-    least LEAST_SHARE. In a single space, these parameters influence only the order of ranks.
+    structural parameters, which have rare values. In a single space, ``stratified_by`` and ``covering`` influence only
+    the order of ranks.
+
+    In a sample of a union, all values of ``stratified_by`` are equally frequent, and each combination of values of
+    ``covering`` occurs once early in the sample. The rest of the sample is distributed to the combinations in
+    proportion to their numbers of schedules, but each combination has a share of at least LEAST_SHARE.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.

@@ -2,8 +2,8 @@
 
 A thread adds the vectors of its row one after another. Lanes combine their sums by shuffles, warps through shared
 memory, and blocks of a split row through global memory or the cluster. The schedule determines the order. If row
-lengths are not multiples of the vector, rows may be peeled: vectors then begin where memory is aligned, which depends
-on the position of the row.
+lengths are not multiples of the vector, rows may be peeled: the vectors of a row then begin at aligned addresses. Where
+vectors begin in a row thus depends on the position of the row.
 """
 
 from __future__ import annotations

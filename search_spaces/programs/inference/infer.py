@@ -2,11 +2,12 @@
 
 Inference starts at anchors, values whose distribution does not follow from other values. Anchors are the results and
 operands of products, and values whose map the user wrote. If no such anchor determines the distribution of a value, the
-value is distributed in blocks along the contiguous lines of memory. Every other value has the distribution of one of
-the operands from which it is computed. Cheap values (loads, constants, index vectors, and functions of only those) are
-*light*: they are recomputed in each distribution in which they are used. All other values are *heavy*: they are
-computed in one distribution. If a heavy value is used in another distribution, a conversion is inserted, so inference
-cannot fail.
+value is distributed in blocks, along lines that are contiguous in memory. Every other value has the distribution of one
+of the operands from which it is computed.
+
+Cheap values are *light*: they are recomputed in each distribution in which they are used. Light values are loads,
+constants, index vectors, and functions of only these values. All other values are *heavy*: they are computed in one
+distribution. If a heavy value is used in another distribution, a conversion is inserted. So inference never fails.
 """
 
 from __future__ import annotations

@@ -19,11 +19,20 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 class Spread:
     """The distribution of a tile of shape ``shape``, as an expression of the schedule's parameters.
 
-    Five kinds of distribution are anchors. ``result``, ``left`` and ``right`` are the distributions of the result and
-    operands of product group ``number``. ``blocked`` is a distribution in blocks, whose contiguous lines run along
-    dimension ``number``. ``given`` is the map that the user wrote for value ``number``. The remaining kinds derive a
-    distribution from ``of``: ``drop``, ``group`` and ``expand`` change the extent of dimension ``number``, the latter
-    two by the factor ``size``; ``swap`` transposes the tile; and ``reshape`` keeps its row-major order.
+    These kinds are anchors:
+
+    - ``result``, ``left``, ``right``: Distribution of the result, left operand or right operand of product group
+      ``number``.
+    - ``blocked``: Distribution in blocks, whose contiguous lines run along dimension ``number``.
+    - ``given``: Map that the user wrote for value ``number``.
+
+    The other kinds change the tile of the distribution ``of``:
+
+    - ``drop``: The extent of dimension ``number`` becomes 1.
+    - ``group``: The extent of dimension ``number`` is divided by ``size``.
+    - ``expand``: The extent of dimension ``number`` is multiplied by ``size``.
+    - ``swap``: The tile is transposed.
+    - ``reshape``: The tile is reshaped in row-major order.
     """
 
     kind: Kind
@@ -189,7 +198,8 @@ class Inference:
     """The results of inference for a program.
 
     Attributes:
-        classes: Class of each product in program order; products of one class are divided among subgroups alike.
+        classes: Class of each product, in program order. Products of one class are divided among subgroups in the same
+            way.
         natural: The distribution in which each value is computed.
         wanted: The distributions in which each value is used.
         product_of: Index of each product's group, by the id of the product's result.

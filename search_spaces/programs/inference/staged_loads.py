@@ -1,6 +1,6 @@
-"""Decide which loads go through shared memory: operands of products, loaded in each iteration of a loop or once.
+"""Decide which operands of products are loaded through shared memory: once, or one tile per iteration of a loop.
 
-An operand that is stored in the type of the product is read from shared memory as fragments of the instruction. An
+If an operand is stored in the type of the product, it is read from shared memory as fragments of the instruction. An
 operand of another type, such as 4-bit or 8-bit weights, is copied to shared memory unconverted. Threads then read their
 elements and convert them in registers.
 """

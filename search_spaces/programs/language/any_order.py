@@ -58,9 +58,9 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
             )
             if not alike.all():
                 raise ProgramError(
-                    f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order of blocks and threads, "
-                    f"through values of {fetch.window.array.name} that other blocks write: use only values that are "
-                    "the same in every order, or declare a vector with unordered=True"
+                    f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order of blocks and threads, because "
+                    f"the program uses values of {fetch.window.array.name} that other blocks write: use only values "
+                    "that are the same in every order, or declare a vector with unordered=True"
                 )
     return first
 

@@ -109,9 +109,9 @@ class Window:
 
     Attributes:
         turned: True if the window shows the transposed matrix.
-        index: i32 values that select elements (RFC, #scatter). For a matrix, each value is the number of a line (row)
-            of the array: each line of the window shows the elements of such a line, starting at position ``at``. For a
-            vector, each value is the position of one element. Positions outside of the array are skipped.
+        index: i32 values that select elements (RFC, #scatter). For a vector, each value is the position of one element.
+            For a matrix, each value is the number of a row of the array: the window has one line per value, which shows
+            this row from position ``at`` on. Positions outside of the array are skipped.
         flat: True if ``index`` has one value per element of a matrix, and this value is the element's row-major
             position.
     """

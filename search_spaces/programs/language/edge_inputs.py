@@ -1,8 +1,8 @@
 """Generate inputs of a tile program in which the rows or columns of one array have edge cases, such as infinities.
 
 Only edge cases for which all correct kernels have the same result are used. All other arrays are positive, so that
-results keep the sign of the row or column. For example, if all scores are far below zero, a padded key that a kernel
-forgets to mask has the largest score.
+results keep the sign of the row or column. For example, one array can make all scores far below zero. If a kernel
+forgets to mask a padded key, this key then has the largest score.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Expected = Callable[[Mapping[str, Array]], Iterable[tuple[FloatArray, FloatArray
 def edge_inputs(
     operands: Sequence[Operand], usual: Mapping[str, Array], seed: int, expected: Expected
 ) -> Iterator[cases.StressInputs]:
-    """Yield inputs for each array that is to hold edge cases.
+    """Yield, for each array, inputs in which this array has edge cases.
 
     Args:
         operands: The arrays that may hold edge cases.
         usual: Ordinary inputs of all arrays.
         seed: Random seed. Even seeds put edge cases into rows, odd seeds into columns.
-        expected: Function that yields outputs with error bounds, for several choices of tile sizes. All of these
-            outputs must agree.
+        expected: Function that yields outputs with error bounds, for several choices of tile sizes. Inputs are only
+            used if all of these outputs agree.
     """
     rng = np.random.default_rng((seed, 1))
     positive = dict(usual)

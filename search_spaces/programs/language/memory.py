@@ -133,9 +133,9 @@ class ArrayOperations(NamedFunctions, Recorder):
             array: The array.
             at: Position (row, column) of the window's first element. To gather or scatter (RFC, #scatter), pass i32
                 tiles instead of numbers. A tile for the row selects a row of the array for each row of the window. In a
-                ``turned`` window, a tile for the column selects a row of the array for each column. Tiles for row and
-                column select single elements; their extents of 1 are broadcast. For a vector: one i32 tile, with a
-                position for each element.
+                ``turned`` window, a tile for the column selects a row of the array for each column of the window. If
+                row and column are both tiles, they select single elements, and extents of 1 are broadcast. For a
+                vector, pass one i32 tile with the position of each element.
             shape: (rows, columns). A vector is one row.
             turned: True if the window shows the transposed array (order = [0, 1]).
             column: True if a vector is one column instead.

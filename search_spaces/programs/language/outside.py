@@ -14,9 +14,10 @@ from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import Source
 
 Edge = tuple[Index, int, bool]
-"""An end of an array along a dimension: (start of the tile, position of the end, True if the outside precedes the end).
+"""An end of an array along a dimension: (start of the tile, position of the end, True for the lower end).
 
-If the bool is False, the position is the first one outside of the array; if True, the first one inside.
+The position of a lower end is the first position inside the array. The position of an upper end is the first position
+outside.
 """
 
 

@@ -133,9 +133,9 @@ class Slices(NamedFunctions):
             to: Type of the result, "f16" or "bf16". The result is exact.
 
         Returns:
-            A tile of shape (rows, 16 * len(numbers) * spans). For each span and each e of ``numbers`` there are 16
-            columns. Column 2 c + h of them is ``(v - zero) * times``, where v is the four-bit number that begins at
-            bit ``4 e + 16 h`` of word c of the span.
+            A tile of shape (rows, 16 * len(numbers) * spans). Each span has 16 columns for each e of ``numbers``.
+            Column ``2 c + h`` of the 16 comes from word c of the span (c from 0 to 7, h 0 or 1). It contains
+            ``(v - zero) * times``, where v is the four-bit number that begins at bit ``4 e + 16 h`` of the word.
 
         Raises:
             ProgramError: If words are not i32, their number per row is not a multiple of 8, or another argument is

@@ -197,9 +197,9 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             c: Summand, of shape (m, n) and the type of the result; None: zeros.
             map: Distribution of the result over subgroups; None: the schedule chooses.
             tf32: True if f32 operands may be rounded to tf32 (11 significant bits) for tensor cores.
-            scale_a: u8 tile of shape (m, blocks): a scale for each block along k. For blocks of 32 e4m3 (mxf8) or 16
-                pairs of e2m1 (mxf4), a scale is an exponent biased by 127, and 255 is NaN. For blocks of 8 pairs of
-                e2m1 (nvf4), a scale is an e4m3 number.
+            scale_a: u8 tile of shape (m, blocks): one scale for each block along k. A block consists of 32 e4m3 (mxf8),
+                16 pairs of e2m1 (mxf4) or 8 pairs of e2m1 (nvf4). For mxf8 and mxf4, a scale is an exponent biased by
+                127, and 255 is NaN. For nvf4, a scale is an e4m3 number.
             scale_b: u8 tile of shape (blocks, n), in the format of ``scale_a``.
 
         Raises:

@@ -1,9 +1,8 @@
 """Decide which multiplications become fused multiply-adds. The decision is the same for all schedules of a program.
 
 If the compiler decided, it might contract multiplications and additions in some schedules only, and results would
-differ in spite of equal summation orders. The generated code therefore leaves no choice to the compiler: additions are
-``__fadd_rn``, which is never contracted, and each selected multiplication is a ``fmaf`` together with the addition that
-uses it.
+differ in spite of equal summation orders. The generated code therefore leaves no choice to the compiler. Additions are
+``__fadd_rn``, which is never contracted. Each selected multiplication and the addition that uses it are one ``fmaf``.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ class Ref:
 
     Attributes:
         name: Name of the C++ array (kinds "array" and "packed") or of the operand in shared memory ("staged"). For
-            other kinds, CUDA C++: the constant, the coordinate of register 0, or an expression with placeholders {0},
-            {1}, ... ("inline").
+            other kinds, a C++ expression: the constant ("constant"), the coordinate of register 0 ("coordinate"), or an
+            expression with placeholders {0}, {1}, ... ("inline").
         table: For each register of the value, the index of its element in the array, or the offset of its coordinate
-            from register 0's. None if this number equals the register's number.
+            from the coordinate of register 0. None if each entry equals the register's number.
         rough: True if the numbers have not been rounded to ``dtype`` yet.
         parts: References that replace the placeholders of an inline reference.
     """

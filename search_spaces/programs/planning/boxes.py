@@ -81,8 +81,8 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
         return f"boxes of {staged.name} need a hardware swizzle along memory lines, not {layout}"
     if element_bytes != TRANSPOSED_BYTES and staged.row_major != (staged.side == "a"):
         return (
-            f"elements of {element_bytes} bytes are read along k only, but memory lines of {staged.name} run along "
-            f"{'m' if staged.side == 'a' else 'n'}"
+            f"operands with elements of {element_bytes} bytes must be contiguous along k, but {staged.name} is "
+            f"contiguous along {'m' if staged.side == 'a' else 'n'}"
         )
     across, lines = (cols, rows) if staged.row_major else (rows, cols)
     width = swizzle // element_bytes

@@ -109,10 +109,11 @@ class Needs:
             ahead.
         tiles: Shapes of the tiles that are exchanged through shared memory. The key is the outermost loop around the
             exchange (None: outside of loops).
-        joined: Bytes of other exchanges, by the outermost loop and by the id of a reduction's or scan's result. Key
-            None is the conversion of wmma accumulators; key STORED_A is a computed operand of tcgen05.
-        sums: Bytes for combining each partial sum across warps, by the sum's number. The schedule decides whether this
-            happens in the loop or after it.
+        joined: Bytes of other exchanges, by the outermost loop and then by the id of the reduction's or scan's result.
+            The inner key None stands for the conversion of wmma accumulators, and STORED_A for a computed operand of
+            tcgen05.
+        sums: Bytes for combining each partial sum across warps, by the sum's number. The schedule decides whether a sum
+            is combined in the loop or after the loop.
         why_not: The reason why no kernel can be generated, or None.
     """
 

@@ -1,10 +1,13 @@
 """Instructions that can compute products: some use register fragments; wgmma and tcgen05 read boxes.
 
-The register layout of wgmma accumulators, and of operand a in registers, is the layout of ``mma.m16n8k16``: each of the
-four warps of a warpgroup holds 16 of 64 rows. So wgmma needs no additional distributions. tcgen05 keeps accumulators in
-tensor memory. Each of four warps reads a quarter of the lanes: 32 of 128 rows, or 16 of 64 rows. Loads of 16 lanes by
-256 bits have the register layout of ``mma.m16n8k16``, too (PTX ISA 9.7.16.2.3). The layout of wmma fragments is
-unspecified. Accumulators of wmma are therefore stored to shared memory, and loaded in the layout of ``mma.m16n8k16``.
+wgmma, tcgen05 and wmma need no additional distributions, because results have the register layout of ``mma.m16n8k16``:
+
+- wgmma: The accumulators, and operand a in registers, have this layout. Each of the four warps of a warpgroup holds 16
+  of 64 rows.
+- tcgen05: The accumulators are in tensor memory. Each of four warps reads a quarter of the lanes: 32 of 128 rows, or 16
+  of 64 rows. Loads of 16 lanes by 256 bits have this layout, too (PTX ISA 9.7.16.2.3).
+- wmma: The layout of fragments is unspecified. The accumulators are therefore stored to shared memory, and loaded in
+  the layout of ``mma.m16n8k16``.
 """
 
 from __future__ import annotations

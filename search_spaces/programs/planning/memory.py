@@ -2,8 +2,8 @@
 
 An exchange passes values from thread to thread through shared memory, for example to change a distribution. The
 exchanges of a loop lie after the loop's ring. Exchanges outside of loops reuse the memory of the rings. With
-``early_copies``, the ring already receives tiles for the block's next tile of the result, so these exchanges only reuse
-the last stage. A barrier precedes every reuse.
+``early_copies``, operands of the block's next result are already copied to the ring. Exchanges outside of loops then
+only reuse the last stage. A barrier precedes every reuse.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ class Ahead:
 
     Attributes:
         loop: The loop.
-        first: The product that is computed ahead. Operand a is a tile from outside the loop, b a tile that the loop
+        first: The product that is computed ahead. Operand a is a tile from outside the loop; b is a tile that the loop
             copies.
         last: The last product. Operand a depends on ``first``; b is a tile that the loop copies.
         state: Id of the state to which ``last`` is assigned.
         late: Values that are used only by ``last``: its left operand, and values that depend on the state, such as its
-            addend. They are computed after the previous iteration's ``last`` has finished, as ``last`` accesses their
-            registers until then.
+            addend. ``last`` accesses the registers of these values until it has finished. So these values are computed
+            after ``last`` of the previous iteration has finished.
     """
 
     loop: ir.Loop

@@ -16,7 +16,7 @@ class ScanStep:
 
     Attributes:
         digit: A digit of the warp, lane or register number.
-        groups: For each register, the index of the total of its group: earlier steps leave one total per group of
+        groups: For each register, the index of its group's total. Earlier steps compute one total per group of
             registers.
         totals: Number of totals per thread before this step.
         after: For each total before the step, the index of the total that contains it after the step. For digits of

@@ -43,8 +43,8 @@ def why_not_in_tensor_memory(inference: Inference) -> str | None:
     for operation in products:
         if operation.a.dtype.bits != STORED_BITS and is_computed(inference, operation):
             return (
-                f"tcgen05 reads a from shared memory, and a computed a is only stored with {STORED_BITS}-bit elements: "
-                f"a of the mma at {operation.source} has {operation.a.dtype.bits} bits"
+                f"if operand a is computed in registers, tcgen05 needs {STORED_BITS}-bit elements: a of the mma at "
+                f"{operation.source} has {operation.a.dtype.bits} bits"
             )
     return None
 

@@ -113,8 +113,9 @@ def notes(inference: Inference) -> tuple[str, ...]:
             low, high = window.at[d].interval(inference.trace.most_blocks, iterations)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 messages.append(
-                    f"{operation.source}: {ir.spelled(operation)}: the window begins between {axis} {low} and "
-                    f"{high} of {window.array.name}, which has {window.extent[d]}: it is entirely outside"
+                    f"{operation.source}: {ir.spelled(operation)}: the window is entirely outside of "
+                    f"{window.array.name}, which has {window.extent[d]} {axis}: the window begins between {axis} {low} "
+                    f"and {high}"
                 )
     return tuple(dict.fromkeys(messages))
 

@@ -33,8 +33,8 @@ def why_not_wmma(inference: Inference) -> str | None:
                 )
         if operation.c is not None and not _adds_up(inference, operation):
             return (
-                f"the register layout of wmma's accumulators is unspecified, and the mma at {operation.source} "
-                "adds to a value: wmma needs a loop that starts from a constant and only accumulates products"
+                "wmma can only accumulate products in a loop that starts from a constant, because the register layout "
+                f"of its accumulators is unspecified: the mma at {operation.source} adds to another value"
             )
     return None
 

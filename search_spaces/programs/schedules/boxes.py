@@ -147,8 +147,8 @@ def why_not_boxed(inference: Inference) -> str | None:
         strided = next((s for s in inference.staged.values() if needs_tma(s) and not can_use_tma(s)), None)
         if strided is not None:
             return (
-                f"boxes of {strided.name}, whose row stride is dynamic, need TMA, which needs a stride that is a "
-                f"multiple of {TMA_BYTES} bytes"
+                f"boxes of {strided.name} need TMA, because its row stride is dynamic, and TMA needs a stride that is "
+                f"a multiple of {TMA_BYTES} bytes"
             )
         if key not in inference.staged:
             return (

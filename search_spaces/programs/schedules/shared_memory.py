@@ -181,7 +181,8 @@ def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
 def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
     """Return the attribute ``shared_bytes``, after the attributes from which it is computed.
 
-    These compute the maximum over loops one loop at a time, so that each attribute depends on few columns.
+    The other attributes compute the maximum over the loops, one loop at a time. So each attribute depends on few
+    columns.
 
     Args:
         inference: Inference of the program at one choice of sizes.

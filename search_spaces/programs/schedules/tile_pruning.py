@@ -102,7 +102,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, other_rows: np.equal(rows, other_rows),
                 "a product has {rows} subgroups along its rows, but a product that uses its results has {other_rows}: "
-                "this needs an exchange through shared memory",
+                "use equal numbers, so that results need no exchange through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
                     "other_rows": f"subgroups_m{first.products[other].suffix}",
@@ -132,8 +132,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 Rule(
                     f"{name}_many",
                     lambda stages, ring_bytes, room=room: (stages < MANY_STAGES) | (ring_bytes <= room),
-                    f"a ring of {{ring_bytes}} bytes leaves room for fewer than {LEAST_BLOCKS} blocks per SM, and "
-                    "fewer stages already have enough bytes in flight",
+                    f"a ring of {{ring_bytes}} bytes leaves room for fewer than {LEAST_BLOCKS} blocks per SM: use "
+                    "fewer stages, which already have enough bytes in flight",
                     names={"stages": name, "ring_bytes": name.replace("stages", "ring_bytes")},
                 )
             )

@@ -114,9 +114,10 @@ class Computations(Windows):
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return the maps of a statement's result and operand.
 
-        A single map is the result's map, from which ``derive`` computes the operand's map. If the statement has two
-        maps and the operand already has a map, this is one of the two, and the other is the result's map. If the
-        operand has no map yet, its map is the second if ``first_is_result``, else the first.
+        - If the statement has one map, it is the result's map. ``derive`` computes the operand's map from it.
+        - If the statement has two maps and the operand already has one of them, the other is the result's map.
+        - If the statement has two maps and the operand has none yet, the result's map is the first if
+          ``first_is_result``, else the second.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:

@@ -2,10 +2,14 @@
 
 The plan represents relations by (variables, rows) and evaluations by (inputs, output). Sets of variables are the bits
 of an int. A step joins all relations that contain one variable, in the order of estimated size, and applies each
-evaluation and filter as soon as its inputs are available. A step ends early if a variable no longer occurs in other
-relations and the next join would enlarge the table: grouping before this join is cheaper. A step continues with another
-variable if the table hardly grows and grouping would not shrink it, because this saves a pass. Sizes of joins are
-estimated for independent, uniformly distributed values.
+evaluation and filter as soon as its inputs are available. There are two exceptions:
+
+- If a variable no longer occurs in other relations and the next join would enlarge the table, the step ends before this
+  join: grouping the smaller table is cheaper.
+- If the table hardly grows and grouping would not shrink it, the step continues with another variable, which saves a
+  pass.
+
+Sizes of joins are estimated for independent, uniformly distributed values.
 
 As long as tables are small, the next step is the one with the smallest estimated table; among equal sizes, the first in
 the order of declaration. If that table has more than ROLLOUT_ROWS rows, each possible next step is completed to a plan
@@ -81,12 +85,14 @@ class Elimination:
 class EliminationPlan:
     """Relations and variables that remain while elimination steps are planned.
 
-    ``waiting``, ``undefined`` and ``held`` are sets of variables: those not eliminated yet, attributes without a
-    relation, and variables to eliminate last. ``combinations`` estimates the number of combinations that variables
-    have.
-
-    ``_steps`` caches planned steps. ``_least`` has, for each step that was rejected for its peak, a lower bound of the
-    peak and the variables that the bound depends on.
+    Attributes:
+        waiting: Variables that are not eliminated yet.
+        undefined: Attributes without a relation.
+        held: Variables to eliminate last.
+        combinations: Function that estimates the number of combinations that variables have.
+        _steps: Planned steps, by variable.
+        _least: For each variable whose step was rejected for its peak: a lower bound of the peak, preceded by the
+            variables that the bound depends on.
     """
 
     relations: dict[int, RelationSize]

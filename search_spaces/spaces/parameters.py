@@ -172,7 +172,7 @@ def ordinal(
         doc: Purpose of the parameter, in one line.
         default: Default value; None for the first value.
         before: Value for schedules that were stored before the parameter existed, or None.
-        deeper: True if larger values hide more load latency. They are then preferred if estimates are equal.
+        deeper: True if larger values hide more load latency. If estimates are equal, larger values are then preferred.
         at_launch: True if the value is a launch argument. Schedules that differ only in launch arguments share a
             compiled module.
 

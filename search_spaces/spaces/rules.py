@@ -123,7 +123,7 @@ class Rule(_OfColumns):
             why_not: Function of one schedule's values that returns the reason as a sentence, or None if the values are
                 legal.
             doc: Purpose of the rule.
-            names: Column of each argument of ``why_not`` whose name differs from the column's name.
+            names: Maps arguments of ``why_not`` to columns, for arguments that do not have the name of their column.
         """
 
         @wraps(why_not)

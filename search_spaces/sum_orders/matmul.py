@@ -2,8 +2,8 @@
 
 All kernels add the products of a range of k in ascending order, in steps of their instruction's k extent. This holds
 for every tile, pipeline and number of warps. With split-K, each block computes one range of k, and the last block adds
-the ranges in ascending order. Stream-K divides k where the work of a block ends, which depends on the number and the
-positions of tiles.
+the ranges in ascending order. Stream-K divides k at the position where the work of a block ends. This position depends
+on the number and the positions of tiles.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A sum over a tile first adds the registers of each thread in order, then lanes, then warps. Sums with at most one
 nonzero term have the same bits in every order. Products are added in ascending order of k, in steps of their
-instruction's k extent. This order covers a whole loop if the loop only accumulates products, otherwise one iteration.
+instruction's k extent. If a loop only accumulates products, this order covers the whole loop, otherwise one iteration.
 If blocks share a loop, each has a range of iterations. Atomics add in the order in which blocks run.
 """
 

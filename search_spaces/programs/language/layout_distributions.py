@@ -84,7 +84,7 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
 
 
 def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
-    """Distribute a tile in vectors of consecutive elements, one vector per lane and round.
+    """Distribute a tile in vectors of consecutive elements. In each round, each lane receives one vector.
 
     A line is a row or column of the tile that is contiguous in memory. Surplus lanes and warps hold copies.
 

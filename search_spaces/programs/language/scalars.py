@@ -94,7 +94,7 @@ class Scalars(NamedFunctions):
         return index
 
     def find_tile(self, offsets: ir.Array, tile: Index | int, size: int, *, high: int) -> tuple[Index, Index]:
-        """Find the group that contains a tile, for groups of different sizes, divided into tiles of ``size`` elements.
+        """Find the group that contains a tile. Groups of different sizes are divided into tiles of ``size`` elements.
 
         Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Every warp executes the
         same search, so that no barrier is needed. The result may be the start of a window, an array index or a loop

@@ -1,8 +1,8 @@
 """Emit accesses to shared-memory tiles that the program declares, and loads of staged tiles of another type.
 
-The generated code has a barrier between a write of a tile and the next read, and between a read and the next write. An
-iteration of a loop may follow another iteration, so the accesses of the loop's body are recorded before the loop is
-emitted. Accesses are tracked per tile, not per element.
+The generated code has a barrier between a write of a tile and the next read, and between a read and the next write. The
+accesses of an iteration may follow the accesses of the previous iteration. So before a loop is emitted, the accesses of
+its body are recorded as earlier accesses. Accesses are tracked per tile, not per element.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def imbalance(
         sm_count: Number of SMs of the device.
         resident: Number of resident blocks per SM.
         parts: Number of blocks that share a tile, each with an equal range of iterations. The first blocks of all tiles
-            are launched first.
+            are launched before the second blocks, and so on.
         each: Maximum number of iterations per block if tiles have different numbers of blocks
             (``Split.each_if_long``); 0 if all tiles have ``parts`` blocks.
     """

@@ -22,7 +22,7 @@ from search_spaces.templates.matmul.stream_k import streams
 
 
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
-    """Return a reduced problem: few tiles of ``schedule``, equal remainders, and enough iterations to refill rings.
+    """Return a reduced problem: few tiles of ``schedule``, the same remainders, and enough iterations to refill rings.
 
     The sizes that are divided into tiles, by the grid or by loops, are reduced. A grid dimension is reduced to one tile
     and the remainder. A loop is reduced to as many iterations as the ring has stages, plus one. Numbers of batches and
@@ -114,8 +114,8 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 def _whole_iterations(splits: int, stages: int) -> int:
     """Return how many whole iterations a proxy with split-K needs, so that each block refills its ring.
 
-    A block needs one iteration more than the ring has stages. The last block has one iteration less than the others.
-    The proxy's loop has one more iteration than returned, which may be partial.
+    A block needs one iteration more than the ring has stages. The last block has one iteration less than the others. In
+    addition to the returned iterations, the proxy's loop has one iteration that may be partial.
     """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
@@ -123,9 +123,10 @@ def _whole_iterations(splits: int, stages: int) -> int:
 def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
     """Return how many whole iterations a proxy needs in a loop that ``p.split`` divides among ``parts`` blocks.
 
-    The proxy's loop has one more iteration than returned, which may be partial. The numbers of iterations of two blocks
-    then differ by at most one, and the block with the most iterations refills its ring. If only long tiles are shared,
-    all blocks except the last have the same number of iterations, and the last block needs at least one.
+    In addition to the returned iterations, the proxy's loop has one iteration that may be partial. The numbers of
+    iterations of two blocks then differ by at most one, and the block with the most iterations refills its ring. If
+    only long tiles are shared, all blocks except the last have the same number of iterations, and the last block needs
+    at least one.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 

@@ -157,8 +157,8 @@ class Products(Boxes):
     def _scales(self, operation: ir.Mma) -> list[str]:
         """Emit arrays with the scales of a and b, and return their names; none if there are no scales.
 
-        The arrays have a word for each step along k, each fragment, and each row of a (or column of b) of the lane. The
-        bytes of a word are the scales of the step's blocks.
+        An array has one word for each combination of a step along k, a fragment, and a row of a (or a column of b) that
+        the lane holds. The bytes of a word are the scales of the step's blocks.
         """
         assert self.row is not None
         codes, number = list[str](), self.inference.product_of[operation.result.id]

@@ -383,7 +383,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "subgroups_n",
             lambda subgroups_n, lanes_n: (subgroups_n == 1) | (subgroups_n * lanes_n < 2 * n),
-            f"half of the {{subgroups_n}} subgroups along n have no row of n = {n}",
+            f"half of the {{subgroups_n}} subgroups along n compute nothing, because w has only n = {n} rows",
         ),
         Rule(
             "tile_k",

@@ -46,7 +46,7 @@ class Device:
     Attributes:
         tensor_flops_per_cycle: Dense rate by operand type, for the widest instruction with f32 accumulation (such as
             wgmma on sm_90). "f16_f16" is the rate of f16 accumulated in f16, if it differs.
-        mma_sync_fraction: Fraction of this rate that mma.sync reaches.
+        mma_sync_fraction: Fraction of ``tensor_flops_per_cycle`` that mma.sync reaches.
         memory_bytes: Total memory that the driver reports; programs can use slightly less.
         driver_names: Names that the driver reports for this product; other products may have the same names.
         sustained_clock_hz: Clock that the power limit allows while tensor cores multiply 16-bit floats without pause. 0
@@ -376,9 +376,9 @@ def occupancy(
 
     The rules are from the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp, in whole units, within
     one of four sub-partitions. For the limit of registers per block, the number of warps is rounded up to a multiple of
-    the sub-partitions. Shared memory is allocated in 128-byte units (256 on sm_75) in addition to what the driver
-    reserves. Since 9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM runs
-    one block, until that block relinquishes its allocation permit.
+    four. Shared memory, including what the driver reserves, is allocated in units of 128 bytes (256 on sm_75). Since
+    9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM runs one block, until
+    that block relinquishes its allocation permit.
 
     Args:
         device: The GPU.

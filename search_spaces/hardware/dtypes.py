@@ -3,9 +3,10 @@
 numpy has no bf16 and no 8-bit floats, so arrays of these types are stored as uint16 or uint8, with the same bits.
 Values are rounded to nearest, ties to even, like ``cvt.rn``. For tf32, ties are rounded away from zero, like
 ``cvt.rna.tf32`` (PTX ISA, section cvt). e4m3 and e5m2 are types of the OCP 8-bit Floating Point Specification, revision
-1.0. As in ml_dtypes and torch, numbers that are too large become infinity in e5m2. In e4m3, which has no infinity, they
-become NaN. e2m1 and ue8m0 are types of the OCP Microscaling Formats Specification, revision 1.0. A byte holds two e2m1
-values, the first in its lower half, like torch's ``float4_e2m1fn_x2``. ue4m3 is e4m3 without a sign.
+1.0. As in ml_dtypes and torch, numbers that are too large become infinity in e5m2. e4m3 has no infinity, so numbers
+that are too large become NaN. e2m1 and ue8m0 are types of the OCP Microscaling Formats Specification, revision 1.0. A
+byte holds two e2m1 values, the first in its lower half, like torch's ``float4_e2m1fn_x2``. ue4m3 is e4m3 without a
+sign.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class Fragment:
         register_order: Permutation from the instruction's order of a lane's values to the order of the NestedLayout
             (batch, outer, element). The instruction's value r is the layout's value ``register_order[r]``. () is the
             identity.
-        lane_loads: Elements that each lane reads from shared memory, from which bank conflicts are counted; None if
-            ldmatrix loads the fragment.
+        lane_loads: Elements that each lane reads from shared memory, used to count bank conflicts; None if ldmatrix
+            loads the fragment.
     """
 
     shape: tuple[int, int]

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# memory_mib is the memory that nvidia-smi lists with the product's default ECC setting. The GB of data sheets are GiB
-# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), minus a small part that firmware reserves; ECC of GDDR6
-# (A10, L4, L40S) takes another sixteenth.
+# memory_mib is the memory that nvidia-smi lists with the product's default ECC setting. In data sheets, GB means GiB:
+# an H200 of "141 GB" has 143771 MiB (150.8e9 bytes), because firmware reserves a small part. With GDDR6 (A10, L4,
+# L40S), ECC takes another sixteenth.
 
-# l2_gb_s is an estimate of the sustained read bandwidth of L2, which NVIDIA does not publish. A100: published
-# measurements are 4.2 TB/s (Nsight, 40 GB model) to 5.6 TB/s (A800), in the RRZE gpu-benches issues 13 and 7. The row
-# has 5.5 TB/s (36 bytes per cycle and SM), which fits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at
-# least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98
-# us); these recordings show no limit other than the port of an SM, 64 bytes per cycle. This limit is also assumed for
-# the PCIe card and for compute capabilities 10.x and 11.0. For the smaller chips, 16 bytes per cycle and SM are
-# assumed.
+# l2_gb_s is an estimate of the sustained read bandwidth of L2, which NVIDIA does not publish:
+# - A100: 5.5 TB/s (36 bytes per cycle and SM), which fits recorded matmuls best (AutoHeuristic, a100_mm). Published
+#   measurements are 4.2 TB/s (Nsight, 40 GB model) to 5.6 TB/s (A800), in the RRZE gpu-benches issues 13 and 7.
+# - H100 SXM: the limit is the port of an SM, 64 bytes per cycle. Recordings show no other limit: the Triton matmul of
+#   1152x2048x10112 with tiles of 64x128 moves at least 12.1 TB/s (AutoHeuristic, h100_mm, 98 us).
+# - The PCIe card, and compute capabilities 10.x and 11.0: the same limit is assumed.
+# - Smaller chips: 16 bytes per cycle and SM are assumed.
 
 
 class Rates(NamedTuple):
@@ -53,13 +53,18 @@ class Rates(NamedTuple):
         return ("f16", self.f16), *wide, ("i8", self.i8), *fp8, *f16_f16, *scaled
 
 
-# Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
-# published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_75 to sm_89 and 12.x have no wider instruction.
-# On a B200 an mma.sync matmul of 4096 cubed reaches 409 TFLOP/s where tcgen05 reaches 1326 (gau-nernst/learn-cuda 02e):
-# about a quarter of the peak. GeForce cards have half of their chip's rate if they accumulate in f32, and the full rate
-# if they accumulate in f16 or, for i8, in i32. All other cards have the same rate with f32 and f16 accumulators (white
-# papers, tables of peaks). Rates of 10.0, 10.3 and GeForce 12.0 are derived from cycles that other projects measured
-# (microbench-blackwell, gb300-microbench); fp4 of 10.3 has K = 96.
+# mma.sync compared with wider instructions:
+# - Hopper: mma.sync reaches on average 62.9% of the peak of wgmma (arXiv 2402.13499, tensor core section). Published
+#   mma.sync matmuls reach at most about 65% (arXiv 2501.12084).
+# - 10.x and 11.0: about a quarter of the peak is assumed. On a B200, a matmul of 4096 cubed reaches 409 TFLOP/s by
+#   mma.sync, and 1326 TFLOP/s by tcgen05 (gau-nernst/learn-cuda 02e).
+# - sm_75 to sm_89 and 12.x have no wider instruction.
+#
+# A GeForce card that accumulates in f32 has half of its chip's rate. It has the full rate if it accumulates in f16 or,
+# for i8, in i32. All other cards have the same rate with f32 and f16 accumulators (white papers, tables of peaks).
+#
+# Rates of 10.0, 10.3 and GeForce 12.0 are derived from cycles that other projects measured (microbench-blackwell,
+# gb300-microbench). On 10.3, fp4 has K = 96.
 RATES: dict[int, Rates] = {
     75: Rates(128, 1024, 2048, bf16=False),
     80: Rates(128, 2048, 4096, l2_bytes=36),
@@ -126,10 +131,10 @@ class GpuProduct(NamedTuple):
     sms_of_gpcs: tuple[int, ...] = ()  # see Device.sms_of_gpcs
 
 
-# SMs per GPC of GH100 with 132 SMs, chosen to agree with two observations. With clusters of 4 blocks, times on an
-# H100 (2026-11-27) imply that 30 or 31 clusters run at a time. With clusters of 8 blocks, 15 run on the H100s of
-# accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ. The same is assumed for H200, which has the
-# same chip with as many SMs.
+# SMs per GPC of a GH100 with 132 SMs. Chips differ, so the numbers were chosen to agree with two observations. Of
+# clusters of 4 blocks, 30 or 31 run at a time, as times on an H100 imply (2026-11-27). Of clusters of 8 blocks, 15 run
+# on the H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. The same numbers are assumed for H200, which
+# has the same chip with as many SMs.
 _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 

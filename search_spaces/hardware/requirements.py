@@ -24,10 +24,10 @@ class Access:
     """The instructions by which an intrinsic reads an operand from a layout.
 
     Attributes:
-        mode: "vector": ld.shared of ``vector`` elements by each lane. "row", "col": wmma.load of a row- or column-major
-            fragment with ``leading_dimension``. "rows", "trans": ldmatrix without and with .trans, where each lane
-            addresses one row of ``vector`` elements. "boxes": the multiplication reads shared memory directly, by
-            descriptors, and ``vector`` elements are contiguous.
+        mode: "vector": each lane loads ``vector`` elements by ld.shared. "row", "col": wmma.load reads a row- or
+            column-major fragment with ``leading_dimension``. "rows", "trans": ldmatrix without and with .trans; each
+            lane addresses one row of ``vector`` elements. "boxes": the multiplication reads shared memory directly,
+            through descriptors; ``vector`` elements are contiguous.
         axis: The axis of the tile along which the elements of one access are adjacent.
     """
 

@@ -48,7 +48,7 @@ class TensorIntrinsic:
         header: Header that declares the C++ type, if kernels do not include it by default.
         text: Contents of the header, if another package provides the intrinsic.
         f16_sums: True if the instruction accumulates in f16, with two sums per register.
-        until: Feature of architectures where a wider instruction replaces this one.
+        until: Feature of architectures on which a wider instruction supersedes this one.
         unit_scales: True if the instruction multiplies 8-bit floats as mxf8, with all scales 1.
 
     Raises:
@@ -207,10 +207,10 @@ class TensorIntrinsic:
         """Compute d = a @ b + c on the CPU, for a (..., m, k), b (..., k, n) and c (..., m, n).
 
         a and b are first rounded to the multiplied types (for tf32: to nearest, ties away from zero). Products are
-        exact in float64, and are added to an f32 accumulator in the order of k. The PTX ISA does not specify in which
-        order, and with which truncation, hardware adds the products of one instruction. Sums in f16 are rounded once,
-        at the end, as tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8
-        are exact, and wrap around in i32. For block-scaled types, all scales are 1, and the size of a and b along k is
+        exact in float64, and are added to an f32 accumulator in the order of k. The PTX ISA does not specify how
+        hardware orders and truncates the sum of one instruction's products. Sums in f16 are rounded once, at the end,
+        as tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact,
+        and wrap around in i32. For block-scaled types, all scales are 1, and the size of a and b along k is
         ``numbers``.
         """
         left = _multiplied(self.type_a, a)

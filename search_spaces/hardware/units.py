@@ -46,9 +46,9 @@ class Unit:
         return device.tensor_clock_hz if self.tensor else device.clock_hz
 
 
-# A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
-# blackwell-tensorcore-kernels): the difference is due to loads and stores of fragments with opaque layouts. With this
-# rate, the model estimates about that speed for a well tuned wmma kernel.
+# On an H100, a published wmma matmul reaches at most 0.21x the speed of cuBLAS, and mma.sync reaches 0.65x to 0.8x
+# (repository blackwell-tensorcore-kernels). wmma is slower because of loads and stores of fragments with opaque
+# layouts. With this rate, the model estimates about 0.21x for a well tuned wmma kernel.
 WMMA_FRACTION = 0.4  # rate of wmma, as a fraction of the rate of mma.sync
 
 

@@ -42,7 +42,7 @@ IN_F16_HEADER = "autosched/ptx/wgmma/in_f16.cuh"
 
 @dataclass(frozen=True)
 class SwizzledBoxes:
-    """wgmma descriptors, which need the layout of one box of an operand's tile (PTX ISA, "Canonical layouts").
+    """wgmma descriptors, which require this layout of a box of an operand's tile (PTX ISA, "Canonical layouts").
 
     A line is a row or column of a box that is contiguous in shared memory. Lines have 16 bytes, or 32, 64 or 128 bytes
     with the hardware swizzle of that width. The number of lines is a multiple of ``CORE_LINES``. A box starts at a
@@ -64,7 +64,7 @@ class SwizzledBoxes:
         swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
         if swizzle is None:
             return Refusal(
-                f"wgmma reads lines of 16, 32, 64 or 128 bytes, but a row or column of {subject} has {line_bytes}"
+                f"wgmma reads lines of 16, 32, 64 or 128 bytes, but {subject} has lines of {line_bytes} bytes"
             )
         if layout.lines % CORE_LINES:
             return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {subject} has {layout.lines}")

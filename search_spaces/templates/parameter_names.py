@@ -84,8 +84,8 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
     "copy": {
         "rounds": Meaning("rounds of a block, each of `unroll` vectors per thread", "rounds"),
         "order": Meaning(
-            "block: the rounds of a block are adjacent in memory; grid: two rounds of a block are separated by a "
-            "round of each other block"
+            "block: the rounds of a block are adjacent in memory; grid: between two successive rounds of a block, "
+            "there is one round of every other block"
         ),
     },
     "wgmma_matmul": _WGMMA,

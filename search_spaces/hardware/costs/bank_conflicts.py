@@ -2,9 +2,9 @@
 
 Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to all lanes that request it. A warp's access
 is served in phases of 128 bytes. A phase serves all 32 lanes if each accesses up to 4 bytes, 16 lanes for 8 bytes, and
-8 lanes for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). The cycles ("wavefronts")
-of a phase are the number of distinct words that the busiest bank serves. ldmatrix reads each 8x8 matrix in one phase of
-eight 16-byte rows.
+8 lanes for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). A phase takes one cycle
+("wavefront") per distinct word that its busiest bank serves. ldmatrix reads each 8x8 matrix in one phase of eight
+16-byte rows.
 
 Addresses are in bytes from a 128-byte boundary; -1 marks an inactive lane.
 """
@@ -235,10 +235,10 @@ def _grid_traffic(
 
 @lru_cache(maxsize=2**16)
 def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
-    """Count the traffic if every fragment of an operand's tile is read into the registers of a warp once.
+    """Count the traffic of a warp that reads every fragment of an operand's tile into registers once.
 
-    If the fragment has ``lane_loads``, lanes load elements in that pattern, in vectors of the intrinsic's Access.
-    Otherwise ldmatrix reads 8x8 matrices; four matrices count as one instruction.
+    If the fragment has ``lane_loads``, lanes load elements in that pattern, in vectors of at most ``Access.vector``
+    elements. Otherwise ldmatrix reads 8x8 matrices, four per instruction.
 
     Args:
         row: The tensor intrinsic.

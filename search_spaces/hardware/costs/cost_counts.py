@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class CostCounts:
     """Counts of the work in one launch of a schedule. No count is a time.
 
-    Numbers per block include the waste of partial tiles, because a block computes its whole tile. ``shared_wavefronts``
-    are cycles of the 128-byte-wide L1, which includes shared memory. For shared memory, they include bank conflicts.
-    For global memory, they include one cycle per 128-byte line that a request touches. ``load_bytes`` and
-    ``store_bytes`` are the traffic between L2 and the SM, in whole 32-byte sectors. ``dram_bytes`` is the traffic
-    between DRAM and L2 of the whole launch. For a pipeline, the counts describe its first launch, and ``then`` has the
+    Numbers per block include the waste of partial tiles, because a block computes its whole tile. L1 and shared memory
+    are one array, 128 bytes wide. ``shared_wavefronts`` are the cycles of this array: those of shared-memory accesses,
+    bank conflicts included, and one cycle per 128-byte line that a request to global memory touches. ``load_bytes`` and
+    ``store_bytes`` are the traffic between L2 and the SM, in whole 32-byte sectors. ``dram_bytes`` is the whole
+    launch's traffic between DRAM and L2. For a pipeline, the counts describe its first launch, and ``then`` has the
     counts of the further launches.
     """
 

@@ -1,11 +1,11 @@
 """Derive an efficient copy of a global-memory region to a shared-memory layout, for a given number of threads.
 
-A copy distributes a tile to the threads of a block by a wg_map, in which the threads take the role of subgroups. The
-threads form a grid of rows x columns, with columns along contiguous global memory. Each thread copies a vector of
-adjacent elements, and the grid covers the tile in several rounds. TVM's auto memory planning samples the layout of the
-buffer. This module instead derives the thread mapping and the vector width for a layout: widest legal accesses, whole
-sectors in global memory, fewest bank conflicts in shared memory. The same plans apply to copies from shared to global
-memory, which have the same addresses, sectors and conflicts.
+A wg_map assigns the tile's elements to the threads of a block, which take the role of subgroups. The threads form a
+grid of rows x columns, whose columns are along contiguous global memory. Each thread copies a vector of adjacent
+elements, and the grid covers the tile in several rounds. The layout of the shared buffer is given (TVM's auto memory
+planning samples layouts). For this layout, the module derives the thread mapping and the vector width: widest legal
+accesses, whole sectors in global memory, fewest bank conflicts in shared memory. The same plans apply to copies from
+shared to global memory, which have the same addresses, sectors and conflicts.
 """
 
 from dataclasses import dataclass
@@ -77,8 +77,8 @@ class CopyPlan:
     """A copy of a region to shared memory.
 
     ``map`` maps each (line, position in the line) to a thread. A thread loads ``vector`` elements at a time, and stores
-    them in pieces of ``store`` elements, which are smaller than the vector if the layout splits it. ``sectors`` is the
-    expected number of 32-byte sectors that all requests for the tile touch. ``stores`` is the traffic on shared memory.
+    ``store`` elements at a time. ``store`` is smaller if the layout splits a vector. ``sectors`` is the expected number
+    of 32-byte sectors of global memory that all requests for the tile touch. ``stores`` is the shared-memory traffic.
     """
 
     region: Region
@@ -199,11 +199,11 @@ def copy_plan(
 def expected_sectors(region: Region, vector: int, columns: int) -> float:
     """Return the expected number of sectors if ``columns`` threads, with ``vector`` elements each, copy along a line.
 
-    The result is the sum over all requests for the region. A warp accesses segments of lines, and ``columns * vector``
-    must divide a line.
+    The result is the sum over all requests for the region. ``columns * vector`` must divide the length of a line.
 
-    Let a segment of s bytes start at a random multiple of g bytes, where g divides s. Then it touches (s - g) / 32 + 1
-    sectors on average, or s / 32 sectors if g is at least 32.
+    Each request accesses segments of lines. Assume that a segment of s bytes starts at a random multiple of g bytes,
+    where g divides s. If g is less than 32, the segment touches (s - g) / 32 + 1 sectors on average, otherwise s / 32
+    sectors.
     """
     segment = min(columns, WARP) * vector * region.element_bytes
     step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
@@ -227,7 +227,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
         columns: Number of adjacent threads along a line.
 
     Returns:
-        True if there are few sectors, or if the mapping does not fit the lines (other rules reject it in this case).
+        True if there are few sectors, or if the mapping does not fit the lines (other rules reject such mappings).
     """
     sectors = _sectors(region, vector, columns)
     return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
@@ -259,7 +259,7 @@ Binding = tuple[int, int, int]  # (vector, columns, block) as for ``conflict_per
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Return the cycles of warps that copy vectors along ``axis`` of the tile, in percent of cycles without conflicts.
+    """Return the shared-memory cycles of a copy along ``axis``, in percent of the cycles without conflicts.
 
     Unlike ``copy_traffic``, this function counts only a few warps, and lanes may copy two-dimensional blocks.
 
@@ -267,10 +267,10 @@ def conflict_percent(
         layout: Layout of the tile in shared memory.
         element_bytes: Bytes per element.
         axis: Axis along which lanes move vectors.
-        vector: Elements between neighbouring lanes along ``axis``.
+        vector: Distance between neighbouring lanes along ``axis``, in elements.
         columns: Number of neighbouring lanes along ``axis``.
-        block: Elements between neighbouring lanes across ``axis``. If 1, a lane copies one vector along ``axis``.
-            Otherwise a lane copies ``vector`` pieces, and each piece has ``block`` elements across ``axis``.
+        block: Distance between neighbouring lanes across ``axis``, in elements. If 1, a lane copies one vector along
+            ``axis``. Otherwise a lane copies ``vector`` pieces of ``block`` elements each; a piece is across ``axis``.
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
@@ -314,8 +314,8 @@ def _equivalent(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedL
     Tiles of many sizes then share one cached count.
     """
     if axis == layout.line_axis:
-        # Accesses cost the same if the distance between them is a multiple of ``aligned_period`` lines. The sampled
-        # warps cover whole periods, or they are within the first period.
+        # The cost of an access repeats every ``aligned_period`` lines. If WARP is a multiple of this period, the first
+        # WARP lines suffice: the sampled warps cover whole periods, or are within the first period.
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
     # If pieces have one element, accesses across lines only depend on the first ``columns * vector`` lines.

@@ -27,7 +27,7 @@ class LaunchCounts:
         requests: Requests to global memory.
         wavefronts: Number of 128-byte lines in L1 that the requests to global memory touch.
         load_sectors: 32-byte sectors that loads request from L1.
-        unique_sectors: Sectors of loads that the block had not requested before.
+        unique_sectors: Distinct sectors that the loads of a block request.
         store_sectors: Sectors that stores send to L2.
         atomic_sectors: Sectors that atomics update in L2.
         constant_requests: Loads of constant memory, one per distinct address of a warp.

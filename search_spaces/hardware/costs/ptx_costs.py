@@ -120,7 +120,7 @@ def tensor_flops(operation: str) -> tuple[float, str]:
         return 0.0, ""
     m, n, k = map(int, match.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    # Qualifiers are the types of d, a, b and possibly c. wmma of f16 has only the types of d and c; tcgen05 has only
+    # ``types`` are the types of d, a, b and possibly c. wmma of f16 only states the types of d and c, and tcgen05 only
     # the type of a.
     multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1

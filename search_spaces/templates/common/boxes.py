@@ -74,8 +74,8 @@ def why_not_stored(problem: Matmul) -> str | None:
     if row_bytes % STRIDE_BYTES == 0:
         return None
     return (
-        f"TMA can only store rows of out that are a multiple of {STRIDE_BYTES} bytes long, but with n = {problem.n} "
-        f"they have {row_bytes} bytes"
+        f"TMA can only store rows of out that are a multiple of {STRIDE_BYTES} bytes long, but with n = {problem.n} a "
+        f"row has {row_bytes} bytes"
     )
 
 

@@ -1,8 +1,8 @@
 """Parameters of a matmul that are launch arguments: schedules that differ only in these share one compiled module.
 
 The order of tiles and the cache policies are kernel arguments, and the tiles per block determine the grid. The
-generated code depends only on whether blocks compute several tiles, whether the order is a Hilbert curve, and on the
-number of stream-K blocks.
+generated code depends on only three properties of these parameters: whether blocks compute several tiles, whether the
+order is a Hilbert curve, and the number of stream-K blocks.
 """
 
 from __future__ import annotations

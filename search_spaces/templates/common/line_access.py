@@ -27,8 +27,8 @@ def alignment_rule(name: str, vector: str, lines: str, extent: int, element_byte
     return Rule(
         name,
         lambda elements: extent % elements == 0,
-        f"{vector} is {{elements}}, but {lines} have {extent} elements: vectors of at most "
-        f"{gcd(extent, WIDEST_BYTES // element_bytes)} are aligned",
+        f"{vector} is {{elements}}, but {lines} have {extent} elements: only vectors of up to "
+        f"{gcd(extent, WIDEST_BYTES // element_bytes)} elements are aligned",
         names={"elements": vector},
     )
 
@@ -69,7 +69,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     return Rule(
         name,
         each(few),
-        "if {threads} adjacent threads access {elements} elements each, they touch more 32-byte sectors than with "
-        "other mappings of threads to a line of {length} elements",
+        "{threads} adjacent threads with {elements} elements each touch more 32-byte sectors than other mappings of "
+        "threads to a line of {length} elements",
         names={"length": line, "elements": vector, "threads": columns},
     )

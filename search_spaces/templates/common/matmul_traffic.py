@@ -23,16 +23,16 @@ def dram_bytes(
 ) -> float:
     """Return the traffic between DRAM and L2 of a launch in bytes.
 
-    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the rows of a and columns of b
-    that its tiles need (panels). If tiles are ordered in bands, a wave needs fewer panels.
+    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads panels: the rows of a and
+    columns of b that its tiles need. If tiles are ordered in bands, a wave needs fewer panels.
 
     Args:
         problem: Provides sizes and types.
         config: Provides tiles, raster and splits.
         device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: Fraction of tiles whose blocks start at different positions along k, while all other blocks advance
-            together. Panels that are larger than L2 are read several times by blocks out of step.
+        out_of_step: Fraction of tiles whose blocks start at different positions along k; all other blocks advance
+            together. If panels are larger than L2, blocks out of step read them several times.
 
     Returns:
         Bytes.

@@ -1,8 +1,8 @@
 """Matmuls with operands that TMA cannot read: a first launch copies these operands to workspaces with longer lines.
 
-TMA copies only matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). A first
-launch copies each misaligned operand to a workspace with longer lines. The tensor maps of the workspaces have the true
-sizes of the operands, so the padding of the lines is never read.
+TMA copies only matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). In a
+workspace, lines are padded to such a distance. The tensor map of a workspace has the true size of the operand, so the
+padding is never read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Number of persistent workers (blocks or clusters) of a launch, and conditions under which stream-K is possible.
 
-With ``stream_k`` the k-tiles of the last whole wave and of the partial wave after it are distributed evenly, in the
-order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section
-5.2). Every worker receives at least as many k-tiles as one tile has, and fewer than two tiles have. Therefore at most
-two workers share a tile.
+With ``stream_k``, the k-tiles of the last whole wave and of the partial wave after it are distributed evenly among the
+workers, in the order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP
+2023, section 5.2). Every worker receives at least as many k-tiles as one tile has, and less than twice as many.
+Therefore at most two workers share a tile.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # stream-K must save at least this fraction of the blocks' time, because exchanging sums takes about this fraction
 LEAST_IDLE = 0.01
-# Round trips to L2 of a block that shares two tiles with its neighbours. For each of the two tiles, these are a ticket,
-# a flag, and either the stores before the flag or the loads after it.
+# Estimated round trips to L2 of a block that shares two tiles with its neighbours. Each of these tiles needs a ticket,
+# a flag, and either the stores before the flag or the loads after the flag.
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
 # Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to

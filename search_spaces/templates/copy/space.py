@@ -42,8 +42,8 @@ def parameters() -> tuple[Parameter, ...]:
         categorical(
             "order",
             ("block", "grid"),
-            "block: the rounds of a block are adjacent in memory; grid: two rounds of a block are separated by a "
-            "round of each other block",
+            "block: the rounds of a block are adjacent in memory; grid: between two successive rounds of a block, "
+            "there is one round of every other block",
         ),
         categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "number of rounds that shared memory holds at the same time"),

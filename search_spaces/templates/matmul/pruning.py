@@ -139,7 +139,7 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "results_of_thread",
             each(several),
-            f"a thread of {{intrinsic}} loads two operands for each product, but a thread with {most} results, as for "
+            f"a thread of {{intrinsic}} loads two operands per product; a thread with {most} results, as for "
             f"{fit[0].name}, loads only {2 * int(most**0.5)} operands for {most} products, and the problem is large "
             f"enough to keep {device.name} busy with such threads",
         ),
@@ -183,8 +183,8 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
                 | (threads <= FEW_THREADS)
                 | (accumulators >= LEAST_RESULTS // problem.sums_of_register)
             ),
-            "{threads} threads with {accumulators} accumulators each: for subgroups with less than 32 x 32 results, "
-            "reading shared memory takes longer than multiplying: use fewer subgroups",
+            "with {threads} threads and {accumulators} accumulators per thread, subgroups have less than 32 x 32 "
+            "results, so reading shared memory takes longer than multiplying: use fewer subgroups",
             names={"threads": threads},
         ),
         Rule(
@@ -282,7 +282,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
             each(as_wide),
             f"{{copy}} copies {{vector}} elements at a time, but lines of {operand} are aligned to {widest} elements: "
             "a thread could copy "
-            f"this number at a time{' by cp.async' if asynchronous else ''}",
+            f"as many at a time{' by cp.async' if asynchronous else ''}",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
     )

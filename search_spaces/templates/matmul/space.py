@@ -202,8 +202,8 @@ def _fragment_rules() -> tuple[Rule, ...]:
             lambda fragment_buffers, copy_a, copy_b: (
                 (fragment_buffers == 1) | ((copy_a == "cp.async") & (copy_b == "cp.async"))
             ),
-            "two buffers of fragments need cp.async copies of a and b, but they are {copy_a} and {copy_b}: copies "
-            "through registers reach shared memory too late",
+            "two buffers of fragments need cp.async copies of a and b, but the copies are {copy_a} and {copy_b}: "
+            "copies through registers reach shared memory too late",
         ),
         Rule(
             "fragment_stages",

@@ -61,8 +61,8 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 
     # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k read the same elements
     # of x. Lanes read different rows of x only for different columns of a fragment; in shared memory, these rows are in
-    # different banks. The parts of a lane's vector are interleaved with parts of other lanes in global memory, and
-    # contiguous in shared memory.
+    # different banks. A long vector is loaded in parts. In global memory, the parts of one lane alternate with the
+    # parts of other lanes. In shared memory, the parts of a lane are contiguous.
     w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (
         loads_of_x

@@ -15,7 +15,7 @@ def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
     Each split has two iterations of the unrolled loop and the remaining steps. If rows are not aligned, up to two steps
-    at the ends of a row are outside of the loop, so the reduced problem also has these steps, and a row of each
+    at the ends of a row are outside of the loop. The reduced problem then also has these steps, and a row of each
     alignment class. If steps are shorter than a load, k is not reduced, because the alignment would change.
     """
     matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))

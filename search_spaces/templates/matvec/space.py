@@ -167,8 +167,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
-        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded:
-        # the elements that are read from consecutive rows are then in consecutive groups of banks, without overlap.
+        # With mma.sync, the lanes of a fragment read several rows at a time, 128 bytes in total. Rows are padded so
+        # that the elements read from consecutive rows are in consecutive groups of banks, without overlap.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
@@ -247,8 +247,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "sums_bytes",
             sums_bytes,
-            "shared-memory bytes of the sums of a tile, one for each subgroup along k; 0 if subgroups need not "
-            "exchange sums",
+            "shared-memory bytes of the sums of a tile: each subgroup along k has its own sums; 0 if subgroups need "
+            "not exchange sums",
         ),
         Attribute(
             "shared_bytes",

@@ -227,8 +227,8 @@ def _memory_rules(problem: RowProblem) -> tuple[Rule, ...]:
         Rule(
             "vector_alignment",
             lambda vector_x, peel: (extent % vector_x == 0) | (peel == "yes"),
-            f"vector_x is {{vector_x}}, but lines of contiguous memory have {extent} elements: vectors of at most "
-            f"{aligned} are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else ""),
+            f"vector_x is {{vector_x}}, but lines of contiguous memory have {extent} elements: only vectors of up to "
+            f"{aligned} elements are aligned" + (", unless rows are peeled" if problem.reduces_contiguous else ""),
         ),
         Rule(
             "staging_width",

@@ -41,8 +41,8 @@ def supports(problem: Matmul, device: Device) -> str | None:
         aligned = aligned_bytes(problem, side)
         if aligned < STRIDE_BYTES:
             return (
-                f"the tcgen05 kernel loads {side} by TMA, which needs a distance between lines that is a multiple of "
-                f"{STRIDE_BYTES} bytes, but it is only a multiple of {aligned}"
+                f"the tcgen05 kernel loads {side} by TMA, which needs lines at a distance that is a multiple of "
+                f"{STRIDE_BYTES} bytes, but their distance is only a multiple of {aligned} bytes"
             )
     return None
 

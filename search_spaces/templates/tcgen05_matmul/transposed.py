@@ -31,7 +31,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
 TCGEN05_MATMUL_TRANSPOSED = with_sides_exchanged(
     TCGEN05_MATMUL,
     name="tcgen05_matmul_transposed",
-    summary="few rows: out^T = b^T @ a^T by tcgen05, with m and n, and a and b, exchanged (Blackwell)",
+    summary="few rows: out^T = b^T @ a^T by tcgen05, exchanging m with n, and a with b (Blackwell)",
     supports=supports,
     space=straight_space,
     lower_sides=lowering.lower_sides,

@@ -219,8 +219,8 @@ def _route_constraints() -> tuple[Rule, ...]:
                 (layout_x != NONE) | ((block_rows == vector_out) & (copy_columns_x * copy_columns_out == WARP))
             ),
             "without shared memory a thread stores what it loaded (XeTile RFC, appendix 2.3): vector_out = "
-            "{vector_out} must equal block_rows = {block_rows}, and copy_columns_x = {copy_columns_x} times "
-            f"copy_columns_out = {{copy_columns_out}} must equal the {WARP} threads of a warp",
+            "{vector_out} must equal block_rows = {block_rows}, and copy_columns_x * copy_columns_out = "
+            f"{{copy_columns_x}} * {{copy_columns_out}} must equal the {WARP} threads of a warp",
         ),
     )
 
@@ -341,8 +341,8 @@ def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
         return Rule(
             name,
             each(function),
-            f"layout {{layout_x}} makes the {accesses} vectors wait for banks more than {MOST_CONFLICTS:g} times as "
-            "long as without conflicts",
+            f"with layout {{layout_x}}, the {accesses} vectors take more than {MOST_CONFLICTS:g} times as many cycles "
+            "as without bank conflicts",
         )
 
     return (

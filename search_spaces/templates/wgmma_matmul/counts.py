@@ -80,7 +80,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
     # Stores by TMA, or by one of two alternating consumers, overlap with the next tile, and add to the traffic of its
-    # loads. The stores of the last tile overlap with nothing. Neither do stores from registers by other consumers.
+    # loads. The stores of the last tile, and all other stores from registers, overlap with nothing.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
     # Each store instruction of a warp writes several rows of out, and touches one L1 line per row. This takes longer

@@ -1,9 +1,9 @@
 """Source of wgmma's A operand: shared memory, or registers that the consumers load from shared memory.
 
 Registers support operands that descriptors cannot express: 4-byte elements that are contiguous along m. If both sources
-are possible, registers are slower. Registers need the same reads of shared memory and additional load instructions.
-They also cannot be reloaded while a multiplication that reads them is in flight. A search therefore only tries shared
-memory, although registers are legal.
+are possible, registers are slower: they need the same reads of shared memory and additional load instructions, and
+cannot be reloaded while a multiplication that reads them is in flight. In this case a search only tries shared memory,
+although registers are legal.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from search_spaces.templates.common.boxes import along_k
 SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
 FRAGMENT_REGISTERS = 4  # number of registers per thread that hold A for one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
-# Instructions of a warp (SASS) that load A for one wgmma: with one load of four registers, including address and fence;
-# and with loads of single registers, whose addresses are the same in all steps.
+# Instructions of a warp (SASS) that load A for one wgmma. FRAGMENT: one load of four registers, including address and
+# fence. WORDS: loads of single registers, whose addresses are the same in all steps.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
 # Number of lanes that access the same bank in loads of single registers: with a 128-byte swizzle, a warp reads 32 bytes
 # of each of four lines.

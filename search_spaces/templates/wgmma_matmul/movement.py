@@ -128,7 +128,7 @@ def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
     Parameters of TMA have no effect if threads copy both operands. Registers for copying threads have no effect if TMA
     copies both. If all SMs are busy, copies by threads have no advantage, because they need more instructions than TMA.
-    With fewer blocks, latency matters, so a search tries both.
+    With fewer blocks, latency matters, so a search tries both kinds of copies.
     """
     enough = _enough_registers(problem)
     return (

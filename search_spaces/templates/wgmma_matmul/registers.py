@@ -92,8 +92,8 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "store_registers",
             boxes_fit,
-            f"a consumer needs {{needed_registers}} registers per thread, another {STORE_REGISTERS} if it has one box "
-            f"of out or twice as many for several boxes, and another {STREAM_K_REGISTERS} for stream-K if it is the "
-            "only consumer: ptxas would spill",
+            f"a consumer needs {{needed_registers}} registers per thread, {STORE_REGISTERS} more for one box of out "
+            f"(twice as many for several boxes), and {STREAM_K_REGISTERS} more for stream-K if it is the only "
+            "consumer: ptxas would spill",
         ),
     )

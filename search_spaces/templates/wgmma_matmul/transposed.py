@@ -32,7 +32,7 @@ def supports(problem: Matmul, device: Device) -> str | None:
 WGMMA_MATMUL_TRANSPOSED = with_sides_exchanged(
     WGMMA_MATMUL,
     name="wgmma_matmul_transposed",
-    summary="few rows: out^T = b^T @ a^T by wgmma, with m and n, and a and b, exchanged (Hopper)",
+    summary="few rows: out^T = b^T @ a^T by wgmma, exchanging m with n, and a with b (Hopper)",
     supports=supports,
     space=straight_space,
     lower_sides=lowering.lower_sides,

@@ -150,7 +150,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tile_n": 24, "cluster_m": 2}, dataclasses.replace(PROBLEM, order_b="col"), "multicast_b", "b has 24 lines"),
         ({"store_buffers": 4}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"tile_n": 192, "store_buffers": 2}, PROBLEM, "store_buffers", "do not divide the 3 boxes"),
-        ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 they have 8194 bytes"),
+        ({}, dataclasses.replace(PROBLEM, n=4097, order_b="col"), "store_buffers", "n = 4097 a row has 8194 bytes"),
         ({"tile_n": 48}, PROBLEM, "narrow", "takes longer than multiplying"),
         ({"tile_n": 248}, dataclasses.replace(PROBLEM, order_b="col"), "columns", "only multiples of 16 are tried"),
         ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "2 stages"),

@@ -107,7 +107,7 @@ class Architecture:
         shared_per_block: Maximum dynamic shared memory of a block, with opt-in.
         reserved_shared: Additional shared memory per block that the driver reserves.
         shared_unit: Allocation unit of shared memory.
-        named_barriers: Number of named barriers that all blocks of an SM share; 0 if each block has 16 barriers.
+        named_barriers: Number of named barriers that all blocks of an SM share; 0 if each block has 16 of its own.
         tensor_memory_blocks: Number of blocks per SM that can hold tensor memory at the same time; 0 without tensor
             memory.
         cuda: The first CUDA toolkit that compiles for the architecture.

@@ -21,7 +21,7 @@ HILBERT_SIDE = (
 def dram_bytes(
     problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1), out_of_step: float = 0.0
 ) -> float:
-    """Return the traffic between DRAM and L2 of a launch in bytes.
+    """Return the number of bytes that a launch moves between DRAM and L2.
 
     Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads panels: the rows of a and
     columns of b that its tiles need. If tiles are ordered in bands, a wave needs fewer panels.

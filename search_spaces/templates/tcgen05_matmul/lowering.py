@@ -100,8 +100,8 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
     With split-K, these are the partial sums of each block, column by column, and one arrival counter for each ROWS rows
-    of a tile of out. With stream-K, these are the sums of each pair of neighbouring workers that share a tile, and two
-    counters: one for tickets and one for stored sums.
+    of a tile of out. With stream-K, each pair of neighbouring workers that share a tile has the sums of one of the two
+    workers, and two counters: one for tickets and one for stored sums.
     """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)

@@ -228,8 +228,8 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "columns",
             each(lambda tile_m, tile_n: tile_n in n_of(problem.multiplied_as, tile_m // ROWS)),
-            "the pair of blocks of a tile of {tile_m} rows cannot multiply n = {tile_n} columns of "
-            f"{problem.multiplied_as}: with two blocks, n is a multiple of 32",
+            "tile_n is {tile_n}, but a pair of blocks, which computes a tile of {tile_m} rows, multiplies "
+            f"{problem.multiplied_as} only with n a multiple of 32",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
         Rule(

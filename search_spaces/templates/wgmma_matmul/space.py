@@ -139,8 +139,8 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
-            "boxes (64 rows of out each) that each consumer keeps in shared memory for TMA stores (if they hold the "
-            "consumer's whole part of a tile, one barrier is enough); 0: the consumer stores from registers",
+            "boxes (64 rows of out each) that each consumer keeps in shared memory for TMA stores; 0: the consumer "
+            "stores from registers. If the boxes hold the consumer's whole part of a tile, one barrier is enough",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
         ordinal(

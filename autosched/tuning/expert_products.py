@@ -65,7 +65,7 @@ def refuse_products(products: Sequence[ExpertProduct], device: Device) -> None:
         except ValueError as error:
             name = product.problem.a
             raise ValueError(
-                f"no kernel multiplies experts of {name} on {device.name} ({device.arch}): use a GPU whose tensor "
+                f"no kernel multiplies experts of type {name} on {device.name} ({device.arch}): use a GPU whose tensor "
                 "cores support block scales (sm_100a, sm_103a, sm_110a, sm_120a, sm_121a), or give --dtype if they are "
                 "served as another type"
             ) from error

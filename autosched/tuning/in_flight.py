@@ -1,10 +1,13 @@
 """Limit of the number of trials in flight, which were proposed but not yet reported to the sampler.
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
-next, which matters most at the start. The limit is therefore a quarter of the number of reported trials, up to the
-number that keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has its
-maximum from the start. Trials whose module is already compiled need no compiler, so the limit grows with the share of
-such trials. If a sampler proposes in batches, the limit is larger by one batch.
+next, which matters most at the start. The two cases of the limit are:
+
+- If candidates are measured, the limit is the number of trials that keeps compilers and GPUs busy. This number is
+  computed from recent durations of compiling, measuring and proposing. Trials whose module is already compiled need no
+  compiler, so the limit grows with the share of such trials. If a sampler proposes in batches, the limit is larger by
+  one batch minus one trial.
+- Otherwise, the limit is a quarter of the number of reported trials, with a fixed minimum and maximum.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return limits of the number of trials to propose now.
+        """Return the maximum and the minimum number of trials to propose now.
 
         Args:
             num_reported: Trials reported so far.
@@ -56,7 +59,7 @@ class InFlightLimit:
             batch: Number of proposals that the sampler can compute in about the time of a single proposal.
 
         Returns:
-            The maximum number, and a minimum number. While the maximum is below the minimum, the sampler is not called.
+            The maximum and the minimum. While the maximum is below the minimum, the sampler is not called.
         """
         size = self.size(num_reported)
         if self._compilers is None:

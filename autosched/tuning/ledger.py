@@ -123,7 +123,7 @@ class TrialLedger:
         run: Properties shared by all trials.
         store: Database of the trials.
         generate: Function that generates the kernel of a schedule; raises ValueError if this is not possible.
-        proposer: Function that returns the name of the sampler or adviser from which a schedule comes.
+        proposer: Function that returns the name of the sampler or adviser that proposed a schedule.
         objectives: Objectives of the search.
 
     Attributes:

@@ -112,7 +112,7 @@ class Tuner:
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
-        """Try further schedules, time the fastest alternately if the backend supports this, and verify the best.
+        """Try schedules, run the paired timing of the fastest if the backend supports it, and verify the best.
 
         Args:
             plan: Limits of the run.

@@ -29,15 +29,17 @@ def near_winners(
 ) -> list[Schedule]:
     """Return the fastest measured schedule of each near problem, the nearest first.
 
+    A problem is near if it has the same operator and differs from ``problem`` only in sizes. This includes ``problem``
+    itself.
+
     Args:
-        problem: Problem to search. Recorded trials of this problem come first. Other problems of the operator are near
-            if they differ only in sizes.
-        device: GPU to search for. Recordings of other GPUs of the same architecture are also used.
+        problem: Problem to search.
+        device: GPU to search for. Times on other GPUs of the same architecture are also used.
         store: The database; None to use only recordings.
-        shipped: Recordings that are part of autosched.
+        shipped: Recordings that are installed with autosched.
 
     Returns:
-        Schedules of at most MOST problems; unreadable recordings are skipped.
+        Schedules of at most MOST problems. Unreadable trials are skipped.
     """
     near = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
     winners: dict[Schedule, None] = {}

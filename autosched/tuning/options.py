@@ -43,10 +43,10 @@ class SearchOptions:
         workers: Number of compilers. Default: one per core.
         verify: If True, each new best schedule is verified in the emulator before it is accepted, and the final best is
             verified in full. Applies to backends that do not run kernels on a GPU.
-        progress: Observer to which every trial is reported. True reports to stderr: one line that is redrawn on a
-            terminal and in a notebook, else a new line every 10 seconds. False or None shows nothing.
-        seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are then
-            timed alternately or verified, which takes further time. Default: no limit.
+        progress: Observer to which every trial is reported. True reports to stderr: on a terminal or in a notebook, one
+            line is redrawn; elsewhere, a new line is printed every 10 seconds. False or None shows nothing.
+        seconds: Time limit of the search in seconds. Trials in flight are completed. The final paired timing or
+            verification takes additional time. Default: no limit.
         verification_seconds: Time limit of the full verification, in seconds; 0 skips it. Default:
             VERIFICATION_SECONDS.
 
@@ -102,8 +102,9 @@ class SearchOptions:
 class TuneOptions(BackendOptions, SearchOptions):
     """Options of ``autosched.tune``, in addition to the options of every search and of the backend.
 
-    If ``trials`` is omitted and a time model estimates all times (as without a GPU), the model itself is searched. The
-    schedules that the model ranks best are then compiled, until the model expects no faster one.
+    If ``trials`` is omitted and a time model estimates all times (for example without a GPU), the model ranks the
+    schedules before any is compiled. The schedules that the model ranks best are then compiled, until the model expects
+    no other schedule to be faster.
 
     Attributes:
         progress: As in ``SearchOptions``. Default: True.
@@ -111,16 +112,16 @@ class TuneOptions(BackendOptions, SearchOptions):
             if there is no GPU. Default: train a model on times of other problems in the database.
         min_gain: The search ends after UNPROMISING (8) consecutive proposals, each of which is expected to shorten the
             best time by less than this fraction.
-        effort: Preset of ``trials``, ``min_gain`` and ``verification_seconds``; options that are passed have
-            precedence. "model" tries only the schedule that the time model chooses. "quick" ends when the expected gain
-            is below 2%. "full" searches much longer.
-        objective: What to minimise or maximise instead of the time: a column of a trial's row, or a metric of the
-            problem, such as "registers", "GFLOP/s:max" or "joules" (on a GPU). For several objectives, ``result.front``
+        effort: Preset of ``trials``, ``min_gain`` and ``verification_seconds``; if these options are passed, they
+            override the preset. "model" tries only the schedule that the time model chooses. "quick" ends when the
+            expected gain is below 2%. "full" searches much longer.
+        objective: Quantity to minimise or maximise instead of the time: a column of a trial's row, or a metric of the
+            problem. Examples: "registers", "GFLOP/s:max", "joules" (on a GPU). For several objectives, ``result.front``
             is the Pareto front.
-        same_bits_as: Reference whose order of sums every schedule must have, so that results are bitwise equal: a
-            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database. For a database, the reference is
-            the best trial of this problem, or else of the problem with another batch size; ``DB#12`` is trial 12 of DB.
-            Default: any order.
+        same_bits_as: Reference for the order of sums. Every schedule must sum in the same order, so that results are
+            bitwise equal. The reference is a ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database.
+            For a database, the reference is the best trial of this problem or, if there is none, of the problem with
+            another batch size. ``DB#12`` is trial 12 of DB. Default: any order.
         batch_invariant: If True, a row of the result has the same bits in every batch: the order of its sums does not
             depend on the batch size, on other rows, or on the position of the row.
         compiler_controls: If True, the last tenth of the trials tries controls of ptxas on the fastest schedules:

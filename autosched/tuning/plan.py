@@ -25,8 +25,8 @@ class SearchPlan:
         verification_seconds: Time limit of the full verification at the end, in seconds; 0 skips it.
         final_seconds: Time after which no round of paired timing is added, in seconds.
         model_first: If True, the first trial is the schedule that the time model chooses.
-        search_model: If True, the search looks for the best schedule of the time model, instead of trying schedules one
-            by one.
+        search_model: If True, the time model ranks the schedules first, and only the schedules that it ranks best are
+            tried.
     """
 
     trials: int = TRIALS

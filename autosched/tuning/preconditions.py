@@ -40,7 +40,8 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
 
     Raises:
         EmptySpace: No schedule is legal. This subclass of ValueError names the violated rules.
-        KernelFileError: The user's kernel does not compile, or its entry point has unexpected arguments. A ValueError.
+        KernelFileError: The user's kernel does not compile, or its entry point has unexpected arguments. This error is
+            also a ValueError.
     """
     task.space.sample(1, seed)
     if compiled and isinstance(task.problem, KernelProblem):

@@ -53,11 +53,11 @@ def sampler_of(
         options: Options of ``tune``.
         plan: Limits of the run, and its sampler.
         estimates: Estimated times, available before the first trial.
-        recorded: True if only recorded schedules can be tried. No schedules are advised then.
+        recorded: True if only recorded schedules can be tried. nvMatmulHeuristics and ``winners`` are then not used.
         winners: Function that returns the fastest schedules of near problems, the nearest first.
 
     Returns:
-        The sampler, which first proposes the advised schedules.
+        The sampler. Its first proposals include schedules of other sources, such as nvMatmulHeuristics and ``winners``.
 
     Raises:
         ValueError: The sampler cannot be loaded.

@@ -61,8 +61,8 @@ def schedules_of_table(
             measurements[legal_schedule] = measurement
     if not any(m.ok for m in measurements.values()):
         raise TableError(
-            f"none of the {len(table.measurements)} configurations in {path} has a time and exists in {name}: use a "
-            "file of this kernel"
+            f"none of the {len(table.measurements)} configurations in {path} is a schedule of {name} with a time: use "
+            "a file of this kernel"
         )
     return table, measurements
 
@@ -73,9 +73,7 @@ def _own(name: str, space: Space, recorded: Mapping[str, RawValue]) -> Schedule 
     for p in space.parameters:
         if p.name not in recorded and len(p.values) > 1:
             raise TableError(
-                f"the file does not state the value of {p.name}: restrict this parameter of the kernel to "
-                "a "
-                "single "
+                f"the file does not state the value of {p.name}: restrict this parameter of the kernel to a single "
                 "value"
             )
         value = p.values[0] if p.name not in recorded else _value(p, recorded[p.name])

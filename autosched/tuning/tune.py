@@ -57,8 +57,9 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         The best trial in the database, the trials of this run, and the reason why the run ended.
 
     Raises:
-        ValueError: Invalid input (StoreError for the database); nothing has been written. CommonFailure, a ValueError,
-            if all first configurations failed for the same reason; the message states the reason and the remedy.
+        ValueError: Invalid input (StoreError for the database); nothing has been written.
+        CommonFailure: All first configurations failed for the same reason. This subclass of ValueError states the
+            reason and the remedy.
         TypeError: An unknown option.
         KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` contains them.
     """
@@ -253,8 +254,8 @@ def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlight
 
 
 SEARCHING = (
-    "searching the time model directly: the schedules that it ranks best are compiled, to learn their registers and "
-    "spills, until the model expects no faster one (--trials N tries N schedules one by one)"
+    "searching with the time model: the schedules that it ranks best are compiled to learn their registers and spills, "
+    "until the model expects no other schedule to be faster (to try N schedules one by one: --trials N)"
 )
 ESTIMATES_PAGE = "docs/reference/estimates.md"
 
@@ -268,6 +269,6 @@ def _unranked(backend: backends.Backend) -> str:
     counted_in_ptx = f"instructions counted in PTX, because {why}"
     code = "instructions and spills counted in machine code" if why is None else counted_in_ptx
     return (
-        f"times of {', '.join(counted)} are ESTIMATED from the work of some blocks in the emulator ({code}); kernels "
-        f"that the emulator cannot run are not ranked; accuracy: {ESTIMATES_PAGE}"
+        f"times of {', '.join(counted)} are ESTIMATED from some blocks that the emulator runs ({code}); kernels that "
+        f"the emulator cannot run are not ranked; accuracy: {ESTIMATES_PAGE}"
     )

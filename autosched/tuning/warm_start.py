@@ -121,7 +121,7 @@ def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
 
 
 def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estimates: Estimates) -> WarmStart:
-    """Return a warm start learned from the operator's times in a database, mostly of other problems.
+    """Return a warm start learned from stored times of the operator, mostly of other problems.
 
     Args:
         store: The database. Equal contents give equal results.

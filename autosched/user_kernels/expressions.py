@@ -1,10 +1,10 @@
 """The expression language of kernel files: a subset of Python with arithmetic and comparisons of names.
 
 Python's parser converts a text to a syntax tree, in which only some nodes are allowed. All types are known before
-evaluation. One evaluator handles single configurations and arrays of them. Evaluation never raises. If Python would
-raise (a division by zero, the logarithm of 0, a float that overflows), or an integer would need more than 62 bits, the
-result is *undefined*. A rule with an undefined result rejects the configuration. ``and``, ``or`` and the conditional
-expression evaluate only the operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
+evaluation. The same evaluator handles a single configuration or an array of configurations. Evaluation never raises. If
+Python would raise (a division by zero, the logarithm of 0, a float that overflows), or an integer would need more than
+62 bits, the result is *undefined*. A rule with an undefined result rejects the configuration. ``and``, ``or`` and the
+conditional expression evaluate only the operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def arguments_of(
         entry: Name of the kernel.
         source: Source of the kernel; its parameters name the arguments.
         arguments: Arrays and numbers, in the order of the parameters.
-        answer: Expected contents of each argument after the launch; the item of an argument that is not checked is
-            None. If no contents are expected, ``answer`` is None.
+        answer: Expected contents of each argument after the launch. The item of an argument that is not checked is
+            None. If nothing is checked, ``answer`` is None.
         outputs: Positions of the outputs; None to infer them.
         constants: Arrays in constant memory, by symbol name.
 

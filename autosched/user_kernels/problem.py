@@ -218,11 +218,11 @@ class KernelProblem(Problem):
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return ``atol + rtol * |reference|`` for each element of each output. Raises like ``reference``.
+        """Return ``atol + rtol * |reference|`` for each element of each output. Raises the errors of ``reference``.
 
-        The default rtol is 4 units in the last place of the output's type (256 for f32 and f64): this is the error of a
-        sum of about a thousand terms. The default atol is rtol times the output's root mean square. Integers must be
-        equal.
+        The default rtol is 4 units in the last place of the output's type (256 for f32 and f64). This is about the
+        error of a sum of a thousand terms. The default atol is rtol times the output's root mean square. Integers must
+        be equal.
         """
         if self.checks_outputs:
             return {}

@@ -1,9 +1,13 @@
 """Reduce large problems of element-wise kernels whose kernel file has no ``[proxy]``.
 
-A kernel is considered element-wise if it has one launch and if each extent of its arrays is one of the file's sizes.
-Every extent of an input must also be an extent of an output. Then nothing is summed along an axis that the outputs
-lack. Sizes shrink by whole blocks of the grid, which preserves remainders. A size that is not passed to the source is
-not changed, because the source may contain its value.
+The main conditions for an element-wise kernel are:
+
+- The kernel has one launch.
+- Each extent of its arrays is one of the file's sizes.
+- Each extent of an input is also an extent of an output, so nothing is summed along an axis that the outputs lack.
+
+Each size shrinks by a multiple of the elements per block, which preserves the remainder of the last block. A size that
+is not passed to the source is not changed, because the source may contain its value.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 
 NO_LIMITS = CompileLimits()
-# Time limit for compiling to machine code, divided by the time limit for compiling to PTX. Compiling a convolution of
-# 6,000 unrolled instructions to machine code takes 11 CPU seconds.
+# Time limit for compiling to machine code, as a multiple of the time limit for compiling to PTX. Compiling a
+# convolution of 6,000 unrolled instructions to machine code takes 11 CPU seconds.
 MACHINE_CODE = 6.0
 
 

@@ -66,7 +66,7 @@ def driver_steps(
         loaded: The kernel.
         names: Names of the arrays.
         starts: Addresses of the arrays on the GPU.
-        fixed: The last ``fixed`` arrays have the same addresses in every call.
+        fixed: Number of arrays, at the end of ``names``, whose addresses are the same in every call.
 
     Returns:
         One step per function, in order; None if the launch uses textures or constant memory, which ``DriverStep``

@@ -37,13 +37,21 @@ class NoEncoder(LaunchRefused):
 
 
 class LoadedLaunch:
-    """``launch`` with its functions, loaded from the file ``cubin`` on the current GPU. ``cp`` is the cupy module.
+    """A launch whose functions are loaded on the current GPU.
+
+    Args:
+        cp: The cupy module.
+        launch: The launch.
+        cubin: File with the functions, which is not needed after loading.
+        overlapping: If True, a dependent ``launch`` may start before the preceding launch has ended. Use False to time
+            a kernel alone; otherwise consecutive launches would overlap.
+
+    Raises:
+        LaunchRefused: The function was compiled for a cluster that differs from ``launch.cluster``. If loading fails,
+            cupy's errors are raised.
 
     ``grid`` is the grid of ``launch``. If the grid may shrink, it is limited to the blocks that this GPU can run at the
-    same time. The file is not needed after loading. If ``overlapping``, a dependent ``launch`` may start before the
-    preceding launch has ended. Use False to time a kernel alone; otherwise consecutive launches would overlap. Raises
-    LaunchRefused if the function was compiled for a cluster that differs from ``launch.cluster``, and cupy's errors if
-    loading fails.
+    same time.
     """
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, *, overlapping: bool = False) -> None:
@@ -227,9 +235,11 @@ class LoadedLaunch:
 class LoadedStep:
     """A loaded function of a pipeline, with its launch, grid and number of consecutive launches.
 
-    ``slots`` has a tuple for each parameter. The first item is the name of an array or scalar that each call passes, or
-    None. The second item is a cache from address to encoded map, if the parameter is a tensor map or texture. The third
-    item is a fixed value, or the description of the tensor map or texture.
+    ``slots`` has a tuple of three items for each parameter:
+
+    - the name of the array or scalar that each call passes, or None
+    - for a tensor map or texture, a cache from address to encoded map, otherwise None
+    - a fixed value, or the description of the tensor map or texture
     """
 
     def __init__(self, function: Any, launch: Launch, grid: Size3 | None = None, launches: int = 1) -> None:

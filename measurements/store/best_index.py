@@ -1,9 +1,10 @@
 """Index of the best trials, with one entry per problem, device, provenance and policy.
 
-The index only contains data derived from the trials. With it, the best of a million trials is found by key. Every
-append of a trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement, the
-winner depends on all trials of the entry, so the append leaves ``ranked_id`` below ``newest_id``. The next query then
-ranks the entry's trials with ``rank``, which alone defines what is best.
+The index only contains data derived from the trials. With the index, the best of a million trials is found by key.
+Every append of a trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement,
+the winner depends on all trials of the entry. The append then only marks the entry as unranked: ``ranked_id`` differs
+from ``newest_id``. The next query ranks the trials of an unranked entry with ``rank``, which alone defines what is
+best.
 """
 
 from __future__ import annotations

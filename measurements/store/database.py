@@ -62,7 +62,8 @@ class StoreDatabase:
 
         If ``create`` is true, the database is opened for writing and created if missing. Otherwise it must exist and
         may be read-only. Raises StoreError if the location cannot be written (or read), if the file is not an SQLite
-        database of autosched, or if it has another schema version. Nothing is then changed on disk.
+        database of autosched, or if it has another schema version. If StoreError is raised, nothing has been changed on
+        disk.
         """
         if not isinstance(url_or_path, (str, Path)):
             raise StoreError(f"invalid database {url_or_path!r}: give a path or an SQLAlchemy URL")

@@ -98,9 +98,9 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
 
     No ranking uses these trials, because their schedules now generate other kernels.
 
-    With ``keep``, also remove failures, and all schedules of each entry except the ``keep`` fastest. Wrong results are
-    kept, and the best trial does not change. Raises StoreError, and ValueError if ``keep`` is below 1. If an error is
-    raised, nothing has been removed.
+    With ``keep``, also remove failures and slow schedules of each entry. The ``keep`` fastest schedules, schedules of a
+    paired timing, and wrong results remain, and the best trial does not change. Raises StoreError, and ValueError if
+    ``keep`` is below 1. If an error is raised, nothing has been removed.
     """
     if keep is not None and keep < 1:
         raise ValueError(f"keep must be at least 1 schedule per entry, got {keep}")

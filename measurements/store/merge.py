@@ -5,8 +5,8 @@ databases have an entry, but with different best schedules, the better entry is 
 skipped. The provenance determines which entry is better:
 
 - Measured times are only compared if both schedules were timed in alternation, in one re-measurement in either
-  database. The ranking of that re-measurement decides. Other times come from different days, clocks and machines. For
-  them the result is *unclear*, and the target's entry is kept.
+  database. The ranking of that re-measurement decides. Without such a re-measurement, the times come from
+  different days, clocks and machines. The result is then *unclear*, and the target's entry is kept.
 - Estimated and replayed times with the same fingerprint (one model or recording) have no noise, so the smaller wins.
 
 Wrong results are always added, because a kernel that is wrong on any device is never the best. Measured, replayed and

@@ -105,10 +105,10 @@ def check(path: Path, create: bool) -> None:
 def _look(path: Path) -> None:
     """Reject files of other programs without changing them.
 
-    The option ``immutable`` takes no lock and creates no -wal or -shm file. This check does not need the write-ahead
-    log, because the tables are created before write-ahead mode is entered. The trials are not checked, because a
-    running or interrupted checkpoint may have written only part of the file. When the database is opened later, SQLite
-    waits for a running checkpoint and completes an interrupted one.
+    The file is opened with SQLite's option ``immutable``, which takes no lock and creates no -wal or -shm file. This
+    check does not need the write-ahead log, because the tables are created before write-ahead mode is entered. The
+    trials are not checked, because a running or interrupted checkpoint may have written only part of the file. When the
+    database is opened later, SQLite waits for a running checkpoint and completes an interrupted one.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         schema.refuse_other(c, str(path))

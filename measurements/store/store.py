@@ -364,8 +364,8 @@ class Store:
         schedules are equally fast, the one that was tried first wins.
 
         The winner of the newest paired re-measurement ranks before all earlier schedules. Only a schedule that was
-        tried later can replace it, if its median is lower. The time of a re-measured schedule is the time in its newest
-        re-measurement.
+        tried later and has a lower median can replace the winner. The time of a re-measured schedule is the time in its
+        newest re-measurement.
 
         Args:
             problem: Problem of the trials.

@@ -1,9 +1,13 @@
 """Compare every output element with the reference, within the problem's tolerance.
 
-Every comparison with a tolerance uses ``errors`` to decide which elements are correct. If the reference is NaN or
-infinite, the output must be the same value. If the reference plus or minus the tolerance rounds to infinity in the
-output's type, the output may be infinite. If the reference was itself rounded to infinity, the output may be any value
-that rounds to infinity. If the tolerance is not finite, the output must be the rounded reference.
+Every comparison with a tolerance uses ``errors`` to decide which elements are correct. Infinite and NaN values have
+special rules:
+
+- If the reference is NaN or infinite, the output must be the same value.
+- If the reference plus or minus the tolerance rounds to an infinity in the output's type, the output may be this
+  infinity.
+- If the reference was itself rounded to infinity, the output may be any value that rounds to infinity.
+- If the tolerance is not finite, the output must be the rounded reference.
 """
 
 from __future__ import annotations
@@ -246,9 +250,10 @@ def _at_limits(
     An element is correct in any of these cases:
 
     - The element and the reference are both NaN, or both the same infinity.
-    - The element is infinite, and the reference rounds to infinity within the tolerance.
+    - The element is an infinity to which the reference plus or minus the tolerance rounds.
     - The tolerance is not finite, and the element equals the rounded reference.
-    - The reference was rounded to infinity, and the element is within the tolerance of a value that rounds to infinity.
+    - The reference was rounded to an infinity, and some value that rounds to this infinity is within the tolerance of
+      the element.
     """
     bounded = np.isfinite(allowed)
     error = np.where(bounded, allowed, 0.0)

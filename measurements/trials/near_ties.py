@@ -132,7 +132,7 @@ def choose(
 def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
     """Return the entrants that may be within ``tie`` of the fastest, judged after a few rounds.
 
-    One entrant has too few times to estimate its noise, so the noise is estimated from all entrants together.
+    A single entrant has too few times to estimate its noise, so the noise is estimated from all entrants together.
 
     Args:
         times: ``times[i]`` are the positive times of entrant i, one per round.

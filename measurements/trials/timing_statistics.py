@@ -50,9 +50,9 @@ def error_of_median(timing: Timing) -> float:
 class StopRule:
     """Rule that ends a timing once the median's relative standard error is at most ``target``, or a limit is reached.
 
-    At least ``min_repeats`` are timed, unless measuring takes more than ``max_seconds`` or the candidate is hopeless. A
-    candidate is hopeless if ``hopeless_repeats`` were timed, and the fastest of them took more than ``hopeless_factor``
-    times the best median of all candidates so far.
+    At least ``min_repeats`` times are measured, unless measuring takes more than ``max_seconds`` or the candidate is
+    hopeless. A candidate is hopeless if at least ``hopeless_repeats`` times were measured, and the shortest exceeds
+    ``hopeless_factor`` times the best median of all candidates so far.
     """
 
     target: float = 0.003

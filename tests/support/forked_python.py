@@ -4,8 +4,8 @@
 command runs in a child that ``fork_server.py`` forks: a separate process with its own exit status, signals, streams,
 environment and folder. This saves the imports, which take longer than most commands.
 
-Tests of a process's start (imports, closed streams) use ``subprocess`` to start a new interpreter. So does one test of
-each command, which thereby tests the entry point.
+Tests of a process's start (imports, closed streams) use ``subprocess`` to start a new interpreter. For each command,
+one test also starts a new interpreter, to test the entry point.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
     """Choose the backend that times the candidates of a search.
 
     "auto" measures if this machine has the requested GPU. Otherwise "auto" replays a recording of ``problem`` that was
-    made on the requested device with the current space. Without such a recording it estimates. A GPU or recording of a
-    similar device is never used instead.
+    made on the requested device with the current space. Without such a recording, "auto" estimates. A GPU or recording
+    of a similar device is never used instead.
 
     Args:
         problem: Problem to search; None for a backend without a problem.

@@ -46,7 +46,7 @@ def of_cluster(
     """
     if problem is not None and problem.checks_outputs:
         raise BackendError(
-            "clusters do not support kernel files that check the outputs by a function of their own: omit --ray"
+            "the function of the kernel file that checks the outputs cannot run on a Ray cluster: omit --ray"
         )
     device_name = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     existing = where if isinstance(where, Fleet) else None

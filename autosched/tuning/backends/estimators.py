@@ -31,9 +31,9 @@ TRAINED = "the trained model"  # prefix of a trained model's name, followed by t
 class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
-    Built-in templates provide cost counts. For other templates and users' kernels, some blocks are emulated, and their
-    machine instructions are counted. If a user's kernel states the number of its operations and bytes, the estimate is
-    at least the time that these operations and bytes take.
+    The models need the work of each launch. Built-in templates compute this work (``counts``). For other templates and
+    users' kernels, the emulator runs some blocks and counts their instructions. If a user's kernel states the number of
+    its operations and bytes, the estimate is at least the time that these operations and bytes take.
 
     Attributes:
         device: GPU for which times are estimated.
@@ -55,12 +55,12 @@ class AnalyticEstimator:
         Args:
             candidate: Compiled candidate.
             resources: Registers, spills and shared memory of the candidate's kernel.
-            program: Compiled launches of a pipeline; the estimate is the sum of their times. Default: all launches have
-                ``resources``.
+            program: Compiled launches of a pipeline, whose times are added. Default: ``resources`` applies to all
+                launches.
 
         Returns:
             Seconds under sustained load, scaled to match a recorded time (``recorded_times.py``). None if the template
-            has no cost counts and the emulator cannot count instructions.
+            does not compute its work and the emulator cannot count the instructions.
         """
         seconds = self._modelled(candidate, resources, program)
         return None if seconds is None else seconds * scale_of_estimates(candidate.problem, self.device)

@@ -35,9 +35,10 @@ class BackendOptions:
         gpus: GPUs to measure on: CUDA device numbers, or "all". The GPUs must be of one model. Default: only GPU 0,
             because other users of a shared machine may use further GPUs.
         ray: Address of a Ray cluster ("auto": the cluster of this machine), or a Fleet, which the caller must close.
-            Candidates are measured on all GPUs of the cluster whose model is ``device``.
+            Candidates are measured on all GPUs of the model ``device`` in the cluster.
         templates: Kernel templates to search, or their names. Default: all that can compute the problem.
-        recording: File for the backend "replay": a cache or a results file (T4 format) of Kernel Tuner, or a recording.
+        recording: File with times for the backend "replay": a cache or results (T4 format) of Kernel Tuner, or a
+            recording or database of autosched.
 
     Raises:
         ValueError: An option is invalid (for example BackendError).

@@ -1,9 +1,9 @@
 """Scaling of a problem's estimated times to match recorded times.
 
 The finalists of a recorded search were measured on a GPU under sustained load. If the model's estimate for the winner
-is below the winner's recorded time, all estimates of the problem are multiplied by the ratio. The factor does not
-change the order of the estimates. A schedule that the recorded search did not try may still have a lower estimate than
-the winner.
+is below the winner's recorded time, all estimates of the problem are multiplied by the ratio of recorded to estimated
+time. This factor does not change the order of the estimates. A schedule that the recorded search did not try may still
+have a lower estimate than the winner.
 """
 
 from __future__ import annotations

@@ -28,9 +28,8 @@ def of_table(
     Args:
         problem: Problem that was measured.
         device: GPU of the measurements; None for the GPU that the file names.
-        path: A file that ``measurements.tables`` reads: Kernel Tuner's cache, T4, or CSV.
-        templates: Kernel templates that the configurations may belong to; only one template is used. None: all that can
-            compute ``problem``.
+        path: A cache or results (T4 format) of Kernel Tuner, or a recording or database of autosched.
+        templates: Kernel templates, or their names, exactly one of which can compute ``problem``. None: all templates.
 
     Returns:
         The backend. It can only time schedules of the file.

@@ -43,13 +43,17 @@ def select_entrants(
     """Select the schedules that may be as fast as the fastest.
 
     Screening times of equally fast schedules may differ by TIE, by DRIFT, and by the noise of two medians of a few
-    repetitions. The error of a median is averaged over all schedules that take at most WITHIN times the fastest time,
-    because the quartiles of a few repetitions are themselves uncertain. The FEWEST_ENTRANTS fastest schedules are
-    always selected if their ratio to the fastest is at most WITHIN. A search tries many launch configurations of the
-    same compiled module. Screening ranks these launch configurations reliably, because the GPU's clock changes equally
-    for all of them under load. Therefore only the fastest schedule of each module is selected, unless there are fewer
-    than FEWEST_ENTRANTS modules. If there are more than MOST_ENTRANTS modules, the fastest of each structure come
-    first, because modules of the same structure have similar clocks.
+    repetitions. A schedule is selected if its time exceeds the fastest time by at most these three together. The error
+    of a median is averaged over the schedules that take at most WITHIN times the fastest time, because the quartiles of
+    a few repetitions are themselves uncertain. There are three further rules:
+
+    - The fastest schedules are always selected until there are FEWEST_ENTRANTS, if they take at most WITHIN times the
+      fastest time.
+    - Only the fastest schedule of each compiled module is selected, unless there are fewer than FEWEST_ENTRANTS
+      modules. Screening reliably ranks the other launch configurations of the module, because the GPU's clock changes
+      equally for all of them under load.
+    - If there are more than MOST_ENTRANTS modules, the fastest of each structure are selected first, because modules of
+      the same structure have similar clocks.
 
     Args:
         screened: Screening times, by position.
@@ -146,8 +150,8 @@ def remeasure(
     If there are many entrants, all run FIRST_ROUNDS rounds; then entrants that cannot win (``near_ties.plausible``) are
     dropped. Later, entrants that can no longer win are dropped, too. An entrant that fails is removed, and the
     remaining entrants are timed again from the start. If it is unknown which entrant failed, each entrant runs alone
-    for a round, and those that fail are removed. If none fails alone, the library is removed, or, without a library,
-    the entrant that was slowest in screening.
+    for a round, and those that fail are removed. If none fails alone, the library is removed. Without a library, the
+    entrant that was slowest in screening is removed.
 
     Args:
         runner: Runner that can time several kernels alternately.
@@ -238,8 +242,8 @@ class _TimedRounds:
     def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        # After a crash, no entrant has a failure of its own; after a common timeout, all have one. In both cases, it is
-        # unknown which entrant is the cause.
+        # A crash is attributed to no entrant, and a common timeout is attributed to every entrant. In both cases, the
+        # entrant that caused the failure is unknown.
         if len(culprits) in (0, len(timed.entrants)):
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}

@@ -41,8 +41,8 @@ class Verifiers:
 def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None) -> Verifiers:
     """Return the verifiers of a search.
 
-    With an ``order``, the winner is verified even if the kernels run on a GPU. This includes its batch invariance, if
-    the rule requires it.
+    With an ``order``, the winner is verified even if the kernels run on a GPU. If the rule requires batch invariance,
+    the winner's batch invariance is also verified.
 
     Args:
         task: Task of the search.
@@ -50,9 +50,9 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
         order: Rule on the order of sums; None if every order is allowed.
 
     Returns:
-        The verifiers. The functions ``new_best`` and ``winner`` are None if there is no compiler for the emulator. If
-        kernels run on a GPU, or times are replayed from a GPU, ``new_best`` is None. In this case, ``winner`` is also
-        None, unless there is an ``order``.
+        The verifiers: ``new_best`` for each new best schedule, ``winner`` for the best at the end. Both are None if
+        there is no compiler for the emulator. If times were measured on a GPU (now or in a recording), ``new_best`` is
+        None, and ``winner`` is None unless there is an ``order``.
 
     Raises:
         ValueError: The emulator cannot be used although a compiler is installed.

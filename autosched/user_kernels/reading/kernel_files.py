@@ -147,7 +147,7 @@ def read_document(
         document: Keys and values of the document.
         positions: Lines of the keys, for errors.
         folder: Folder to which file names are relative.
-        default_name: Name of the kernel if the document has none; None makes it required.
+        default_name: Name of the kernel if the document has none; None if the document must have a name.
         source: Text that replaces the source file; None to read the file.
         reference: Function that replaces the one named by ``reference.python``.
         check: Function that replaces the one named by ``reference.verify``.

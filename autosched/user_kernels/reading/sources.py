@@ -92,8 +92,8 @@ def read_compiler(
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the compiler and its headers. If the file does not name a compiler, choose one.
 
-    The choice is NVRTC if it certainly finds all headers of the source. Otherwise, the source is compiled to find out.
-    Parameters are still undefined at this stage, so other errors are ignored.
+    If NVRTC certainly finds all headers of the source, NVRTC is chosen. Otherwise, the source is compiled to find out
+    whether a header is missing. Other errors are ignored, because parameters are still undefined at this stage.
 
     Args:
         kernel: Table of the kernel.

@@ -20,9 +20,9 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
     """Return the struct of an ``[[argument]]``.
 
     Args:
-        table: The argument. ``fields`` lists tables with ``dtype`` and ``value``. The position of a field follows the
-            rules of C++, unless the field has an ``offset``. ``align`` is the alignment of the struct; the default is
-            the alignment of the widest field. Instead of ``fields``, ``value`` may be a struct of numpy or ctypes.
+        table: The argument. ``fields`` lists tables with ``dtype`` and ``value``. A field without an ``offset`` has the
+            position that C++ gives it. ``align`` is the alignment of the struct; the default is the alignment of the
+            widest field. In Python, ``value`` may be a struct of numpy or ctypes instead of ``fields``.
         types: Types of the names that values may use.
 
     Returns:

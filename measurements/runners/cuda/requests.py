@@ -40,9 +40,10 @@ class Health:
 class Prepare:
     """Copy a problem's inputs into rotating buffers, and obtain float64 references and tolerances.
 
-    The worker computes inputs, reference and tolerance from the ``problem`` if it knows the operator. Otherwise the
-    request sends them as blobs, and ``arrays`` maps each kind of array and operand to the digest of its blob. Reply:
-    the number of ``copies``; or the kinds of arrays that are ``missing``, and ``why``.
+    If the worker knows the operator, it computes inputs, reference and tolerance from the ``problem``. Otherwise, the
+    request sends these arrays as blobs; ``arrays`` maps each kind of array to operands and the digests of their blobs.
+    The reply is the number of ``copies``. If the worker lacks arrays, the reply has their kinds as ``missing``, and the
+    reason as ``why``.
     """
 
     data: str  # name of the prepared data in later requests

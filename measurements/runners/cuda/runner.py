@@ -63,8 +63,8 @@ class CudaOptions:
     """Options of measurements.
 
     Attributes:
-        policy: Timing policy. If the policy is a cold L2 cache, launches rotate over buffers of twice the cache's size.
-            If the policy locks the clock, times at another clock are rejected.
+        policy: Timing policy. If the policy is a cold L2 cache, launches rotate over buffers of twice the L2 cache's
+            size. If the policy locks the clock, times at another clock are rejected.
         launch_limit: Time limit of a launch, in seconds.
         graph_below: Launches shorter than this, in seconds, are timed in a CUDA graph. In comparisons, ten times this
             value applies.
@@ -88,7 +88,7 @@ class CudaRunner(PoolRunner):
 
     Kernels that compile to the same module are measured once. The first candidate of a problem is timed alone. Each
     later candidate is timed in pairs with the fastest candidate so far. The times of the later candidate are the ratios
-    within these pairs, multiplied by the fastest candidate's median. Ratios hardly depend on the GPU's clock.
+    of these pairs, multiplied by the fastest candidate's median. The ratios hardly depend on the GPU's clock.
 
     Args:
         device: Device row of the GPUs.

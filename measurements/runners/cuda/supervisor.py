@@ -92,7 +92,7 @@ class Supervisor:
         """Prepare the data of a request if necessary, send the request to the worker, and return its outcome.
 
         If the worker dies, the request is repeated once after a health check, because the request may not be the cause.
-        If it dies again, the outcome is a crash.
+        If the worker dies again, the outcome is a crash.
 
         Args:
             data: Name of the data.

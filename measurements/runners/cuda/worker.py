@@ -361,7 +361,7 @@ class GpuWorker:
                 times = held()
                 if self._timer.with_host:
                     entrant["reason"] = (
-                        "times include the host, because this baseline synchronises with the GPU and "
+                        "times include host time, because this baseline synchronises with the GPU and "
                         "cannot run in a CUDA graph"
                     )
                 return times

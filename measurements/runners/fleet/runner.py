@@ -25,7 +25,7 @@ from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
 _CHECKS_OUTPUTS = (
-    "a function of the kernel file checks the outputs, and only the tuning process can run it: measure on one machine"
+    "only the tuning process can run the function of the kernel file that checks the outputs: measure on one machine"
 )
 
 

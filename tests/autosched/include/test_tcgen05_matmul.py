@@ -19,7 +19,7 @@ B200 = device("b200")
 TYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
 SAMPLES = 36  # schedules of each operand type in the nightly run
 
-# For each case: the template, and the changes to a small schedule and to its problem. In these cases blocks share tiles
+# Each case has a template, changes to a small schedule, and changes to its problem. In these cases, blocks share tiles
 # or operands, or compute tiles that were assigned to other blocks.
 CASES = {
     "splits of a pair": ("tcgen05_matmul", {"split_k": 2, "tile_m": 256}, {"m": 512, "k": 640}),

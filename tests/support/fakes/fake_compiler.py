@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# Appends the names of object files to the file $LOG. If $LOG.slow exists, all object files except two take ten minutes.
-# The two quick compilations are those that succeed in creating the folder $LOG.first or $LOG.second.
+# The fake appends the names of object files to the file $LOG. If $LOG.slow exists, all object files except two take ten
+# minutes. The two quick compilations are those that succeed in creating the folder $LOG.first or $LOG.second.
 COMPILER = r"""#!/bin/sh
 case "$1" in
   --version) echo "g++ (fake) 99.0"; exit ;;

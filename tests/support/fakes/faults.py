@@ -1,22 +1,28 @@
 """Fake GPU worker whose candidates misbehave on demand, to test that runners isolate failures.
 
-It answers the same requests as ``cuda_worker``: pass ``MODULE`` to CudaRunner as the worker module and ``[HERE]`` as
-the path. The name of a candidate's kernel selects the behaviour. The name consists of words joined by underscores; the
-first word is one of these:
+It answers the same requests as ``measurements.runners.cuda.worker``. Pass ``MODULE`` to CudaRunner as the worker module
+and ``[HERE]`` as the path. The name of a candidate's kernel consists of words joined by underscores, the first of which
+selects the behaviour:
 
-- ``time_NS_...``: measured at NS nanoseconds, with fewer repeats if the candidate is hopeless;
-  ``slow_MS_NS_...``: the same, after MS milliseconds of measuring;
-- ``wrong``: wrong numbers; ``error``: a launch that fails cleanly; ``poison``: an illegal access, after which
-  everything fails until the process is replaced;
-- ``hang``, ``spin``: never ends, asleep or busy; ``segfault``, ``abort``, ``exit``: the process dies;
-  ``once_NS_...``: dies the first time and is measured the second time;
-- ``memory``: allocates memory until none is left; ``shout_NS_...``: fills standard output, then is measured;
-- ``garbage``: bytes that are not an answer; ``half``: half an answer, then the process dies; ``stranger``: an answer to
-  another request; ``mute``: closes its output and stays alive; ``parent``: dies, while a child process keeps the pipes
-  open;
-- ``nonsense``, ``negative``: answers with impossible values; ``raise``: an exception; ``paint``: a failure whose reason
-  contains terminal escape sequences;
-- ``unplug``: dies, and the GPU stays unavailable.
+- ``time_NS_...``: measured at NS nanoseconds, with fewer repeats if the candidate is hopeless
+- ``slow_MS_NS_...``: the same, after MS milliseconds of measuring
+- ``wrong``: wrong numbers
+- ``error``: a launch that fails cleanly
+- ``poison``: an illegal access, after which everything fails until the process is replaced
+- ``hang``, ``spin``: never ends, asleep or busy
+- ``segfault``, ``abort``, ``exit``: the process dies
+- ``once_NS_...``: dies the first time and is measured the second time
+- ``memory``: allocates memory until none is left
+- ``shout_NS_...``: fills standard output, then is measured
+- ``garbage``: bytes that are not an answer
+- ``half``: half an answer, then the process dies
+- ``stranger``: an answer to another request
+- ``mute``: closes its output and stays alive
+- ``parent``: dies, while a child process keeps the pipes open
+- ``nonsense``, ``negative``: answers with impossible values
+- ``raise``: an exception
+- ``paint``: a failure whose reason contains terminal escape sequences
+- ``unplug``: dies, and the GPU stays unavailable
 
 ``once`` and ``unplug`` leave marker files in the folder given by AUTOSCHED_FAULTS_FOLDER.
 """
@@ -70,7 +76,7 @@ class FaultyGpu:
         self._poisoned = False
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer like ``cuda_worker``, or fail as the kernel's name says."""
+        """Answer like ``measurements.runners.cuda.worker``, or fail as the kernel's name says."""
         operation = request["op"]
         if operation == "open":
             return {

@@ -54,7 +54,7 @@ def check_emulation_finds(expected: tuple[str, ...], problem: Problem, kernel: G
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
+    """A fault, planted by replacing ``old`` with ``new``; ``old`` occurs once in a header or in the header's folder.
 
     ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule executes the edited line. The
     case runs on its problem, with some ``fields`` replaced. An edit that does not compile does not test the emulator,

@@ -43,7 +43,8 @@ def baseline_call(
 ) -> Call | str:
     """Return a function that launches a baseline on copy i of the operands.
 
-    The baseline is launched once on the first copy, so that the copy's output contains the result (except for "copy").
+    Before this function returns, it launches the baseline once on the first copy of the operands. The output in this
+    copy then contains the result. The baseline "copy" is not launched.
 
     Args:
         name: Name of the baseline; "copy" is a plain copy of as many bytes as the problem must read and write.

@@ -34,11 +34,12 @@ class CublasError(RuntimeError):
 
 @dataclass(frozen=True)
 class Gemm:
-    """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; accumulated in f32, or ``in_f16``.
+    """A batch of products ``out[i] = a[i] @ b[i]`` with row-major outputs of m x n.
 
-    If ``a_transposed``, a is stored as k x m instead of m x k. If ``b_transposed``, b is stored as n x k instead of k x
-    n. ``element`` is the type of a and b, ``out`` the type of the result. ``tf32`` allows tensor cores to multiply f32
-    as tf32. ``scale`` is the kind of f32 scales of 8-bit floats, as in ``Matmul``.
+    Sums are accumulated in f32, or in f16 if ``in_f16``. If ``a_transposed``, a is stored as k x m instead of m x k. If
+    ``b_transposed``, b is stored as n x k instead of k x n. ``element`` is the type of a and b, ``out`` the type of the
+    result. ``tf32`` allows tensor cores to multiply f32 as tf32. ``scale`` is the kind of the f32 scales of 8-bit
+    floats, as in ``Matmul``.
     """
 
     m: int

@@ -65,7 +65,8 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
             first call measures the algorithms on its operands.
 
     Raises:
-        CublasError: The library is missing, or does not support the product. The returned function also raises it.
+        CublasError: The library is missing, or does not support the product. The returned function also raises this
+            error.
     """
     library = _library()
     handle, workspace = _handle(cp, stream)

@@ -42,8 +42,8 @@ def test_chains_that_wait(program: Path, how: str) -> None:
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
 
 
-# A kernel may let the next kernel start without having waited for earlier kernels. The next kernel is then not ordered
-# after these earlier kernels, and may not see their writes.
+# A kernel may let the next kernel start before the kernel itself has waited for the preceding kernels. The next kernel
+# is then not ordered after these preceding kernels, and may miss their writes.
 @pytest.mark.parametrize(
     ("how", "kernel"),
     [("late", "second("), ("skipped", "third("), ("triggered", "second("), ("overwritten", "refill(")],

@@ -15,7 +15,7 @@ pytestmark = needs_compiler
 
 # Warp 1 reads the flag that warp 0 writes, and the flag decides whether warp 1 skips a store. The store is predicated:
 # it executes only if the lowest bit of %xLAST is RESULT. %xLAST is the last number of a chain, in which a number x is
-# followed by x * x + x. All numbers except the first are therefore even.
+# followed by x * x + x, which is even. Only the first number can be odd.
 TEXT = """.version 7.0
 .target sm_80
 .address_size 64

@@ -1,5 +1,5 @@
 // Unwritten values are compared with a constant, and the results are multiplied by 0. With BROKEN, one result is used.
-// This must be reported, although unwritten memory hardly ever holds the constant.
+// This use must be reported, although unwritten memory hardly ever holds the constant.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned tile[64];
   const unsigned t = threadIdx.x;

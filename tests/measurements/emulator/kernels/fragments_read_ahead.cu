@@ -1,5 +1,5 @@
 // Fragments are loaded one step ahead. The last step loads a fragment while other warps may overwrite its memory. This
-// is harmless, since this last fragment is not multiplied, unlike the earlier fragments in the same register. With
+// is harmless, since the last fragment is not multiplied. Earlier fragments in the same register are multiplied. With
 // BROKEN, the last fragment is multiplied too.
 #include "common.cuh"
 

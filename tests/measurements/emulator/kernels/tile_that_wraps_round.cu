@@ -1,5 +1,5 @@
 // Threads beyond the end of an image wrap around and store its first elements again. The values are equal, since all
-// read the same source element, which no thread writes. With BROKEN they read different elements.
+// stores to an element read the same source element, which no thread writes. With BROKEN, the sources differ.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   o[t] = a[t];

@@ -1,5 +1,5 @@
-// A warp passes values to another warp through shared memory. Before the next value, it waits until the other warp has
-// read the previous one. With BROKEN, a fence is missing.
+// A warp passes values to another warp through shared memory. Before the next value, the first warp waits until the
+// other has read the previous value. With BROKEN, a fence is missing.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
   __shared__ volatile unsigned full;
   __shared__ float value;

@@ -124,8 +124,8 @@ class TuneOptions(BackendOptions, SearchOptions):
             another batch size. ``DB#12`` is trial 12 of DB. Default: any order.
         batch_invariant: If True, a row of the result has the same bits in every batch: the order of its sums does not
             depend on the batch size, on other rows, or on the position of the row.
-        compiler_controls: If True, the last tenth of the trials tries controls of ptxas on the fastest schedules:
-            register caps, optimisation levels, and ``control_files``. Needs the compiler of CUDA 13.3 or newer.
+        compiler_controls: If True, the last tenth of the trials tries ptxas settings on the fastest schedules: register
+            caps, optimisation levels, and ``control_files``. Needs the compiler of CUDA 13.3 or newer.
         control_files: Control files of ptxas to try; implies ``compiler_controls``.
 
     Raises:

@@ -40,7 +40,7 @@ class KernelSpec:
             keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
-            KernelFileError: An argument is invalid; the message is one line that names it.
+            KernelFileError: An argument is invalid; the message is one line that names the argument.
             TypeError: An option is missing or unknown.
         """
         options = gathered(KernelOptions, "base", base, keywords)

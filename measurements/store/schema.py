@@ -127,8 +127,8 @@ class Guard:
     """Limits that CI applies to the best schedule of one problem on one device.
 
     ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). Differences below ``floor_seconds`` are
-    negligible. ``noise`` is the fraction by which runs of an unchanged kernel differed. None selects the default of a
-    limit. ``notes`` are free text. Raises ValueError if a number is negative or not finite.
+    negligible. ``noise`` is the fraction by which runs of an unchanged kernel differed. A limit of None has its default
+    value. ``notes`` are free text. Raises ValueError if a number is negative or not finite.
     """
 
     max_slowdown: float | None = None

@@ -16,10 +16,11 @@ FORMS = ("loaded", "scaled", "masked", "one", "reduced", "reduced", "gathered", 
 
 
 def random_depths(seed: int, typed: str | None = None) -> Program:
-    """Return a program of one or two products with depths from 3 to 80. The products may be in a loop.
+    """Return a program of one or two matrix products whose tiles have depths (sizes along k) from 3 to 80.
 
-    Each operand is loaded, computed from loads element by element, reduced, gathered, or kept in shared memory; memory
-    orders are random. A second product may multiply a function of the first one.
+    The first product may be in a loop. Each of its operands is loaded, computed from loads element by element, reduced,
+    gathered, or kept in shared memory. A second product may multiply a function of the first one by a loaded tile or
+    its transpose.
 
     Args:
         seed: Seed of the random choices.

@@ -252,8 +252,8 @@ class _KernelFileReader:
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
         if varying is not None and not kernel_file.reference.checks_outputs:
             raise KernelFileError(
-                f"{varying.position}: the shape of {varying.name} depends on parameters, so no single array is "
-                'correct: check the outputs with [reference] verify = "file.py:function"'
+                f"{varying.position}: the shape of {varying.name} depends on parameters, so no single array is correct "
+                'for all configurations: check the outputs with [reference] verify = "file.py:function"'
             )
         kernel.done()
         top.done()

@@ -49,7 +49,7 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
     """Return the kernel of a T1 file as a document with the structure of a TOML kernel file.
 
-    The reference is given by ``ReferenceArguments``, or else is the kernel itself with default parameters.
+    The reference is ``ReferenceArguments`` if the file has them, otherwise the kernel itself with default parameters.
 
     Returns:
         The document with the keys of a TOML file, their lines, and the folder of its files.

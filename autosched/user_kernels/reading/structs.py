@@ -22,7 +22,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
     Args:
         table: The argument. ``fields`` lists tables with ``dtype`` and ``value``. A field without an ``offset`` has the
             position that C++ gives it. ``align`` is the alignment of the struct; the default is the alignment of the
-            widest field. In Python, ``value`` may be a struct of numpy or ctypes instead of ``fields``.
+            widest field. In Python, instead of ``fields``, ``value`` may be a struct of numpy or ctypes.
         types: Types of the names that values may use.
 
     Returns:

@@ -19,8 +19,8 @@ from measurements.trials.timing_statistics import StopRule, unslowed
 MAX_GRAPH = 4096  # maximum number of launches in one graph
 # duration of a replay: much longer than the resolution of events (0.5 us) and than the host takes to queue the replay
 _GRAPH_SECONDS = 2e-3
-# Number of launches in the graph that estimates the time of one launch. A single launch on an idle GPU would include
-# the time in which the host queues the launch.
+# Number of launches in the graph from which the time of one launch is estimated. The time of a single launch on an idle
+# GPU would include the time in which the host queues the launch.
 _ESTIMATED = 32
 _CERTAIN_SECONDS = 100e-6  # for longer launches, the time in which the host queues them is negligible
 _REPLAYS = 4  # timed replays, after one untimed replay

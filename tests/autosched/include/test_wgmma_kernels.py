@@ -47,8 +47,8 @@ def problems() -> list[Matmul]:
         unequal.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    # In these problems, threads copy operands, because TMA cannot. They use cp.async for both operands or for one
-    # operand, or they load misaligned lines and shift them in registers.
+    # In these problems, threads copy operands, because TMA cannot. The threads use cp.async for both operands or for
+    # one operand, or they load misaligned lines and shift these lines in registers.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
     return [*unequal, *copied]
 

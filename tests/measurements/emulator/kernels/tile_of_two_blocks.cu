@@ -1,4 +1,4 @@
-// Two threads of a block store equal values to the same elements. They read these values from elements that no thread
+// Two threads of a block store equal values to the same elements. Both read these values from elements that no thread
 // writes. With BROKEN, one thread stores two more elements, which the other block also stores.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x, b = blockIdx.x;

@@ -1,5 +1,5 @@
-// Blocks compact an array in place. Each signals, without a fence, that it has read its tile, and the next block waits
-// for that. With BROKEN the signal comes before all threads have read.
+// Blocks compact an array in place. Each block signals, without a fence, that it has read its tile. The next block
+// waits for this signal. With BROKEN, the signal comes before all threads have read.
 __device__ unsigned load(unsigned* p) {
   unsigned x;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p));

@@ -78,9 +78,9 @@ EXACT = (
          lambda a, b: (a | b << 32) >> 20, 0x0FFFFFFF, 0xFFFFFF0F),
     Case("{ .reg .pred p; setp.eq.u32 p, 1, 1; selp.b32 %d, %a, %b, p; }", lambda a, b: a, 0x0000FFFF),
 )  # fmt: skip
-# For these instructions, some bits count as unknown although they do not depend on unknown bits. Integer sums and
-# products keep the bits below the lowest unknown bit. Packed instructions keep each element without unknown bits. Other
-# instructions keep no bits.
+# For these instructions, some bits count as unknown although they do not depend on unknown bits. In integer sums and
+# products, only the bits below the lowest unknown bit count as known. In packed instructions, only elements without
+# unknown bits count as known. In other instructions, no bit counts as known.
 LOW, HIGH, BOTH = 0xFFFF, 0xFFFF0000, 0
 PAIR_OF_WORDS = (
     "{{ .reg .b64 p; .reg .b32 x, y; mov.b64 p, {{%a, %b}}; add.rn.f32x2 p, p, p; mov.b64 {{{}}}, p; mov.b32 %d, x; }}"

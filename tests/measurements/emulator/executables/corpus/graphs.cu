@@ -58,8 +58,8 @@ int main() {
   CHECK(cudaGraphGetNodes(captured, nullptr, &count));
   good = good && count == 5;
 
-  // A graph of x = 0, x += y, x *= 5, to which the last node is added first. It is launched again with the factor 7,
-  // and as a child graph.
+  // This graph computes x = 0, x += y, x *= 5. Its last node is added first. The graph is launched again with the
+  // factor 7, and as a child graph.
   cudaGraph_t made;
   CHECK(cudaGraphCreate(&made, 0));
   float five = 5;

@@ -1,5 +1,5 @@
 // Rejected calls: a copy that is too long (-DCOPY), use of freed memory (-DFREED), too large a block (-DTHREADS),
-// and a grid that is no multiple of its clusters (-DCLUSTER).
+// and a grid that is not a multiple of its cluster size (-DCLUSTER).
 #include "check.h"
 __global__ void touch(int* x) { x[threadIdx.x] = 1; }
 int main() {

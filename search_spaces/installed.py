@@ -60,7 +60,7 @@ def load_offers(group: str, kind: str, add: Callable[[Any], None]) -> None:
     """Load the entry points of a group, sorted by name, and pass each object to ``add``. Errors become warnings.
 
     Args:
-        group: Group of entry points, each of which names an object or a function without arguments that returns one.
+        group: Group of entry points. Each names an object, or a function without arguments that returns an object.
         kind: What the objects are called in warnings.
         add: Function that receives one object. Its exceptions are treated as errors of the package.
     """

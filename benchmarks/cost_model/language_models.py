@@ -2,10 +2,11 @@
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
-This benchmark measures nothing; published times were measured by their authors. In each space, a local search starts
-from the best of the random samples, and the schedules with the shortest estimates are compiled. Each compiled schedule
-is estimated again, with the registers and spills of its code. The table shows the schedule that is then the fastest. It
-also shows a limit that follows from the transferred bytes: 1.3 times their transfer time at 3.0 TB/s, plus 2 us.
+This benchmark measures nothing; published times were measured by their authors. In each search space, a local search
+starts from the best of the random samples, and the schedules with the shortest estimates are compiled. Each compiled
+schedule is estimated again, with the registers and spills of its code. The table shows the schedule that is then the
+fastest. The table also shows a limit that follows from the transferred bytes: 1.3 times their transfer time at 3.0
+TB/s, plus 2 us.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from search_spaces.operators.matmul import Matmul
 FITTED = ("a100_mm", "h100_mm")
 # Constants that describe the recording machines, not the kind of GPU. They were fitted to the files FITTED.
 ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel between two events
-# Sustained f16 FLOP/s within the power limit. In FITTED, cuBLAS reaches at most 249 TFLOP/s on the A100 and 693 TFLOP/s
-# on the H100; other sources report more. Between two launches, the recorder clears L2 by writing 256 MB. This takes
-# about 120 us without any arithmetic.
+# Sustained f16 FLOP/s within the power limit. In the files FITTED, cuBLAS reaches at most 249 TFLOP/s on the A100 and
+# 693 TFLOP/s on the H100; other sources report more. Between two launches, the recorder clears L2 by writing 256 MB.
+# During these writes, the GPU does no arithmetic for about 120 us.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
 BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 significands have 8 bits, f16 significands 11
@@ -47,10 +47,13 @@ BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 class Judged:
     """Quality of the model on n problems. Each array has shape [n].
 
-    ``rank`` is the rank correlation of predicted and measured times. ``first`` and ``first_five`` are the regret of the
-    model's first choice and of the best of its first five (0.1: 10% slower than the fastest; configurations with equal
-    predictions are ordered slowest first). ``ratio`` is the predicted over the measured time of the fastest
-    configuration, whose measured seconds are ``best``.
+    - ``rank``: rank correlation of predicted and measured times.
+    - ``first``: regret of the model's first choice (0.1: 10% slower than the fastest configuration).
+    - ``first_five``: regret of the best of the model's first five choices.
+    - ``ratio``: predicted divided by measured time of the fastest configuration.
+    - ``best``: measured seconds of the fastest configuration.
+
+    Configurations with equal predictions are ordered slowest first.
     """
 
     rank: FloatArray

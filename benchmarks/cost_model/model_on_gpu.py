@@ -1,11 +1,17 @@
 """Compare the time model with autosched's GPU measurements: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
 
 FILE has recordings (``measurements.trials.recording``). Default: the installed recordings. The table has a row for each
-problem: the number of timed schedules, the rank correlation of predicted and measured times, the median ratio of
-measured to predicted time, and how much slower the model's first choice and the best of its first eight choices are
-than the fastest schedule. Schedules with equal predictions are ordered slowest first. The last row has the means over
-all problems. The time of a schedule is the median of its measurements. The model uses the compiler's registers and
-spills if known. ``--program`` selects a tile program (FILE or FILE:NAME).
+problem, with these columns:
+
+- the number of timed schedules
+- the rank correlation of predicted and measured times
+- the median ratio of measured to predicted time
+- how much slower the model's first choice is than the fastest schedule
+- how much slower the best of the model's first eight choices is than the fastest schedule
+
+The last row has the means over all problems. Schedules with equal predictions are ordered slowest first. The time of a
+schedule is the median of its measurements. The model uses the compiler's registers and spills if known. ``--program``
+selects a tile program (FILE or FILE:NAME).
 """
 
 from __future__ import annotations

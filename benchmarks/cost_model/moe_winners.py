@@ -4,8 +4,8 @@
 installed vLLM and SGLang, whose tuners have the same space. Files that are only for the second matmul (``_down``) are
 skipped. Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of valid
 configurations that the model ranks before it. The first choice has the percentile 0, and random ranking gives 50 on
-average. The files lack the hidden size and top-k. These come from a public model with the same number of experts and
-intermediate size if one is known, else they are 4096 and 8.
+average. The files lack the hidden size and top-k. If a public model with the same number of experts and intermediate
+size is known, its hidden size and top-k are used, else 4096 and 8.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def page(vllm: Path, sglang: Path) -> str:
         "*Narrow* winners have tiles of at most 32 columns.",
         "",
         "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time.",
-        "  So the model ranks half of the space before a winner if the winner's estimate is a few percent too long.",
+        "  So if a winner's estimate is a few percent too long, the model ranks half of the space before this winner.",
         "- **H100**: the model is wrong about narrow tiles.",
         "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
         "  For such tiles, the model counts more reads of L2 than for wide tiles. "

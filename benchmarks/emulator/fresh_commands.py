@@ -54,7 +54,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 With `--sample`, the command also counts the legal schedules.
-Faults are detected by launches, blocks and checks, so none of the changes below removed any of these.
+None of the changes below removed launches, blocks or checks, because these detect the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -111,7 +111,8 @@ before the settings of its BLAS threads were applied. This bug is fixed.
 Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.
 The cause was an allocation of memory whose duration varies. The tree of 2b5bf952 already contained this allocation.
 The positions of 17 million written elements were computed in three arrays of 134 MB each.
-The operating system clears their pages, which took 0.03 to 0.5 s, depending on whether it had huge pages.
+The operating system clears the pages of these arrays.
+This took 0.03 to 0.5 s, depending on whether huge pages were available.
 Now one array is allocated, which takes 0.01 s.
 
 Remaining time: with Python 3.11, the import of a module takes 0.1 ms, and the definition of a frozen dataclass 0.5 ms.

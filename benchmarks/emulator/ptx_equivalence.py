@@ -6,8 +6,9 @@ The experiments, for a kernel with constant sizes:
 - Does any visible effect depend on the result? An undefined register replaces it.
 - Does the edited instruction ever compute another value? The correct and the edited instruction are executed, and a
 ``trap`` follows if their results differ.
-- Does the difference reach a later instruction? Copies of later values are computed from the wrong value, up to
-comparisons, selections, shifts, addresses and stores. There, the copies are compared with the correct values.
+- Does the difference reach an effect? Copies of later values are computed from the wrong value. An instruction that can
+hide a difference, such as a comparison or a selection, is executed with the values and with the copies, and the
+results are compared. At other instructions, such as loads and stores, the operands are compared with their copies.
 - Does any lane need the result of a shuffle with a wrong partner lane?
 
 If the instruction depends on the inputs, the answers hold for the inputs of the verification.

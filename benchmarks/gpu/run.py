@@ -15,8 +15,8 @@ Operands are in DRAM, not in L2. For the comparison with cuBLAS, operands in L2 
 ``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as ``results-N.json`` and
 ``table-N.txt``, and trials of a killed run are added to the recordings.
 
-Exit status 0 for success. 1, with one line on stderr, if no GPU can be used, the GPU stopped responding, a check
-failed, or the run was interrupted. 2 for bad usage, such as a folder that cannot be written.
+The exit status is 0 for success, and 2 for bad usage, such as a folder that cannot be written. It is 1, with one line
+on stderr, if no GPU can be used, the GPU stopped responding, a check failed, or the run was interrupted.
 """
 
 from __future__ import annotations

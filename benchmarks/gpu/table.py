@@ -55,7 +55,8 @@ def table(r: Mapping[str, Any], device: Device) -> str:
     lines.append(
         "/NAME: autosched's time divided by the time of NAME in the same rounds; below 1, autosched is faster. copy: a "
         "copy of at least as many bytes. cublaslt: the fastest algorithm of cuBLASLt, including cuBLAS's own choice. "
-        "warm: operands are in L2. best: whether the library or autosched had the fastest kernel, whose time is shown"
+        "warm: operands are in L2. best: whether the library or autosched had the fastest kernel. us: the time of "
+        "this kernel"
     )
     geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
     if geomean:

@@ -52,7 +52,8 @@ class Result:
     Numbers of runs and entries:
 
     - ``false_alarms``: runs that report an unchanged entry as slower
-    - ``slowed``: entries that were slowed down; ``found``: those of them that the check reported
+    - ``slowed``: entries that were slowed down
+    - ``found``: slowed entries that the check reported
     - ``slowed_quiet`` and ``found_quiet``: the same numbers for entries whose noise is below QUIET
     - ``settled``: unchanged entries that are the same or faster according to the check's paired times
     - ``unsettled``: settled entries that become uncertain when they are compared with their times at tuning

@@ -3,10 +3,10 @@
     python -m benchmarks.search.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
         [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
 
-FOLDER has Kernel Tuner caches (``*.json.gz``). One evaluation is the first visit of a recorded configuration, even of
-one that failed. Methods may only visit recorded configurations. ``search_methods`` describes the methods. ``M@FILE``
-runs the method M only on the recording FILE, and ``M@FILE:N`` runs N searches. Tables and curves are written to
-``NAME.{md,json,png}`` in the folder ``build``. Searches that are already in ``--journal`` are not repeated. A search
+FOLDER has Kernel Tuner caches (``*.json.gz``). The first visit of a recorded configuration is one evaluation, even if
+the configuration failed. Methods may only visit recorded configurations. ``search_methods`` describes the methods.
+``M@FILE`` runs the method M only on the recording FILE, and ``M@FILE:N`` runs N searches. Tables and curves are written
+to ``NAME.{md,json,png}`` in the folder ``build``. Searches that are already in ``--journal`` are not repeated. A search
 stops at the optimum. Kernel Tuner is installed by the extra ``benchmark``.
 """
 

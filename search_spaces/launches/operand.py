@@ -49,7 +49,7 @@ def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int
         name: Name of the array, for the error message.
         shape: Extents of the array.
         strides: Strides of the array; strides of axes with extent 1 are ignored.
-        unit: Stride of adjacent elements: the bytes of an element if strides are in bytes, or 1.
+        unit: Stride of adjacent elements: 1, or the bytes of an element if ``strides`` are in bytes.
 
     Raises:
         ValueError: Elements of a row are not adjacent, or there are gaps between matrices.

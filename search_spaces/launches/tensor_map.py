@@ -56,8 +56,8 @@ class TensorMap:
         element_strides: Traversal stride in elements in each dimension.
         interleave: "16B" or "32B" for the layouts NC/8HWC8 and NC/16HWC16, in which the channels of a pixel form slices
             of 16 or 32 bytes. Dimension 0 of ``sizes`` and ``box`` counts pixels, whose slices are adjacent in memory.
-            The second last dimension counts the slices of a pixel. A copy reads only one slice of each pixel, whatever
-            the box (undocumented behaviour of an H100).
+            The second last dimension counts the slices of a pixel. A copy reads only one slice of each pixel, for any
+            box (undocumented behaviour of an H100).
         fill: Value of reads outside of the tensor: zeros for "NONE".
 
     Raises:

@@ -101,9 +101,12 @@ class LoweringConfig:
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
     The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the IREE issue.
-    Raises ValueError unless all of these conditions hold: A basis maps every dimension. No dimension has both
-    ``workgroup`` and ``partial_reduction``. Along each dimension, the tile is a multiple of subgroups * lanes * thread.
-    Appended dimensions come last, lie within one thread, and are not tiled.
+    Raises ValueError unless all of these conditions hold:
+
+    - A basis maps every dimension.
+    - No dimension has both ``workgroup`` and ``partial_reduction``.
+    - Along each dimension, the tile is a multiple of subgroups * lanes * thread.
+    - Appended dimensions come last, lie within one thread, and are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()

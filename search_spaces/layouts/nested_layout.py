@@ -38,9 +38,14 @@ _MOST_IDS = 2**16  # largest number of ids of a level that are checked one by on
 class NestedLayout:
     """Distribution of a tile over subgroups and threads. Every field has one integer per dimension of the tile.
 
-    A tile field is a number of tiles of the next level, not a size in elements. Raises ValueError unless all of these
-    conditions hold: All fields have the same length. Tiles are at least 1. A stride of 0 has a tile of 1. No two
-    virtual ids have the same id, which is sum(stride * virtual id). Ids may have gaps.
+    A tile field is a number of tiles of the next level, not a size in elements. The id of a subgroup or thread is
+    sum(stride * virtual id) over the dimensions. Ids may have gaps. Raises ValueError unless all of these conditions
+    hold:
+
+    - All fields have the same length.
+    - Tiles are at least 1.
+    - A dimension with a stride of 0 has a tile of 1.
+    - Different virtual ids have different ids.
     """
 
     subgroup_tile: tuple[int, ...]
@@ -127,8 +132,8 @@ class NestedLayout:
 
         Args:
             shape: Shape of the tile; None to skip the check.
-            subgroup_size: Threads per subgroup; None to skip the check. Unless ``replicate_threads``, it must equal the
-                product of ``thread_tile``, and thread ids must have no gaps.
+            subgroup_size: Threads per subgroup; None to skip the check. If ``replicate_threads`` is False, this number
+                must equal the product of ``thread_tile``, and thread ids must have no gaps.
             subgroups: Number of subgroups; None to skip the check. If there are fewer subgroups than the layout uses,
                 each does the work of several ids, as in ``rounds``. Surplus subgroups are allowed.
             replicate_threads: If True, ``subgroup_size`` may be any multiple of ``threads``. Surplus threads then hold

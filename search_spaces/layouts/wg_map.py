@@ -242,9 +242,9 @@ class WgMap:
         The layout adds subgroup and batch levels to the layout ``fragment`` of an intrinsic.
 
         Raises:
-            ValueError: The fragment is distributed over subgroups, or does not divide sg_data; or several subgroups
-                share a dimension in more than one round. In the last case, a subgroup's data are not a nested tile, and
-                each slab of sg_layout * sg_data needs a separate layout.
+            ValueError: The fragment is distributed over subgroups, or does not divide sg_data. Also raised if a
+                dimension is distributed over several subgroups in more than one round. A subgroup's data are then not a
+                nested tile, and each slab of sg_layout * sg_data needs a separate layout.
         """
         rounds, sharers = self.rounds(shape), self.sharers(shape)
         if fragment.rank != 2 or any(n != 1 for n in fragment.subgroup_tile):

@@ -352,8 +352,8 @@ class Matmul(Problem):
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         """Return the edge cases for lines of a, or for lines of b if columns are reduced.
 
-        The other matrix has positive integers, so that each line affects a whole row, or column, of out. In f16, only
-        the sums of the case "huge" may overflow. For the other cases, the integers are scaled down by a power of two.
+        The other matrix has positive integers, so that each line affects a whole row, or column, of out. If sums are
+        f16, these integers are scaled down by a power of two, so that only the sums of the case "huge" may overflow.
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST

@@ -333,8 +333,8 @@ class ProblemPart(NamedTuple):
     """A smaller problem that computes some outputs of a large problem, and its operands' positions in the large arrays.
 
     ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. For each operand of
-    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. This array contains indices into the
-    array of the large problem, in memory order.
+    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. This array contains the index of each
+    element in the large problem's array. Indices are in memory order.
     """
 
     problem: Problem

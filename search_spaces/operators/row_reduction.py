@@ -34,12 +34,12 @@ _LARGEST_F16_SUM = 2.0**14  # value to which sums of squares of random inputs ar
 
 
 def line_growth(x: FloatArray) -> FloatArray:
-    """Return the error of the sum of each line of ``x`` [lines, n] as a multiple of 2^-24, [lines, 1].
+    """Return the error of each line's sum as a multiple of 2^-24: [lines, 1] for ``x`` [lines, n].
 
-    This is ``sum_growth``, except for long lines with few distinct values. Equal terms have equal rounding errors,
-    whose signs are not random, so one rounding error per addition is allowed there. For example, bf16 values near 200
-    are integers. If four threads each add a quarter of the exponentials of 262,502 such values, the error is 1.1 times
-    ``sum_growth``.
+    The result is ``sum_growth``, except for long lines with few distinct values. Equal terms have equal rounding
+    errors, whose signs are not random. For such lines, one rounding error per addition is therefore allowed. For
+    example, bf16 values near 200 are integers. If four threads each add a quarter of the exponentials of 262,502 such
+    values, the error is 1.1 times ``sum_growth``.
     """
     n = x.shape[-1]
     growth: FloatArray = np.zeros_like(x[..., :1]) + sum_growth(n)
@@ -373,11 +373,11 @@ class Reduce(RowProblem):
         return {"out": result.reshape(self._out_shape)}
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        """Rounding-error bound per element of out.
+        """Return the rounding-error bound per element of out.
 
         A maximum only has the error of rounding to the output type, and argmax is exact. Let s = sqrt(sum x^2). No
-        partial sum of random inputs exceeds P = 4 s + |sum x|. The bound is ``line_growth`` times 2^-24 P. For a sum of
-        squares, whose partial sums never exceed the result, P is the result. Sums of integers up to 2^24 are exact.
+        partial sum of random inputs exceeds P = 4 s + |sum x|. The bound is ``line_growth`` times 2^-24 P. Partial sums
+        of a sum of squares never exceed the result, so P is the result. Sums of integers up to 2^24 are exact.
         """
         if self.kind == "argmax":
             return np.zeros_like(inputs["x"], dtype=np.float64, shape=self._out_shape)
@@ -439,12 +439,12 @@ class Softmax(RowProblem):
             return {"out": e / e.sum(-1, keepdims=True)}
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        """Rounding-error bound per element of out.
+        """Return the rounding-error bound per element of out.
 
-        Each exponential has a relative error of 2^-22. Because the exponent is rounded twice, it has a further error of
-        2^-23 for each unit of max - x. A kernel that reads x once also rescales the sum, at most some tens of times.
-        The bound for all of this is 2^-17, plus 2^-22 for each unit of max - x. The sum adds ``line_growth`` rounding
-        errors. Subnormal exponentials may be flushed to zero, with an absolute error of 2^-125.
+        Each exponential has a relative error of 2^-22. Its exponent is rounded twice, which adds 2^-23 for each unit of
+        max - x. A kernel that reads x once also rescales the sum, at most some tens of times. The bound for all of
+        these errors is 2^-17, plus 2^-22 for each unit of max - x. The sum adds ``line_growth`` rounding errors.
+        Subnormal exponentials may be flushed to zero, with an absolute error of 2^-125.
         """
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore"):

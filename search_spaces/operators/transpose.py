@@ -25,9 +25,9 @@ class ArrayMove(Problem):
 
     ``dtype`` determines only the size of an element: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any
     type. For example, f32 is moved as u32, and complex128 as u128. The operands store elements of 8 and 16 bytes as 2
-    and 4 adjacent u32 words along an additional last axis, because results are compared in float64, which represents
-    u32 words exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more
-    elements, or ``dtype`` is unknown.
+    and 4 adjacent u32 words along an additional last axis. Results are compared in float64, which represents u32 words
+    exactly, but not wider integers. Raises ValueError if a size is below 1, an array has 2^40 or more elements, or
+    ``dtype`` is unknown.
     """
 
     rows: int = option("rows of x")

@@ -37,15 +37,15 @@ class Attention(TileProblem):
     the last w keys up to and including the query's own position. The last query has the same position as the last key.
     sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second
     output lse of f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys
-    gives zeros, and an lse of -infinity without sinks.
+    gives zeros. Without sinks, its lse is -infinity.
 
-    Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so these must be
-    finite.
+    Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so all keys and values
+    must be finite.
 
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values.
 
-    Raises ValueError for sizes below 1, head sizes outside 16 to 256 or not multiples of 8 (packed: of 16), heads that
-    are not a multiple of kv_heads, packed queries that differ from keys, and a window without ``causal``.
+    Raises ValueError for sizes below 1, head sizes that are not multiples of 8 (if packed, of 16) from 16 to 256, heads
+    that are not a multiple of kv_heads, different numbers of packed queries and keys, and a window without ``causal``.
     """
 
     operator: ClassVar[str] = "attention"
@@ -345,9 +345,9 @@ class Attention(TileProblem):
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
         """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
-        If queries and keys are equally many, ``reduced`` preserves this, so its work grows with the square of the
-        iterations. Here, a long prefix of keys precedes two tiles of queries. The result is None with a window: all
-        tiles would then have equal numbers of iterations, for which other schedules are legal.
+        ``reduced`` keeps equal numbers of queries and keys equal, so its work grows with the square of the iterations.
+        The problem returned here has two tiles of queries after a long prefix of keys. With a window, the result is
+        None: all tiles would have equal numbers of iterations, for which other schedules are legal.
         """
         tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
         if not tied or loops.of_few_parts in (0, loops.count):

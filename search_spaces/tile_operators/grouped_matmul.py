@@ -33,9 +33,9 @@ class GroupedMatmul(TileProblem):
 
     w is (groups, k, width), or (groups, width, k) with ``w_order="col"``. ``rows`` selects the other arrays:
 
-    - "contiguous": x (m, k) sorted by group; offsets (groups + 1,) of i32, ascending from 0 to m; out (m, n). Group g
-      has the rows from offsets[g] to offsets[g + 1], and may be empty.
-    - "masked": x (groups, m, k); counts (groups,) of i32; out (groups, m, n). Group g has the first counts[g] rows; the
+    - "contiguous": x (m, k) sorted by group; ends (groups + 1,) of i32, ascending from 0 to m; out (m, n). Group g has
+      the rows from ends[g] to ends[g + 1] - 1, and may be empty.
+    - "masked": x (groups, m, k); ends (groups,) of i32; out (groups, m, n). Group g has the first ends[g] rows; the
       remaining rows of out are 0.
 
     With ``tokens``, x is (tokens, k), and token (m,) of i32 contains the row of x for each sorted row. An index outside
@@ -51,8 +51,8 @@ class GroupedMatmul(TileProblem):
     width). For nvf4, each group also has an element of global_scale (groups,). With ``layout="fragments"``, w is packed
     by ``pack``. Sums are scaled in f32, so weights are not rounded.
 
-    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, e4m3 or quantised weights with w
-    stored as "row", and scale blocks or packed tiles that gate and up share.
+    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, and ``w_order="row"`` with e4m3 or
+    quantised weights. With "silu_up", n must consist of whole scale blocks and whole packed tiles, if there are any.
     """
 
     operator: ClassVar[str] = "grouped_matmul"

@@ -30,7 +30,7 @@ class QuantizedMatmul(TileProblem):
 
     scale (groups, n), of x's type, has one scale per ``group`` columns of w, or one per row with ``group=0``. For nvf4,
     scales are e4m3, one per 16 columns, and all weights are also multiplied by global_scale (1,) of f32. For int4, the
-    zero is 8; with ``zero_points``, it is read from zeros (groups, n), u8 from 0 to 15. It is 0 for all other formats.
+    zero is 8, or with ``zero_points`` an element of zeros (groups, n), u8 from 0 to 15. For other formats, zero is 0.
     With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
 
     The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With over 128 rows of

@@ -26,8 +26,8 @@ class RouterTopK(TileProblem):
     """The ``top`` experts of each token, with weights.
 
     Arrays: logits (tokens, experts); weight (tokens, top) of f32 and expert (tokens, top) of i32, in descending order
-    of logits. Among equal logits the lowest index is first. With ``renormalize=1`` weights are the softmax over the
-    chosen logits, otherwise the chosen entries of the softmax over all. Logits must be finite.
+    of logits. Among equal logits the lowest index is first. With ``renormalize=1``, weights are the softmax over the
+    chosen logits, otherwise the softmax over all logits. Logits must be finite.
 
     Experts are exact, and the tolerance of weights is the interpreter's bound. Raises ValueError for sizes below 1,
     more than 512 experts, and ``top`` above 16 or the number of experts.

@@ -46,7 +46,7 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
-        of_few_parts: Like ``count``, but if at most two blocks share a loop; 0 if it equals ``count``.
+        of_few_parts: The value of ``count`` if at most two blocks shared each loop; 0 if it is not known.
         streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
             waves of tiles.
     """

@@ -280,7 +280,7 @@ class StoredMatrix:
         part: Callable[[Any, int], Any],
         scaled: bool = False,
     ) -> None:
-        """Add the product of a tile of weights and another operand to ``sums``, which have a row per row of the tile.
+        """Add the product of a tile of weights and another operand to ``sums``, with a row for each row of the tile.
 
         Args:
             sums: State of the sums. This function scales them if there are groups; otherwise, ``result`` does.

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.plan.device_child host|language KEY...
 
 GPU times are measured by CUDA events around a series of calls. The operands of these calls are in DRAM and not in L2.
-Host times are CPU times of calls, made slowly enough that the GPU keeps up. The functions alternate.
+Host times are CPU times of calls that are made slowly enough for the GPU to keep up. The functions alternate.
 """
 
 from __future__ import annotations

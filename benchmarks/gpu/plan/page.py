@@ -62,9 +62,9 @@ def _finals(results: Results) -> list[str]:
     if not rows:
         return []
     lines = [
-        "*Ours* is the fastest of autosched's schedules. Ratios are its time divided by the library's time, with a 95% "
-        "interval; below 1, autosched is faster. *cuBLASLt* is the fastest of cuBLASLt's algorithms, including "
-        "cuBLAS's own choice.",
+        "*Ours* is the fastest of autosched's schedules. A ratio is the time of *ours* divided by the library's time, "
+        "with a 95% interval; below 1, autosched is faster. *cuBLASLt* is the fastest of cuBLASLt's algorithms, "
+        "including cuBLAS's own choice.",
         "",
         "| shape | ours | cuBLAS | ours / cuBLAS | ours / cuBLASLt |",
         "|---|---:|---:|---:|---:|",

@@ -29,13 +29,13 @@ def cases_of(
 ) -> Iterator[Case]:
     """Return the cases that contain the mutant.
 
-    For a mutant of a header, these are the cases that have an instruction from the mutated line. If the mutated line
-    has no instructions, such as code evaluated at compile time, all cases that include the header are returned.
+    For a mutant of a header, these are the cases that have an instruction from the mutated line. If no case has one,
+    for example because the line is evaluated at compile time, all cases that include the header are returned.
 
     Args:
         mutant: Mutant to verify.
         cases: All cases.
-        tried: Cases that were verified. The caller appends to it.
+        tried: Cases that were verified. The caller appends to this list.
         ptx: Returns the PTX of a correct kernel.
     """
     if mutant.header.startswith(OF_CASE):

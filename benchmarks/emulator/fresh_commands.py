@@ -7,9 +7,9 @@
 tree. With ``--schedule``, both trees verify the schedules that the earlier tree samples. Parameters may have been
 renamed since the earlier commit, but not reordered. With ``--sample``, each tree samples its own schedules. Each number
 is the minimum of ``--repeats`` runs, except for quick verifications of new kernels, which run once. "new" is the first
-verification of a kernel, for which NVRTC compiles it. At that time, the cache only contains the emulator's runner, a
-native program. If the runner is missing, it is compiled before the measurements, which takes a minute of CPU time.
-Progress is printed to stderr.
+verification of a kernel, which includes the kernel's compilation by NVRTC. The cache then only contains the emulator's
+runner, a native program. If the runner is missing, it is compiled before the measurements, which takes a minute of CPU
+time. Progress is printed to stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mutants of PTX: small edits of an instruction, in a program's text or in an ``asm`` of a header in ``ptx/``.
 
 An instruction is removed or replaced, a number is off by one, operands are swapped, a predicate is inverted, or a scope
-is narrower. Edits that have no effect according to the PTX ISA are excluded: cache hints, ``.s32`` for ``.u32`` if the
-bits are equal, a wider scope, another barrier number, or the sign of an index that is never negative.
+is narrower. Edits that have no effect are excluded: cache hints, ``.s32`` for ``.u32`` if the bits are equal, a wider
+scope, another barrier number, or another number in a shift by 31 (the sign of an index that is never negative).
 """
 
 from __future__ import annotations

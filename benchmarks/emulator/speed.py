@@ -4,8 +4,8 @@
 
 The benchmark times the compilation of the emulator's runner, quick verifications of matmul candidates, and full
 verifications of the time model's choices. No cache of an earlier run is used. CPU seconds (user and system) include
-child processes. The goal for a quick verification of a 256x256x256 tensor-core candidate is 0.5 s if only the
-candidate's kernel is not cached. The goal for a full verification is 60 s.
+child processes. The goal for a full verification is 60 s. The goal for a quick verification of a 256x256x256
+tensor-core candidate is 0.5 s if everything except the candidate's kernel is cached.
 """
 
 from __future__ import annotations

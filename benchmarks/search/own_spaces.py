@@ -4,9 +4,9 @@
         [--families F ...]
 
 The measured time of a schedule is the time model's estimate with 2% random noise; the sampler does not use the model.
-The reference is the best of ``--reference`` random schedules and the schedules of all searches, by time without noise.
-A family is an operator, represented by its first problem in ``benchmarks/gpu/problems.py``. Families without cost
-counts are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
+The reference is the schedule with the shortest time without noise, among ``--reference`` random schedules and the
+schedules of all searches. A family is an operator, represented by its first problem in ``benchmarks/gpu/problems.py``.
+Families without cost counts are skipped. Goal: the search's schedule is at most 2% slower than the reference. Writes
 ``benchmarks/results/own_spaces.md``.
 """
 

@@ -11,7 +11,7 @@ in each dimension, where ``subgroup`` and ``thread`` are the *virtual* ids of th
 
 A thread holds ``batch x outer x element`` values, in that order (the distributed order). If there are more subgroups or
 threads than a layout uses, ids wrap around, and the surplus subgroups or threads hold copies. If there are fewer
-subgroups, subgroup s does the work of s, s + count, s + 2 * count, ... in as many *rounds*.
+subgroups, subgroup s does the work of the ids s, s + count, s + 2 * count, ..., one in each *round*.
 """
 
 from __future__ import annotations

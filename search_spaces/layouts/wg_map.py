@@ -218,7 +218,8 @@ class WgMap:
             if data[dim] % factor:
                 raise ValueError(
                     f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
-                    "broadcast_size must divide it, as otherwise a subgroup would need only some copies of an element"
+                    "broadcast_size must divide sg_data, as otherwise a subgroup would need only some copies of an "
+                    "element"
                 )
             data[dim] //= factor
         return self._derived(self.sg_layout, (data[0], data[1]))

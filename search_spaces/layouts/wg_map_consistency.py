@@ -30,7 +30,7 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
         k: Number of columns of A.
 
     Returns:
-        A sentence for each disagreement; empty where there is none.
+        A sentence for each disagreement; empty if the maps agree.
     """
     findings = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
     for name, operand in (("A", a), ("B", b)):
@@ -67,7 +67,7 @@ def check_reduction(
         size: ``reduction_size``, the number of adjacent elements that are combined; None for all of ``dim``.
 
     Returns:
-        A sentence for each disagreement; empty where there is none.
+        A sentence for each disagreement; empty if the maps agree.
     """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
@@ -89,7 +89,7 @@ def check_broadcast(
         size: ``broadcast_size``, the number of copies of each element; None for all of ``dim``.
 
     Returns:
-        A sentence for each disagreement; empty where there is none.
+        A sentence for each disagreement; empty if the maps agree.
     """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:

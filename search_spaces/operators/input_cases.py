@@ -227,7 +227,7 @@ RISING = InputCase(
 
 APART = InputCase(
     "far apart",
-    "exponentials overflow if the maximum misses the first or the last element, and are all zero if it "
+    "exponentials overflow if the maximum misses the first or the last element; all are zero if the maximum "
     "includes an element of another line",
     _apart,
     everywhere=True,

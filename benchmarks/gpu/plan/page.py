@@ -47,7 +47,7 @@ def _yardsticks(results: Results) -> list[str]:
             "",
             f"A matmul of 8192^3 in bf16 first takes {_us(first['seconds'])}, and {_us(last['seconds'])} after "
             f"{last['at']:.1f} s, at {last['clock_mhz']} MHz; "
-            f"cuBLAS {_us(first['library'])} and {_us(last['library'])}.",
+            f"cuBLAS takes {_us(first['library'])} and {_us(last['library'])}.",
         ]
     return lines
 

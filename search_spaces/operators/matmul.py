@@ -594,15 +594,16 @@ class Matmul(Problem):
 
         **Scales.** Scales multiply these errors. They add two rounding errors of 2^-24 of the scaled sum, and one
         rounding error of the sum with the bias. With block scales, the sum of each block is truncated. The error of a
-        block has the sign of the block's sum, and is at most 36 * 2^-13 times the s of the block, because a sum rarely
-        exceeds 2 s. The signs are random, so the squares of the errors add up. The bound is therefore 36 * 2^-13 s.
+        block has the sign of the block's sum. Because a sum rarely exceeds 2 s, the error is at most 36 * 2^-13 times
+        the s of the block. The signs are random, so the squares of the errors add up. The bound is therefore 36 *
+        2^-13 s.
 
         **Sums in f16.** A sum is rounded to nearest once per F16_PRODUCTS or more products, and when splits of k are
         added. This happens n = k / 8 + 16 times, each time with an error of at most 2^-11 of a partial sum plus 2^-25.
         The errors are random, so their sum grows with sqrt(n) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The
         standard deviation of the error is 0.41 sqrt(n) 2^-11 s for random inputs, and 0.33 sqrt(n) 2^-11 |a @ b| for
-        inputs of one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case,
-        with n instead of sqrt(n), is far larger. Sums of integers up to 2^11 are exact.
+        inputs of one sign. The bound is sqrt(n) 2^-11 (3 s + 2 |a @ b|). The worst case, with n instead of sqrt(n), is
+        far larger. Sums of integers up to 2^11 are exact.
 
         **Activations.** An activation multiplies errors by at most 1.13. It also adds errors: 1 + erf has an error of
         2^-22 where erf is near -1, silu is 0 where its exponential overflows, and half of a subnormal number may lose

@@ -217,9 +217,9 @@ class RowProblem(Problem):
 class Reduce(RowProblem):
     """One value for every row (``axis`` "row") or every column ("column") of x.
 
-    ``kind`` is sum, max, mean, sumsq (sum of squares) or argmax (index of the first maximum, u32). With
-    ``reduction_size`` r (XeTile ``reduction``), r consecutive elements of the axis are reduced to one value, and out is
-    rows x columns / r or rows / r x columns. 0 means the whole axis. As in numpy, a maximum with a NaN is NaN.
+    ``kind`` is sum, max, mean, sumsq (sum of squares) or argmax (index of the first maximum, u32). As in numpy, a
+    maximum with a NaN is NaN. With ``reduction_size`` r (XeTile ``reduction``), r consecutive elements of the axis are
+    reduced to one value. out is then rows x (columns / r) or (rows / r) x columns. r = 0 means the whole axis.
 
     Raises:
         ValueError: As for RowProblem; or a name is unknown, or r does not divide the axis.

@@ -32,20 +32,20 @@ class Attention(TileProblem):
     q and out (total, heads, size), k and v (total, kv_heads, size). offsets (batch + 1,) of i32 ascends from 0 to
     total, and both ``queries`` and ``keys`` equal total.
 
-    The options apply in this order: ``soft_cap`` c replaces a score by ``c tanh(score / c)``. slopes (heads,) of f32
-    (``alibi=1``) add ``slope (key - query)`` to scores. ``causal=1`` masks the keys after a query. ``window`` w keeps
-    the last w keys up to and including the query's own position. The last query has the same position as the last key.
-    sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second
-    output lse of f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys
-    gives zeros. Without sinks, its lse is -infinity.
+    The options apply in this order. The last query has the same position as the last key.
 
-    Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so all keys and values
-    must be finite.
+    - ``soft_cap`` c replaces a score by ``c tanh(score / c)``.
+    - ``alibi=1``: slopes (heads,) of f32 add ``slope (key - query)`` to scores.
+    - ``causal=1`` masks the keys after a query.
+    - ``window`` w keeps the last w keys up to and including the query's own position.
+    - ``sinks=1``: sinks (heads,) of f32 add ``exp(sink)`` to each sum of exponentials.
+    - ``log_sum_exp=1`` adds lse of f32, the logarithm of each sum: (batch, heads, queries), or packed (heads, total).
 
-    The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values.
-
-    Raises ValueError for sizes below 1, head sizes that are not multiples of 8 (if packed, of 16) from 16 to 256, heads
-    that are not a multiple of kv_heads, different numbers of packed queries and keys, and a window without ``causal``.
+    A query without keys gives zeros. Without sinks, its lse is -infinity. Tiles of packed sequences also read keys and
+    values of neighbouring sequences with weight 0, so all keys and values must be finite. The tolerance is the
+    interpreter's bound: weights are rounded to q's type before they multiply values. Raises ValueError for sizes below
+    1, head sizes that are not multiples of 8 (packed: 16) from 16 to 256, heads that are not a multiple of kv_heads,
+    different numbers of packed queries and keys, and a window without ``causal``.
     """
 
     operator: ClassVar[str] = "attention"

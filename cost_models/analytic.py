@@ -25,11 +25,11 @@ an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. On
     is waiting time, if positive. If loads are issued after the arithmetic of a step (``loads_last``), the time of the
     arithmetic adds to the waiting time.
 
-One step of all r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the
-balanced-job bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
-``mix(all but load)`` of a single block. z is raised to at least ``b * (sqrt(r - 1) - 1)``, at which the second bound
-has its minimum. The latency lies between the latencies of L2 and DRAM: it grows with the bytes of a step that come from
-DRAM.
+One step of all r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``. The first term is the asymptotic
+bound of a closed queueing network with r customers, the second term the balanced-job bound (Zahorjan, Sevcik, Eager and
+Galler, 1982). ``b1`` is ``mix(all but load)`` of a single block. The second bound has its minimum at
+``z = b * (sqrt(r - 1) - 1)``, so a smaller z is raised to this value. The latency lies between the latencies of L2 and
+DRAM: it grows with the bytes of a step that come from DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time. The last group may have fewer than r blocks (wave
 quantisation and tail). Clusters whose size does not divide the number of SMs of a GPC leave SMs idle
@@ -52,11 +52,11 @@ exposed. Further costs are added:
 
 In attention, for example, a step multiplies the result of another product (``chained``). Each warp then waits for its
 own result, so pipes overlap only through different warps of a scheduler. If the first product of the next step is
-issued ahead, a warp waits only for a part of its math (``exposed_products``). Other instructions hide up to the
-fraction HIDDEN of an SM's remaining math. With ``r`` resident blocks, each block has 1/r of this math. Therefore the
-fraction ``min(r * HIDDEN, 1)`` of a block's remaining math is hidden. Warpgroups that share an asynchronous
-unit all wait while it multiplies, unless they alternate (``ping_pong``). If the warps that copy a step's tiles take
-longer than the step's arithmetic (``copying_cycles``), the block waits for the difference.
+issued ahead, a warp must wait only for the fraction ``exposed_products`` of its math. Of the remaining math, other
+instructions hide the fraction ``min(r * HIDDEN, 1)``: they can hide HIDDEN of the math of all r blocks on an SM, and
+each block has 1/r of this math. Warpgroups that share an asynchronous unit all wait while it multiplies, unless they
+alternate (``ping_pong``). If the warps that copy a step's tiles take longer than the step's arithmetic
+(``copying_cycles``), the block waits for the difference.
 
 DRAM transfers data at ``dram_bandwidth * DRAM_EFFICIENCY``. Two effects reduce this rate: too few bytes in flight (by
 Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of SMs

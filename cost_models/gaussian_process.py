@@ -44,8 +44,8 @@ class GaussianProcessSettings:
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
         iterations: Maximum iterations of each run.
         refit_iterations: Maximum iterations of a run that starts from the hyperparameters of an earlier fit.
-        most_rows: Maximum number of rows for the fit. If there are more rows, the fit uses ``most_rows / 2`` best rows,
-            and as many rows spread evenly over the remaining ones.
+        most_rows: Maximum number of rows for the fit. If there are more rows, the fit uses the best ``most_rows / 2``
+            rows, and as many rows spread evenly over the remaining rows.
         seed: Random seed of the starting points.
     """
 

@@ -22,8 +22,8 @@ _L2_SHARE = 0.4  # fraction of L2 available to operands, fitted to the *_mm reco
 # recordings.
 _DRIFT = 1.35e-7
 _LINE = 128  # bytes of an L2 line
-# Lengths of an operand's row or column, in bytes. From the first length on, using only half of an L2 line costs extra;
-# from the second length on, it costs as much as using the full line.
+# Lengths of an operand's row or column, in bytes. From the first length on, steps that use only half of an L2 line cost
+# extra. From the second length on, they cost as much as steps that use the full line.
 _LONG_LINES = 24 << 10, 88 << 10
 # Triton emits wgmma only for tiles of at least this number of rows, and blocks of at least this number of warps
 _WGMMA_ROWS, _WARPGROUP = 64, 4

@@ -1,8 +1,8 @@
 """Export of kernels from a database to a folder, so that programs can launch them without autosched.
 
-``DIR/manifest.json`` describes each kernel: the problem, the launch as expressions, tensor maps, digests, the
-verification, and the provenance of the schedule. The folder also contains cubins, PTX if requested, a C++ header with
-all kernels, a C++ launcher, a C interface, and a Python loader.
+``DIR/manifest.json`` describes each kernel: the problem, the launch (as expressions of sizes), tensor maps, digests,
+the verification, and the provenance of the schedule. The folder also contains cubins, PTX if requested, a C++ header
+with all kernels, a C++ launcher, a C interface, and a Python loader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def collect(
 
     Raises:
         NvrtcMissing: There is no compiler.
-        ValueError: The device is unknown, or missing although ``problems`` is passed.
+        ValueError: The device is unknown, or ``problems`` is passed without ``device``.
     """
     requested: Iterable[tuple[Problem, str]]
     if problems:

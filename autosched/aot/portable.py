@@ -43,7 +43,7 @@ class PortableLaunch:
 
     ``steps`` are the launches of a pipeline, in order. ``free`` are the sizes on which the code does not depend.
     ``shapes`` are the shapes of operands, and ``scalars`` the values of scalars by name. ``guards`` are the conditions
-    that other sizes must satisfy, each with its reason.
+    that sizes must satisfy if they differ from the problem's sizes, each with its reason.
     """
 
     steps: tuple[PortableStep, ...]

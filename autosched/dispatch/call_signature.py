@@ -223,7 +223,7 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
     if a is None and b is None:
         return "none"
     if a is None or b is None:
-        raise ValueError("only one of scale_a and scale_b is given: give both or neither (a single 1 has no effect)")
+        raise ValueError("only one of scale_a and scale_b is given: give both or neither (a scale of 1 has no effect)")
     for name, scale in (("scale_a", a), ("scale_b", b)):
         if scale.type != "float32":
             raise ValueError(f"{name} must be of type float32, not {scale.type}: convert it")
@@ -254,7 +254,7 @@ def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str
         dtype: Type of the result. None: type of ``out``, else of ``x``.
 
     Returns:
-        The plan. The result has x's leading axes and n.
+        The plan. The result has the shape (n,) or (m, n).
 
     Raises:
         ValueError: No kernel supports these shapes, types or strides.

@@ -1,11 +1,13 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
 A table of this process maps shapes, strides and types to loaded kernels. The first call with a new combination queries
-a database. This is the first existing one of: the argument ``database``, the database set by ``use``, the database that
-AUTOSCHED_DB names (read once), and the default database of ``tune``. Without a database, calls use the recordings that
-are part of autosched, for problems recorded on this GPU and their neighbours. ``Database.kernel`` selects kernels, and
-may warn; ``chosen`` lists the selected kernels. Kernels are queued on cupy's current stream, or on torch's if the first
-array is a tensor. No call waits for its kernel. All functions are thread-safe.
+a database. The database is the first of these that exists: the argument ``database``, the database set by ``use``, the
+database that AUTOSCHED_DB names (read once), and the default database of ``tune``. Without a database, calls use the
+recordings that are part of autosched, for problems recorded on this GPU and their neighbours. ``Database.kernel``
+selects kernels, and may warn; ``chosen`` lists the selected kernels.
+
+Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call waits for its kernel.
+All functions are thread-safe.
 
 All functions raise ValueError for arrays that are not on one GPU, have inconsistent shapes, or are not dense, and for
 an ``out`` that overlaps an input. Matrices of ``matmul`` may also be column-major, such as ``b.T``. The functions raise
@@ -59,13 +61,13 @@ def matmul(
     """Compute ``activation(a @ b + bias)`` with the best kernel in the database.
 
     Args:
-        a: (..., m, k); with ``block_format`` bytes: (..., m, k) for mxf8, else (..., m, k / 2).
-        b: (k, n), or (..., k, n) with the same leading axes; with ``block_format`` bytes, column-major: (k, n) for
-            mxf8, else (k / 2, n).
+        a: (..., m, k). With ``block_format``, an array of bytes: (..., m, k) for mxf8, else (..., m, k / 2).
+        b: (k, n), or (..., k, n) with the same leading axes. With ``block_format``, a column-major array of bytes:
+            (k, n) for mxf8, else (k / 2, n).
         out: Array for the result. Default: a new one.
         scale_a: f32 scales of 8-bit types, given together with ``scale_b``. They multiply the product. There is one
-            scale, or one per row of a, (..., m) or (..., m, 1). 8-bit floats can also have one scale per sum of 128
-            products, (..., m, k / 128), rounded up.
+            scale, or one per row of a, (..., m) or (..., m, 1). 8-bit floats can also have one scale per 128 elements
+            of a row, (..., m, k / 128), rounded up.
         scale_b: f32 scales of b: one element; one per column of b, (..., n) or (..., 1, n); or one per block of 128
             columns and 128 elements along k, (..., n / 128, k / 128), rounded up.
         block_scale_a: Block scales as bytes, in the layout ``scale_order``.

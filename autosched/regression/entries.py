@@ -99,8 +99,8 @@ def entries(
 
     Returns:
         Entries. An entry that cannot be checked (unknown operator or device, damaged trial) is replaced by a finding.
-        Trials that were verified with an earlier reference of the kernel file are skipped if there are trials with the
-        current reference. Otherwise, the entry is also replaced by a finding.
+        Trials that were verified with an earlier reference of the kernel file are skipped. If an entry has no other
+        trials, it is also replaced by a finding.
     """
     checked: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()

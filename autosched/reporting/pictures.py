@@ -99,8 +99,8 @@ def draw_distribution(
         layout: Layout of rank 1 or 2.
         path: File to write, .svg or .png.
         shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has a shape.
-        subgroups: Number of subgroups. Default: just enough for the layout. With more subgroups, those that hold copies
-            are also shown.
+        subgroups: Number of subgroups. Default: just enough for the layout. If there are more, subgroups that hold
+            copies are also shown.
 
     Returns:
         ``path``.

@@ -87,9 +87,9 @@ class Standing:
     def expected_gain(self) -> float:
         """Weighted seconds that the next chunk of this member is expected to save.
 
-        This is half of the last chunk's saving, but not less than a minimum, so that every search may get further
+        The result is half of the last chunk's saving, but not less than a minimum, so that every search may get further
         chunks. The minimum is the weighted best time, multiplied by LEAST_SAVED and divided by the number of chunks.
-        Before the first chunk, this is the member's ``saving``. It is 0 while no schedule works.
+        Before the first chunk, the result is the member's ``saving``. While no schedule works, the result is 0.
         """
         if self.exhausted:
             return -math.inf

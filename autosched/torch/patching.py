@@ -176,8 +176,8 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
     in code that ``torch.compile`` traces are not redirected: use the functions of ``autosched.torch`` in such code.
 
     Args:
-        database: Database of tuned kernels. With None, no call is redirected, for example to record calls with
-            ``autosched.log_calls``.
+        database: Database of tuned kernels. If None, no call is redirected. Use None to record calls with
+            ``autosched.log_calls``, for example.
         device: Device of the trials. Default: this machine's GPU.
         exact: If True, redirect only problems in the database. If False, also redirect other problems, with a schedule
             from the nearest trial or the time model.

@@ -47,8 +47,8 @@ class Forest:
         cover: Total weight of the training rows that reached the node.
 
     Raises:
-        DamagedForest: A node other than a root does not have exactly one parent, or precedes its parent. Or a number is
-            out of range.
+        DamagedForest: A number is out of range. Or a node (except a root) has no parent or several parents, or precedes
+            its parent.
     """
 
     features: int

@@ -249,9 +249,9 @@ inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
 }  // namespace detail
 
 // Selects the kernel for `problem`, such as "matmul m=512 n=512 k=512 a=f16", on `device`. A kernel for exactly this
-// problem is preferred. Otherwise the nearest kernel whose rules allow these sizes is selected. If there is none and
-// `growth` is above 1, the result may be a kernel that computes up to `growth` times as many rows. Omitted fields have
-// their defaults.
+// problem is preferred. Otherwise the nearest kernel whose rules allow these sizes is selected. If no kernel allows
+// them and `growth` is above 1, the result may be a kernel that computes up to `growth` times as many rows. Fields that
+// `problem` omits have their default values.
 inline Error select(const Kernels& kernels, const char* problem, const Device& device, Selection& to, double growth = 1.0) {
   detail::Asked asked;
   if (Error e = detail::parse(problem, asked)) return e;

@@ -213,11 +213,11 @@ class Kernels:
         """Return the kernel for ``problem`` on a GPU. Default: the current GPU.
 
         A kernel for exactly this problem is preferred. Otherwise the nearest kernel whose rules allow these sizes is
-        selected. If there is none and ``growth`` is above 1, the result may be a kernel that computes up to ``growth``
-        times as many rows. Arrays must then have the kernel's sizes (``ShippedKernel.sizes``). Omitted fields have
-        their defaults.
+        selected. If no kernel allows them and ``growth`` is above 1, the result may be a kernel that computes up to
+        ``growth`` times as many rows. Arrays must then have the kernel's sizes (``ShippedKernel.sizes``). Fields that
+        ``problem`` omits have their default values.
 
-        Raises NoKernel, ValueError for an invalid problem, KernelError without a GPU.
+        Raises NoKernel if no kernel can be used, ValueError for an invalid problem, and KernelError without a GPU.
         """
         sm, name = describe(current_device() if device is None else device)
         return self.select_for(problem, sm, name, growth=growth)
@@ -433,8 +433,8 @@ class ShippedKernel:
         """Queue the kernel on ``stream``, with arrays in the order of ``arrays``.
 
         ``stream`` is a stream of any library, or a handle. Default: the default stream. The call does not wait for the
-        kernel. ``scalars`` are values of numbers that are passed by value; they replace the values in the manifest.
-        Raises ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
+        kernel. ``scalars`` are values for the kernel's scalar arguments, by name. They replace the values in the
+        manifest. Raises ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
         """
         for name, value in scalars.items():
             self._check_scalar(name, value)

@@ -161,7 +161,7 @@ class TimedCheck:
             "--rounds",
             parser=whole_number,
             metavar="N",
-            help="Timed check: number of rounds. More follow while the verdict is uncertain, up to 8 times as many.",
+            help="Rounds of a timed check. While the verdict is uncertain, more rounds follow, up to 8 times as many.",
         ),
     ] = 40
     seconds: Annotated[

@@ -1,10 +1,15 @@
 """``autosched replay``: measure how fast a sampler finds the best configuration of a recording.
 
-``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
-``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (maps a quality to the median number of evaluations
-to reach it, or to null if at least half of the searches never did), ``quality_after`` (maps a number of evaluations to
-lower quartile, median and upper quartile of the quality), ``seconds_per_proposal`` and ``searches`` (``seed`` and
-``quality`` after each evaluation). With ``--to-t4``: ``t4``, a list of ``file`` and ``configurations``.
+``--json`` prints ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
+``samplers``. Each entry of ``samplers`` has:
+
+- ``sampler``, ``budget`` and ``seconds_per_proposal``
+- ``evaluations_to``: maps each quality to the median number of evaluations to reach this quality, or to null if at
+  least half of the searches never reached it
+- ``quality_after``: maps numbers of evaluations to the lower quartile, median and upper quartile of the quality
+- ``searches``: ``seed`` of each search, and its ``quality`` after each evaluation
+
+With ``--to-t4``, ``--json`` only prints ``t4``, a list of ``file`` and ``configurations``.
 """
 
 import statistics
@@ -229,8 +234,8 @@ def _show(file: str, table: Table, results: Sequence[Searches]) -> None:
     show(console, answer)
     console.print()
     console.print(
-        "medians over the searches: number of evaluations until a share of the optimum is reached, and share that is "
-        "reached after a number of evaluations"
+        "medians over the searches: evaluations to reach a quality, and quality after a number of evaluations; the "
+        "quality is the optimum divided by the best time found"
     )
 
 

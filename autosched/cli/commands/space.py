@@ -3,9 +3,10 @@
 ``--json`` prints ``problem``, ``device``, ``raw`` and ``legal`` (numbers of combinations and of legal schedules in all
 templates), ``seconds`` (time spent counting), and:
 
-- ``templates``: ``name``, ``version`` and ``why_not`` of each template. If ``why_not`` is null, also ``raw``,
-  ``legal``, ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or
-  "pruning", ``rejects``: number of raw combinations that break this rule, ``doc``)
+- ``templates``: ``name``, ``version`` and ``why_not`` (null, or why the template cannot compute the problem) of each
+  template. If ``why_not`` is null, also ``raw``, ``legal``, ``parameters`` (``name``, ``kind``, ``values``, ``doc``)
+  and ``rules`` (``name``, ``kind``: "valid" or "pruning", ``rejects``: number of raw combinations that break this
+  rule, ``doc``)
 - ``seed`` and ``samples``: ``template`` and ``schedule`` of each sample. Each sample of a tile program also has
   ``values`` (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions``
   (``place``, ``shape``, ``source``, ``target``, ``route``, ``cost``)

@@ -2,8 +2,8 @@
 
 In ``best --triton FILE:FUNCTION`` the option replaces an operator, and the command shows the kernel's database entries.
 
-The Triton function is registered in the catalogue as an operator. Its problem is one call, whose arguments are returned
-by the function of ``--args`` when called with the values of ``--size``.
+The Triton function is registered in the catalogue as an operator. A problem of this operator is one call of the kernel.
+The function of ``--args`` returns the call's arguments for the values of ``--size``.
 """
 
 from __future__ import annotations

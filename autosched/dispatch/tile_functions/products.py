@@ -62,14 +62,14 @@ def grouped_matmul(
     """Multiply the rows of each group by the group's matrix. The group sizes are read from GPU memory.
 
     Args:
-        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; with ``token``,
-            (tokens, k) in any order.
-        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up. For
-            quantised weights, ``w_order`` is "col", and each matrix is a weight of ``quantized_matmul``: (groups, n, k
-            / 8) of int32 from ``pack_int4``, (groups, n, k) of int8 or e4m3 for x of f16 or bf16, or the result of
-            ``pack_weights`` for one of these.
-        ends: (groups + 1,) of int32, ascending from 0 to m: the boundaries of the groups. If ``rows`` is "masked", the
-            number of used rows of each group (groups,).
+        x: (m, k) of f16, bf16 or e4m3, sorted by groups. If ``rows`` is "masked", the shape is (groups, m, k). With
+            ``token``, the shape is (tokens, k), in any order.
+        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k). For "silu_up", there are 2 n columns, gate before
+            up. For quantised weights, ``w_order`` is "col", and each matrix is a weight of ``quantized_matmul``:
+            (groups, n, k / 8) of int32 from ``pack_int4``, or (groups, n, k) of int8 or e4m3 for x of f16 or bf16. The
+            result of ``pack_weights`` for such weights is also accepted.
+        ends: (groups + 1,) of int32, ascending from 0 to m: the boundaries of the groups. If ``rows`` is "masked",
+            (groups,): the number of used rows of each group.
         out: Array for the result, (m, n) or (groups, m, n), of bf16 if x is e4m3. Default: a new one.
         token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
         x_scale: f32 scales for e4m3, (m, k / 128): one per row of x and 128 columns.

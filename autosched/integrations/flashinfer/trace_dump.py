@@ -115,8 +115,8 @@ def documents(path: Path) -> Iterator[Any]:
 def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
     """Return the problems in documents with their numbers of calls, and counts of skipped problems by reason.
 
-    An open axis gets each size in the workloads of the definition, with the number of its occurrences as the number of
-    calls. Without workloads, it gets each size in ``rows`` once.
+    Every workload of a definition counts as one call, and gives the sizes of the open axes. Without workloads, every
+    size in ``rows`` counts as one call, in which all open axes have this size.
 
     Raises:
         ValueError: A definition has an open axis, but neither workloads nor ``rows`` contain a size for it.

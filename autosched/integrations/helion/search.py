@@ -50,11 +50,13 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Search with Helion's ``BaseAutotuner`` interface. Helion measures times on a GPU; without one they are ESTIMATED.
+    """Search with Helion's ``BaseAutotuner`` interface.
+
+    On a GPU, Helion measures times. Without a GPU, times are ESTIMATED.
 
     Args:
         bound: Helion's bound kernel.
-        args: Its arguments.
+        args: Arguments of the kernel.
         database: Database of all trials; None for the default one.
         device: GPU that times are estimated for; None for the emulated GPU.
         trials: Number of configurations to try.

@@ -11,7 +11,7 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-# Smallest and largest improvement to aim at, relative to the best value, and the resolution with which it is computed.
+# Smallest and largest improvement over the best value to aim at, and the resolution of the computed improvement.
 # The unit is one standard deviation of the values.
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01
 
@@ -31,10 +31,11 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """Return the median of the largest of all predicted values, but at least ``best + LEAST_GAIN``.
+    """Return the median of the maximum of all values, between ``best + LEAST_GAIN`` and ``best + MOST_GAIN``.
 
-    Values are treated as independent, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes
-    in Bandit Settings (2016). Each value is weighted by the probability that its schedule works.
+    Values are treated as independent random variables, as in Wang, Zhou and Jegelka, Optimization as Estimation with
+    Gaussian Processes in Bandit Settings (2016). The probability that a value exceeds a bound is multiplied by the
+    probability that its schedule works.
 
     Args:
         predicted: Prediction of n values, in standard deviations.

@@ -23,12 +23,12 @@ _CoordinateOf = dict[Value, float]  # maps values of a parameter to coordinates
 class SpaceCoordinates:
     """Columns of a space, as coordinates of the surrogate model.
 
-    The coordinates of an ordinal parameter are from 0 to 1, proportional to log2(1 + value) if it is a count, else to
-    the value's index. A categorical parameter has an integer for each value. Parameters of different templates with the
-    same name share a column. A parameter with a single value has no column. If a size parameter has values that are not
-    powers of two, a second column has the number of factors of two, scaled to 0 to 1. The reason is that alignment,
-    coalescing and division without a remainder depend on these factors: blocks of 64 and 128 threads may be more alike
-    than blocks of 64 and 80 threads.
+    The coordinates of an ordinal parameter range from 0 to 1. They are linear in log2(1 + value) if the parameter is a
+    count, else linear in the value's index. A categorical parameter has an integer for each value. Parameters of
+    different templates with the same name share a column. A parameter with a single value has no column. If a size
+    parameter has values that are not powers of two, a second column has the number of factors of two, scaled to 0 to 1.
+    The reason is that alignment, coalescing and division without a remainder depend on these factors: blocks of 64 and
+    128 threads may be more alike than blocks of 64 and 80 threads.
     """
 
     def __init__(self, space: SearchSpace) -> None:

@@ -8,15 +8,15 @@ prevents the search from trying the neighbours of a good schedule one by one. Pe
 their predicted mean (kriging believer), so that proposals in flight differ. The acquisition value is weighted by the
 probability that the schedule works (``cost_models/feasibility.py``).
 
-With estimated times, values are logarithms of these ratios, because estimates have relative errors. The estimate is an
-additional coordinate (``Guesses``). A second Gaussian process has a prior mean that is linear in the estimate, with a
-learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest schedules, which
-hardly changes the likelihood of the trend. Therefore the search stops relying on the trend after ``patience`` trials
-without improvement: until a new improvement, three of four proposals come from the model without the trend (two of four
-if this model found the best schedule). Observed trials are biased towards fast schedules, so both models treat the
-prior mean as unknown (``Hyperparameters.offset``). With estimated times, proposals maximise the expected improvement
-(Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998) over the best value
-plus a margin.
+With estimated times, the value of a schedule is the logarithm of this ratio, because estimates have relative errors.
+The estimate is an additional coordinate (``Guesses``). A second Gaussian process has a prior mean that is linear in the
+estimate, with a learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest
+schedules. Such errors hardly change the likelihood of the trend. Therefore the search relies less on the trend after
+``patience`` trials without improvement. Until a new improvement, three of four proposals come from the model without
+the trend (two of four if this model found the best schedule). Observed trials are biased towards fast schedules, so
+both models treat the prior mean as unknown (``Hyperparameters.offset``). With estimated times, proposals maximise the
+expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998)
+over the best value plus a margin.
 """
 
 from __future__ import annotations

@@ -72,8 +72,7 @@ class Batches:
 
     Attributes:
         size: Maximum number of proposals in a batch.
-        share: One of ``share`` proposals is unrestricted. The other proposals reuse compiled modules, as long as
-            possible.
+        share: One of ``share`` proposals is unrestricted. The other proposals reuse compiled modules, if possible.
         near: A compiled module is reused if its best time is at most this multiple of the best time so far.
         margins: Margins of successive unrestricted proposals, used cyclically, as fractions of ``GuessTrust.margin``. A
             small margin favours exploitation of known results.

@@ -87,11 +87,11 @@ def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
     """Return schedules with small estimates, the best of each structure first.
 
-    Descents rarely change the structure: rules connect it with many other parameters, and structures between two good
-    ones may be slow. Therefore schedules of different structures are first combined by crossover. Then a descent starts
-    at the best schedule of each structure, and the results are combined again. Estimating the neighbours of each
-    structure's best schedule finds variants with other numbers of stages and other clusters. If there are few
-    structures, descents start at the best schedules of any structure.
+    Descents rarely change the structure, because rules connect the structure with many other parameters, and the path
+    between two good structures may lead through slow structures. Therefore schedules of different structures are first
+    combined by crossover. Then a descent starts at the best schedule of each structure, and the results are combined
+    again. Estimating the neighbours of each structure's best schedule finds variants with other numbers of stages and
+    other clusters. If there are few structures, descents start at the best schedules of any structure.
     """
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
     rng = np.random.default_rng(SEED)

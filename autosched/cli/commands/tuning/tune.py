@@ -9,12 +9,16 @@
 - ``seconds`` of the command
 - ``worth``: accuracy of the warm start's predictions as text, or ""
 - ``verification``: result of the full verification of the best schedule, or ""
-- ``objectives``: maps each objective to its better direction; with several objectives also ``front``, the
-Pareto-optimal trials
+- ``objectives``: maps each objective to "min" or "max"; with several objectives also ``front``, the Pareto-optimal
+trials
 - ``stopped``: why the search ended early, or ""
-- ``remeasured``: null, or the result of the final paired timing: ``clear``, ``rounds``, ``entrants`` in
-  order with their median ``seconds``, ``failed`` (``status`` and ``reason``), and ``library`` (the winner's time over
-  the vendor library's, as ``median``, ``low`` and ``high``), which is null with a reason in ``why_not``
+- ``remeasured``: null, or the result of the final paired timing:
+
+  - ``clear`` (true if one schedule is clearly the fastest) and ``rounds``
+  - ``entrants``: the schedules, the fastest first, with their median ``seconds``
+  - ``failed``: schedules that failed, with ``status`` and ``reason``
+  - ``library``: ``median``, ``low`` and ``high`` of the winner's time divided by the vendor library's time; or null,
+    with the reason in ``why_not``
 - ``best``: null, or a trial as in ``autosched best --json``
 """
 
@@ -116,7 +120,7 @@ class EqualBits:
         typer.Option(
             "--batch-invariant",
             help="Search only schedules whose result for a row has the same bits in every batch and at every "
-            "position in it.",
+            "position in the batch.",
         ),
     ] = False
 

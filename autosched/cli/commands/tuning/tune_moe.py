@@ -78,8 +78,8 @@ def tune_moe(
     The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, and
     the emulator verifies them. The candidates are ranked again by their compiled code, and the fastest is written. No
     GPU is used and times are ESTIMATED, unless --measure is given. A batch size keeps the package's default if the gain
-    is within the noise. No server reads such files for NVFP4, MXFP4 and MXFP8 layers. With --db and without --out, the
-    best schedules of an expert's two products are stored instead, for calls of autosched.matmul.
+    is within the noise. For NVFP4, MXFP4 and MXFP8 layers, no server reads such files. Instead, --db without --out
+    stores the best schedules of an expert's two products, for calls of autosched.matmul.
     """
     if not out and db is None:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")

@@ -4,9 +4,9 @@ If the gain is within noise, the default becomes the file's entry for the batch 
 without it, a program would use the configuration of the nearest size.
 
 The noise of measured times is the confidence interval of interleaved rounds. The noise of estimates is derived from the
-packages' files, which were tuned on GPUs. It is the median ratio of the estimated time of a file's configuration to
-that of the time model's first choice (benchmarks/results/moe_winners.md). The model cannot distinguish smaller
-differences.
+packages' files, which were tuned on GPUs. For each configuration in the files, its estimated time is divided by the
+estimated time of the time model's first choice. The noise is the median of these ratios
+(benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
 """
 
 from __future__ import annotations

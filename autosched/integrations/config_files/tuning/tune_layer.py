@@ -2,8 +2,8 @@
 
 All configurations are ranked by times estimated from sizes. The best are compiled and verified. The verified
 configurations are ranked again, by measured times if there is a GPU, and otherwise by times estimated from counts of
-the compiled kernels. The fastest is compared with the package's default, which is chosen unless the gain exceeds the
-noise.
+the compiled kernels. The fastest is compared with the package's default. If the gain is within the noise, the default
+is chosen.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def tune_layer(
         format: Project whose file is written.
         pool: Processes that verify configurations.
         rows: Batch sizes, in tokens.
-        candidates: Number of configurations to compile for each batch size, the best by the time model.
+        candidates: Number of configurations to compile for each batch size; the time model's best are compiled.
         measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without a GPU.
         on_batch_size: Called with a line for every batch size.
 

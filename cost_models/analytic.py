@@ -2,12 +2,12 @@
 
 Times are in SM cycles. A block executes ``iterations`` steps of the main loop. Each step keeps five pipes busy:
 
-- math: flops over the rate of the unit;
-- issue: warp instructions over four schedulers;
-- special: warp instructions of special functions, over SPECIAL_RATE lanes a cycle;
+- math: flops, divided by the rate of the unit;
+- issue: warp instructions, divided among four schedulers;
+- special: special functions of all lanes, SPECIAL_RATE per cycle;
 - shared: wavefronts, one per cycle, including spills (local memory uses the same 128-byte-wide L1);
 - load: bytes from L2, divided by the smaller of the bandwidth of the SM's port and the SM's share of the L2 bandwidth.
-  Multicast data, which L2 reads for another block of the cluster, only passes through the port.
+  Multicast data that L2 reads for another block of the cluster only takes time at the port.
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
@@ -106,11 +106,11 @@ CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wai
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
 # cycles in which neither of two alternating warpgroups multiplies; they occur twice per step. Published effect of
-# alternation: attention on 8,192 positions with heads of 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
+# alternation: attention on 8,192 positions with head size 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 ALTERNATION = 420.0
 # If first products are issued ahead, other instructions hide this fraction of the second products' time on an SM. On an
-# H100, this shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv 2407.08608, ablation of
-# "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
+# H100, this shortens attention on 8,448 positions with head size 128 from 4.02 to 3.54 ms (arXiv 2407.08608, ablation
+# of "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
 HIDDEN = 0.41
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: one before and one after the box is written
 # H100, 2026-11-27: a launch of a one-block kernel in a graph takes 1.18 us, of which the kernel itself takes 0.73 us

@@ -320,8 +320,8 @@ class BoundKernel:
     Args:
         result: Array that every call writes and returns.
         bound: Function that launches the kernel on cupy's current stream.
-        elsewhere: Function that returns a context manager. Inside it, cupy's current stream is the caller's stream (for
-            tensors, torch's current stream).
+        elsewhere: Function that returns a context manager. Within this context, cupy's current stream is the caller's
+            stream (for tensors, torch's current stream).
         is_current: Function that returns True if the caller's stream already is cupy's current stream.
         arrays: Arrays to keep alive.
     """

@@ -33,8 +33,8 @@ def load(location: str) -> Program | ProgramTemplate:
 def load_program(location: str) -> Program:
     """Return a program from a Python file, or from a text file with a listing (``search_spaces.programs.text``).
 
-    A Python file is executed, and its program called NAME is returned, or its only program if NAME is omitted. A text
-    file contains one program, which is named NAME, or after the file if NAME is omitted.
+    A Python file is executed, and its program NAME is returned. If NAME is omitted, the file must have a single
+    program. A text file contains one program, which gets the name NAME (default: the name of the file).
 
     Args:
         location: ``FILE`` or ``FILE:NAME``.

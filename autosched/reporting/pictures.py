@@ -168,8 +168,9 @@ def draw_bank_map(
         layout: Shared-memory layout of the tile.
         path: File to write, .svg or .png.
         element_bytes: Size of one element in bytes.
-        access: Block of (rows, columns) elements that one warp access covers, with at most 32 lanes. Default: the lanes
-            of one phase, each in another line of the layout. For accesses of 16 bytes this is one matrix of ldmatrix.
+        access: Block of (rows, columns) elements that one warp access covers, with at most 32 lanes. Default: the block
+            of one phase, with one lane per line of the layout. For accesses of 16 bytes, this block is one matrix of
+            ldmatrix.
         access_bytes: Bytes that each lane accesses along a line of the layout (a row, or a column if transposed).
             Default: the number of contiguous bytes in the layout, at most 16.
 

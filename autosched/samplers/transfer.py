@@ -1,8 +1,8 @@
 """Estimates of times from another recording of the same kernel, on another GPU or for another size.
 
 A schedule's estimate is the median time of the configurations in the other recording that have the same values of
-shared parameters. If there are none, boosted trees that are trained on the recording predict the time. Samplers learn
-how accurate such estimates are, because another GPU may even rank schedules differently.
+shared parameters. If there are no such configurations, boosted trees that are trained on the recording predict the
+time. Samplers learn how accurate such estimates are, because another GPU may even rank schedules differently.
 """
 
 from __future__ import annotations

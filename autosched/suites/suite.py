@@ -180,10 +180,11 @@ def tune_suite(
 ) -> SuiteResult:
     """Tune ``members`` into one database, with a common budget of ``trials`` and optionally ``seconds``.
 
-    Each chunk of trials goes to the problem with the largest expected gain; if ``seconds`` is given, with the largest
-    gain per second. Problems without an estimated headroom come first. Before a problem's first chunk, the gain is
-    computed from the problem's headroom. A search starts from the results of the other problems (``warm_start``). If
-    the time limit or Ctrl-C ends the run before a problem is reached, its best trial is looked up in the database.
+    Each chunk of trials goes to the problem with the largest expected gain. If ``seconds`` is given, the chunk goes to
+    the problem with the largest gain per second. Problems without an estimated headroom come first. Before a problem's
+    first chunk, the gain is computed from the problem's headroom. A search starts from the results of the other
+    problems (``warm_start``). If the time limit or Ctrl-C ends the run before a problem is reached, its best trial is
+    looked up in the database.
 
     Args:
         members: The problems with their weights; at least one.

@@ -2,9 +2,9 @@
 
 Start at ``ops.py``, which defines ``torch.ops.autosched``; ``patching.py`` redirects a model's calls to these
 operators. For GPU tensors, ``autosched.dispatch.functions`` selects a kernel, and a table in C++ launches it
-(``host_path.py``). For CPU tensors, the operators compute a formula in torch, or run the kernel in the emulator within
-``emulated``. This package must not import ``tuning``. ``import autosched`` must not import this package, because it
-imports torch.
+(``host_path.py``). For CPU tensors, the operators compute a formula in torch. Within the context ``emulated``, they run
+the kernel in the emulator instead. This package must not import ``tuning``. ``import autosched`` must not import this
+package, because it imports torch.
 """
 
 from autosched.torch import attention_gradient, cross_entropy_gradient, tile_ops  # noqa: F401  # define operators

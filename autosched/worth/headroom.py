@@ -13,8 +13,8 @@ library       best, divided by a measured ratio                   a measured tri
 ============  ==================================================  ==================================================
 
 The correction is the ratio of measured to predicted time of the best schedule. Corrections, regrets and ratios are
-sampled from recorded runs, more often from runs of similar problems. Every estimate is therefore a distribution with an
-interval.
+sampled from recorded runs. Runs of similar problems are sampled more often. Every estimate is therefore a distribution
+with an interval.
 """
 
 from __future__ import annotations

@@ -104,9 +104,9 @@ class BoostedTreeSettings:
 class BoostedModel:
     """Trained model: the average of several forests (``members``).
 
-    ``level`` is added to the output of the trees. It is the mean of the log of the best time in seconds, over the
-    training problems. If the trees correct the column ``corrects`` (log2 of seconds), ``level`` is the mean of log(time
-    / estimate).
+    ``level`` is added to the output of the trees. ``level`` is the mean, over the training problems, of the log of the
+    best time in seconds. If the trees correct the column ``corrects`` (log2 of seconds), ``level`` is the mean of
+    log(time / estimate).
 
     Raises:
         ModelMismatch: A member has other features than ``names``.

@@ -230,8 +230,7 @@ class Kernels:
             sm: Compute capability: 90 for 9.0.
             name: Name by which the driver reports the GPU. Kernels that were tuned on this GPU are preferred. "" for no
                 preference.
-            growth: Maximum growth by padding: elements that the kernel computes, divided by elements of the problem.
-                1.0 allows no padding.
+            growth: Maximum factor by which padding may enlarge the problem. 1.0 allows no padding.
 
         Returns:
             The kernel that was tuned for the nearest problem.

@@ -101,8 +101,8 @@ def qk_norm_rope_append(
             from 16 to 1024.
         v: Values of the cache, of the shape and type of ``k``, changed in place.
         out: Array for the queries. Default: a new one.
-        slots: (tokens,) of int32: index of each token's position among the positions of all pages. Tokens with -1 are
-            not stored.
+        slots: (tokens,) of int32: slot of each token in the cache, counted over all pages. Tokens with -1 are not
+            stored.
         block_table: (sequences, entries) of int32, the pages of each sequence; replaces ``slots``.
         sequence: (tokens,) of int32: each token's row in ``block_table``; -1 for none.
         q_weight: (head_size,) of qkv's type, weight of the queries' RMS norm. Default: no norm.

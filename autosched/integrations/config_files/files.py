@@ -244,5 +244,5 @@ def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
             if other and entry.config and other.get("BLOCK_SIZE_M") != dict(entry.config).get("BLOCK_SIZE_M"):
                 yield (
                     f"batch size {entry.size}: BLOCK_SIZE_M is {dict(entry.config).get('BLOCK_SIZE_M')} here and "
-                    f"{other.get('BLOCK_SIZE_M')} in {up.path.name}; SGLang uses the latter for both files"
+                    f"{other.get('BLOCK_SIZE_M')} in {up.path.name}, whose value SGLang uses for both files"
                 )

@@ -36,7 +36,7 @@ def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
         left, own, right = tiles[k - 1 : k + 2]
         if min(left, right) >= _JUMP * own or own >= _JUMP * max(left, right):
             notes.append(
-                f"BLOCK_SIZE_M goes {left}, {own}, {right} at {good[k - 1].size}, {good[k].size}, "
+                f"BLOCK_SIZE_M is {left}, {own}, {right} at {good[k - 1].size}, {good[k].size}, "
                 f"{good[k + 1].size} rows: the middle value may be noise"
             )
     return notes

@@ -1,4 +1,4 @@
-"""Problems to tune from programs that use FlashInfer, and storage of FlashInfer's tuning results for other processes.
+"""Collect problems to tune from programs that use FlashInfer, and share FlashInfer's tuning results between processes.
 
 Start at ``trace_dump.py``, which reads the definitions and workloads that FlashInfer and flashinfer-bench write.
 Definitions without a matching operator are counted by reason. ``persistence.py`` stores the choices of FlashInfer's

@@ -66,8 +66,8 @@ class AcquisitionState:
         predicted: Predicted value of each schedule, in standard deviations of the observed values.
         best: Best value so far, in the same units.
         probable: Probability that each schedule works.
-        aim: If set, the acquisition is the probability to reach this value. None: it is the expected improvement over
-            ``best`` plus the margin.
+        aim: The acquisition is the probability to reach this value. If None, the acquisition is the expected
+            improvement over ``best`` plus the margin.
         margin: Margin of the expected improvement, in the same units.
         part: Size of one standard deviation, as a fraction of the best value.
         model: Posterior from which ``predicted`` was computed.

@@ -1,8 +1,8 @@
 """Choice of the default schedule for a problem that was not tuned.
 
 The default is the schedule with the smallest predicted time, found by a few descent steps from a fixed sample of the
-space. It is also a baseline: a schedule that was tuned for another size is used only if the model does not predict it
-to be slower than the default. Every paired timing includes the default.
+space. The default is also a baseline: if the model predicts that a schedule tuned for another size is slower than the
+default, that schedule is not used. Every paired timing includes the default.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The command never fails. ``--json`` prints ``autosched``, ``python``, ``platform
 
 - ``gpus``: ``name``, ``memory_bytes``, ``compute_capability``, ``device`` (its row in the device table), and ``note``
   (doubts about that row)
-- ``parts``: ``name``, ``version`` (null if none works) and ``note``
+- ``parts``: ``name``, ``version`` (null if no version works) and ``note``
 - ``abilities``: ``name``, ``runs`` and ``note``
 - ``cache``: ``folder``, ``files``, ``bytes``, and ``problem`` (why the folder cannot be written, or "")
 """

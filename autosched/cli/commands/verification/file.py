@@ -54,9 +54,9 @@ def verify_file(
 
     Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are reported with their source lines.
 
-    CUDA source, PTX and binaries with PTX: one launch is emulated, described by -a, --grid and --block. Blocks run in
-    ascending and in random order; --order and --turns choose another order. A kernel with a missing wait or a counter
-    that is not reset may still give correct results in these orders. --full tries more orders.
+    For CUDA source, PTX and binaries with PTX, the launch that -a, --grid and --block describe is emulated. Blocks run
+    in ascending and in random order; --order and --turns choose another order. A kernel with a missing wait or a
+    counter that is not reset may still give correct results in these orders. --full tries more orders.
 
     An executable runs with the given arguments, and each of its launches is emulated. With -a, --grid or --block, one
     launch of one of its kernels is emulated instead. A Python script runs, and each Triton launch is emulated. A

@@ -121,8 +121,8 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
     """Return the best configurations in a database for each layer and device. Measured times precede estimates.
 
     Each configuration is compared with the format's default if the default's time is known. The default's time is taken
-    from a trial. If there is none and the time model chose the configuration, both times are estimated. Configurations
-    imported without a time are returned unchanged.
+    from a trial. If no trial has this time and the time model chose the configuration, both times are estimated.
+    Configurations imported without a time are returned unchanged.
 
     Args:
         store: The database.

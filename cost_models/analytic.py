@@ -9,7 +9,7 @@ Times are in SM cycles. A block executes ``iterations`` steps of the main loop. 
 - load: bytes from L2, divided by the smaller of the bandwidth of the SM's port and the SM's share of the L2 bandwidth.
   Multicast data that L2 reads for another block of the cluster only takes time at the port.
 
-Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
+The more warps there are, the better pipes overlap. Pipes take ``mix(pipes) = (1 - e) * max + e * sum`` cycles, with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
 an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``.
 ``clock_hz`` is the clock at which all units except tensor cores reach their peak.
@@ -21,9 +21,9 @@ an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. On
 
   - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands stay in registers.
   - With one stage, a block waits for all of ``latency + load``, as nothing overlaps inside the block.
-  - With s stages, s - 1 loads are in flight (Little's law), and only ``(latency + load) / (s - 1) - mix(all but load)``
-    is waiting time, if positive. If loads are issued after the arithmetic of a step (``loads_last``), the time of the
-    arithmetic adds to the waiting time.
+  - With s stages, s - 1 loads are in flight. By Little's law, a block waits for
+    ``(latency + load) / (s - 1) - mix(all but load)``, if positive. If loads are issued after the arithmetic of a step
+    (``loads_last``), the time of the arithmetic is added to the latency.
 
 One step of all r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``. The first term is the asymptotic
 bound of a closed queueing network with r customers, the second term the balanced-job bound (Zahorjan, Sevcik, Eager and

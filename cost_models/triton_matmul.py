@@ -112,9 +112,9 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
     """Return the number of bytes that L2 moves for each byte of an operand that a step uses.
 
     If the operand's rows (or columns) are long, a step that uses half of a 128-byte L2 line costs as much as one that
-    uses the whole line. In recordings on A100 with k of 50,000, steps of 64 bytes take longer than steps of 128 bytes:
-    1.3 times as long if one operand is contiguous along k, and 1.6 times if both operands are. If neither operand is,
-    steps of both lengths take equally long. The reason for the dependence on k is unknown.
+    uses the whole line. In recordings on A100 with k = 50,000, steps of 64 bytes take longer than steps of 128 bytes.
+    They take 1.3 times as long if one operand is contiguous along k, and 1.6 times if both operands are. If neither
+    operand is, steps of both lengths take equally long. The reason for the dependence on k is unknown.
     """
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
     element = problem.input_dtype.bytes

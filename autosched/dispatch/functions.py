@@ -78,8 +78,9 @@ def matmul(
         activation: "none", "relu", "gelu" or "silu".
         precision: "tf32" allows rounding f32 inputs to tf32, "ieee" does not.
         acc: "f16" accumulates products of f16 in f16.
-        dtype: Type of the result. Default: the type of ``out``. Without ``out``, it is bf16 if a has 8-bit floats. If a
-            is int8, it is int32, or bf16 if scales are given. Otherwise it is the type of a.
+        dtype: Type of the result. Default: the type of ``out``. Without ``out``, the default is bf16 if a has 8-bit
+            floats. If a is int8, the default is int32, or bf16 if scales are given. For other types of a, the default
+            is the type of a.
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:

@@ -48,13 +48,13 @@ class LoadedKernel(ABC):
 
     Call the kernel with the problem's inputs in order, or by name. Inputs are dense C-contiguous cupy arrays, torch
     tensors, or objects with ``__cuda_array_interface__`` or ``__dlpack__``. Inputs have the shapes of the arrays in
-    memory, so a column-major operand is passed transposed. A first dimension of 1 may be omitted; if the first input
-    omits it, so does the result. The result is ``out``, written in place, or a new array of the first input's library
-    (cupy by default). If the problem has several outputs, ``out`` and the result are tuples. Arrays that the kernel
-    modifies in place are passed as inputs; they are the result if the kernel has no outputs. For types that numpy lacks
-    (bfloat16, float8_e4m3fn and float8_e5m2), use types of torch or ml_dtypes, or unsigned integers with the same bits.
-    Scalar arguments are passed by name (``kernel(x, eps=1e-6)``); an omitted scalar has the value that the kernel was
-    tuned with.
+    memory, so a column-major operand is passed transposed. A first dimension of 1 may be omitted. If the first input
+    omits this dimension, the result omits it too. The result is ``out``, written in place, or a new array of the first
+    input's library (cupy by default). If the problem has several outputs, ``out`` and the result are tuples. Arrays
+    that the kernel modifies in place are passed as inputs; they are the result if the kernel has no outputs. For types
+    that numpy lacks (bfloat16, float8_e4m3fn and float8_e5m2), use types of torch or ml_dtypes, or unsigned integers
+    with the same bits. Scalar arguments are passed by name (``kernel(x, eps=1e-6)``); an omitted scalar has the value
+    that the kernel was tuned with.
 
     The kernel is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for the
     kernel. The first call on a stream also allocates the kernel's workspaces: call it once before a CUDA graph captures

@@ -8,8 +8,8 @@
    problems differ only in dynamic sizes. If the library won the nearest trial, the library is selected. At most
    MOST_TRIED trials are considered. At equal distance, the database precedes the recordings. Recordings are used only
    for the device that they were measured on.
-4. Otherwise the schedule that the time model chooses (``default_choice``); without a database, only if a recorded
-   problem is near enough.
+4. Otherwise the schedule that the time model chooses (``default_choice``). Without a database, the time model is used
+   only if a recorded problem is near enough.
 
 Every schedule is validated before a kernel is generated from it. Trials that cannot be used are skipped, and the result
 lists the reasons. The selection needs no GPU.

@@ -55,7 +55,7 @@ class KernelProvenance:
         kind: Why the kernel was chosen.
         problem: The requested problem.
         device: The requested device.
-        database: The user's database; "" without one. ``origin.database`` contains the trial.
+        database: The user's database; "" if there is none. ``origin.database`` contains the trial.
         schedule: Schedule of the kernel.
         origin: Trial of the schedule; None if the model chose the kernel.
         distance: Distance between the requested and the recorded problem, in doublings (``problem_distance``). If the

@@ -19,8 +19,8 @@ class EmulatedKernel:
     """A kernel on numpy arrays, ``out = kernel(a, b)``. It is called like a loaded kernel, but runs in the emulator.
 
     Arrays have the shapes of the operands in memory and their storage types (bf16 values are stored as uint16). A first
-    dimension of 1 may be omitted; if the first input omits it, so does the result. Emulation is far slower than a GPU:
-    use problems of a few tiles.
+    dimension of 1 may be omitted. If the first input omits this dimension, the result omits it too. Emulation is far
+    slower than a GPU: use problems of a few tiles.
     """
 
     def __init__(self, kernel: GeneratedKernel, *, time_limit: float = TIME_LIMIT) -> None:

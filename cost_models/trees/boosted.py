@@ -5,7 +5,7 @@ cost``). This target makes problems of all sizes comparable: an error by a given
 long times. Rows have the weight ``best / seconds``, because a search decides among fast schedules, so their predictions
 must be the most accurate. Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random
 measurements (means of 8 draws). In all six cases, the best of the ten schedules that were predicted fastest was faster
-than without weights, and the remaining schedules were ordered better than with TVM's target.
+than without weights. The remaining schedules were ordered better than with TVM's target in all six cases.
 
 If a column contains an estimate of the time (by the analytic model), the target can be ``log(seconds / estimate)``
 instead. The trees then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded

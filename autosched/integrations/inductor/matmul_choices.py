@@ -82,9 +82,9 @@ def choices(
     """Return a factory for Inductor's option ``inductor_choices_class``.
 
     For each mm, addmm and bmm of f16, bf16 or f32 on the GPU ``device``, Inductor gets one configuration of its Triton
-    template. This is the winner recorded in ``database`` for these sizes, strides and versions of torch and Triton, or
-    else the time model's first choice. Inductor then times nothing, and all processes and ranks choose the same
-    configuration.
+    template. If ``database`` has a winner for these sizes, strides and versions of torch and Triton, Inductor gets this
+    winner. Otherwise it gets the time model's first choice. Inductor then times nothing, and all processes and ranks
+    choose the same configuration.
 
     Args:
         database: A path or an SQLAlchemy URL; None to use only the time model's choices.

@@ -26,9 +26,9 @@ class SpaceCoordinates:
     The coordinates of an ordinal parameter range from 0 to 1. They are linear in log2(1 + value) if the parameter is a
     count, else linear in the value's index. A categorical parameter has an integer for each value. Parameters of
     different templates with the same name share a column. A parameter with a single value has no column. If a size
-    parameter has values that are not powers of two, a second column has the number of factors of two, scaled to 0 to 1.
-    The reason is that alignment, coalescing and division without a remainder depend on these factors: blocks of 64 and
-    128 threads may be more alike than blocks of 64 and 80 threads.
+    parameter has values that are not powers of two, a second column has the number of factors of two of each value,
+    scaled to 0 to 1. Alignment, coalescing and division without a remainder depend on this number. For example, blocks
+    of 64 and 128 threads may be more alike than blocks of 64 and 80 threads.
     """
 
     def __init__(self, space: SearchSpace) -> None:

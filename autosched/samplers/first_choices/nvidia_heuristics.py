@@ -2,9 +2,9 @@
 
 These schedules are among the first trials of ``tune`` if nvMatmulHeuristics is installed (``pip install
 'autosched[heuristics]'``, NVIDIA's licence). The library proposes CUTLASS configurations: block and warp tiles, stages,
-clusters, split k, and the order of tiles. Each configuration is mapped to the nearest schedule of a template: its
-decisions are applied in the order of importance, as far as the rules of the template allow. The time model chooses
-among the schedules that agree with these decisions.
+clusters, split k, and the order of tiles. Each configuration is mapped to the nearest schedule of a template. To find
+this schedule, the configuration's decisions are applied in the order of importance, as far as the rules of the template
+allow. The time model chooses among the schedules that agree with these decisions.
 """
 
 from __future__ import annotations

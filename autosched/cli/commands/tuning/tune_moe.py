@@ -76,10 +76,10 @@ def tune_moe(
     """Write the configurations of a layer for every batch size, and a sidecar file that describes their origin.
 
     The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, and
-    the emulator verifies them. The candidates are ranked again by their compiled code, and the fastest is written. No
-    GPU is used and times are ESTIMATED, unless --measure is given. A batch size keeps the package's default if the gain
-    is within the noise. For NVFP4, MXFP4 and MXFP8 layers, no server reads such files. Instead, --db without --out
-    stores the best schedules of an expert's two products, for calls of autosched.matmul.
+    the emulator verifies them. The candidates are ranked again by their compiled code, and the fastest is written.
+    Without --measure, no GPU is used and times are ESTIMATED. A batch size keeps the package's default if the gain is
+    within the noise. For NVFP4, MXFP4 and MXFP8 layers, no server reads such files. Instead, --db without --out stores
+    the best schedules of an expert's two products, for calls of autosched.matmul.
     """
     if not out and db is None:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")

@@ -101,9 +101,9 @@ def tune_suite(
     Every [[problem]] of the file has an operator, the operator's fields, and an optional weight: how often the problem
     is computed. Each round of trials goes to the problems with the largest expected saving. --from reads problems and
     their counts from a log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace
-    folder. --effort model tries the time model's first choice of each problem; quick tries 16 schedules per problem on
-    average, full 128. With --budget but neither --trials nor --effort, the number of trials is unlimited. Exit status 1
-    if any problem has no working schedule.
+    folder. --effort model tries the time model's first choice of each problem. --effort quick tries 16 schedules per
+    problem on average, --effort full 128. With --budget but neither --trials nor --effort, the number of trials is
+    unlimited. Exit status 1 if any problem has no working schedule.
     """
     if db is None:
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")

@@ -1,10 +1,12 @@
 """``autosched run PROGRAM`` and ``verify EXECUTABLE``: run a CUDA program without a GPU, with emulated launches.
 
-Findings are printed on stderr as they occur, since stdout belongs to the program. ``--json`` adds ``program``,
-``status`` (exit status of the program), ``reason`` (of the verdict), ``launches``, ``findings`` (``kind``, ``message``,
-``kernel``, ``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking`` (features that the
-program needs and the emulator lacks), ``seconds`` and ``emulated_seconds``. With ``--json``, the program's stdout is
-redirected to stderr.
+Findings are printed on stderr as they occur, since stdout belongs to the program. With ``--json``, the program's stdout
+is redirected to stderr. ``--json`` adds ``program``, ``launches``, ``seconds``, ``emulated_seconds``, and:
+
+- ``status`` (exit status of the program) and ``reason`` (of the verdict)
+- ``findings``: ``kind``, ``message``, ``kernel``, ``launch``, ``shape``, ``file``, ``line``, ``instruction`` and
+  ``callers`` of each finding
+- ``lacking``: features that the program needs and the emulator lacks
 """
 
 from __future__ import annotations

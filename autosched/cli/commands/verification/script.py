@@ -1,10 +1,13 @@
 """``autosched verify SCRIPT.py``: run a Python script with its Triton launches in the emulator.
 
 ``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, ``host_findings`` (about host code between
-launches), and ``launches``. Each launch has ``kernel``, ``called_at``, ``grid``, ``blocks`` (all blocks of all
-clusters), ``left_out`` (number of these blocks that did not run), ``threads``, ``size`` (from ``--size``),
-``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks), ``findings``, ``shared_sites``
-and ``global_sites`` (as in ``measurements.emulator``).
+launches), and ``launches``. Each launch has ``kernel``, ``called_at``, ``grid``, ``threads``, ``constants``, ``runs``,
+``findings``, and:
+
+- ``blocks`` (all blocks of all clusters) and ``left_out`` (number of these blocks that did not run)
+- ``size``: the size from ``--size``
+- ``differing``: arrays whose bits depend on the order of blocks
+- ``shared_sites`` and ``global_sites``: as in ``measurements.emulator``
 """
 
 from __future__ import annotations

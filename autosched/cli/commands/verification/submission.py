@@ -1,11 +1,14 @@
 """``autosched judge SUBMISSION --task FILE``, also ``verify`` with ``--task``: judge a submitted Triton kernel.
 
-``--json`` adds ``status`` (right, wrong, racing, out_of_bounds, faulty, cheating, failed, timed_out, out_of_memory,
-unverified), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
-constant_output, work_left_to_torch),
-``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
-``torch_operators``), ``runs`` (maps the name of each run to its status), ``network`` ("none", or why the process had
-network access), ``submission``, ``task``, ``device``.
+``--json`` adds ``submission``, ``task``, ``device``, ``reasons``, and:
+
+- ``status``: right, wrong, racing, out_of_bounds, faulty, cheating, failed, timed_out, out_of_memory or unverified
+- ``cheats``: any of no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output, constant_output
+  and work_left_to_torch
+- ``cases``: ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings`` and
+  ``torch_operators`` of each case
+- ``runs``: maps the name of each run to its status
+- ``network``: "none", or why the process had network access
 """
 
 from __future__ import annotations

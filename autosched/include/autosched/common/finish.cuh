@@ -44,8 +44,8 @@ struct EpilogueArgs {
   }
 };
 
-// Applies scales, bias and activation to Count adjacent elements of a row of out, which begin at column `col` and are
-// inside the array. C: the matmul's Config. `of_row`: scale of the row.
+// Applies scales, bias and activation to `x`: Count adjacent elements of a row of out. The elements begin at column
+// `col`, and are inside the array. C: the matmul's Config. `of_row`: scale of the row.
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(float* x, const End& ends, float of_row, int col) {
   using Out = typename C::Out;

@@ -5,10 +5,10 @@ namespace autosched {
 
 // Returns the row-major index of the tile at position `id` of the curve. Rectangles are divided as in Cerveny's
 // generalised curve ("gilbert"). A long rectangle is split into two rectangles, which are traversed one after the
-// other. Any other rectangle is split into a half and two quarters: the curve traverses one quarter, then the half, then
-// the other quarter. Rectangles of at most 4 tiles in width are traversed line by line, because a wave of blocks covers
-// many of them, and each further iteration would take about 100 cycles. There are about log2(rows * columns) - 5.5
-// iterations.
+// other. Any other rectangle is split into a half and two quarters: the curve traverses one quarter, then the half,
+// then the other quarter. Rectangles with a side of at most 4 tiles are not divided, but traversed line by line: a wave
+// of blocks covers many such rectangles, and each further iteration would take about 100 cycles. There are about
+// log2(rows * columns) - 5.5 iterations.
 __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
   // The part that contains the tile: its start, the steps along and across it, and the lengths of its sides.
   const bool wide = columns >= rows;

@@ -8,9 +8,9 @@ namespace autosched {
 
 // Every thread of the block calls this after its stores to global memory. `blocks` blocks share `counter`. Returns true
 // in all threads of the block that arrives last. These threads may then read (ld.global.cg) what the other blocks have
-// stored. `counter` is zero before and after the launch. `flag` is the address of 4 bytes of shared memory that are
-// unused after the block's loads. If Threads is not 0, only threads First to First + Threads - 1 call the function, and
-// they use named barrier 1.
+// stored. `counter` is zero before and after the launch. `flag` is the address of 4 bytes of shared memory. They are
+// overwritten after all threads have arrived. If Threads is not 0, only threads First to First + Threads - 1 call the
+// function, and they use named barrier 1.
 template <int Threads = 0, int First = 0>
 __device__ __forceinline__ bool is_last_of(unsigned blocks, unsigned* counter, unsigned flag) {
   const auto wait_for_all = [] {
@@ -22,9 +22,9 @@ __device__ __forceinline__ bool is_last_of(unsigned blocks, unsigned* counter, u
   };
   wait_for_all();  // all threads have stored their results and finished reading shared memory
   if (threadIdx.x == First) {
-    // The barrier orders the block's stores before this fence, which orders them before the increment of the counter;
-    // after the increment, a fence and a barrier order the loads. Fences are cumulative (PTX ISA 8.9, causality order),
-    // so the fence of one thread suffices.
+    // The barrier orders the block's stores before the first fence, and this fence orders them before the increment of
+    // the counter. The second fence and the next barrier order the loads after the increment. Fences are cumulative
+    // (PTX ISA 8.9, causality order), so the fences of one thread suffice.
     ptx::fence_gpu();
     const unsigned arrived = ptx::atomic_add(counter, 1u);
     ptx::fence_gpu();

@@ -26,17 +26,20 @@ struct TileIndex {
   int m, n;
 };
 
-// An order that a launch passes as an argument (search_spaces/templates/common/raster.py): log2 of the number of tile
-// rows in a band, 0 for "row" and 3 for "grouped_8", or -1 for "column". Kernels that differ only in this order share a
-// module. The Hilbert curve needs separate code.
+// An order of tiles that the launch passes as an argument (search_spaces/templates/common/raster.py). `order` is -1 for
+// "column". Otherwise it is log2 of the number of tile rows in a band: 0 for "row", and 3 for "grouped_8". Kernels that
+// differ only in this order share a module. The Hilbert curve needs separate code.
 struct LaunchRaster {
   int order;
 };
 constexpr int most_band_rows = 16;
 
-// row: along n first; column: along m first; grouped: bands of Group tile rows, each traversed column by column;
-// hilbert: along a curve whose sections are about square. With grouped and hilbert, the blocks of a wave share operands
-// in L2.
+// Orders of tiles:
+// - row: along n first
+// - column: along m first
+// - grouped: in bands of Group tile rows, each traversed column by column
+// - hilbert: along a curve whose sections are about square
+// With grouped and hilbert, the blocks of a wave share operands in L2.
 template <Raster Order, int Group, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(int id) {
   if constexpr (Order == Raster::row) {

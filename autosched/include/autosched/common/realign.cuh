@@ -5,8 +5,8 @@
 namespace autosched {
 
 // Returns the `Bytes` bytes that begin `shift` bytes after the start of `first`. In memory, `second` follows `first`.
-// `shift` is less than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed, so words are
-// moved by powers of two according to the bits of `shift`, and a funnel shift (SHF of two registers) moves bytes.
+// `shift` is less than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed. So each bit of
+// `shift` moves all words by a power of two, and a funnel shift (SHF of two registers) then moves the bytes.
 template <int Unit, int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> realign(const AlignedVector<Bytes>& first,
                                                         const AlignedVector<Bytes>& second, int shift) {

@@ -1,8 +1,8 @@
 // States of reductions, and the combination of the states of all threads of a row.
 //
 // A state consists of a few 32-bit words. `get` and `set` read and write these words to move a state between threads.
-// `merge` combines it with the state of another part of the same row. Merging the initial state changes nothing. As in
-// numpy, sums, maxima and moments propagate NaN, and argmax returns the first NaN.
+// `merge` combines a state with the state of another part of the same row. Merging the initial state changes nothing.
+// As in numpy, sums, maxima and moments propagate NaN, and argmax returns the first NaN.
 #pragma once
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/convert.cuh>
@@ -20,9 +20,9 @@ struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // For |center| from 2^126 on, the product may overflow. But the next smaller x is then so far from the center that
-  // every slope has the same results: 1 for x = center, and 0 for all other x. A power of two is used as the slope,
-  // because it keeps the product exact. The result is NaN if x and center are the same infinity.
+  // For |center| from 2^126 on, center * log2(e) may overflow. For such a center, any slope gives the same results,
+  // because the next smaller x is far away: 1 for x = center, and 0 for all other x. The slope is a power of two, so
+  // that the product is exact. The result is NaN if x and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }

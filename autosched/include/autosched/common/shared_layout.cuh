@@ -4,8 +4,9 @@
 
 namespace autosched {
 
-// Inserts `Elements` elements after every `Lines` lines of `Line` elements. If a pad is the first step, `first` is
-// used, which takes the line as an argument. Constant differences of addresses then become immediates.
+// Inserts `Elements` elements after every `Lines` lines of `Line` elements. If a pad is the layout's first step,
+// `first` is called instead of `apply`. It receives the line as a separate argument, so that constant differences of
+// addresses become immediates.
 template <int Elements, int Lines>
 struct Pad {
   static constexpr int period = 0;
@@ -48,11 +49,11 @@ struct SharedLayout {
     }
   }
 
-  // The offset of an element at the distance (rows, cols) is offset(row + rows, col + cols) == (offset(row, col) ^
+  // For the element at the distance (rows, cols) from (row, col), offset(row + rows, col + cols) == (offset(row, col) ^
   // flips(rows, cols)) + adds(rows, cols). This requires that the linear offsets of (row, col) and of (rows, cols) have
-  // no common bit below `period`. It holds because xor is linear over bits, and does not change multiples of the
-  // period. So one xor-ed address suffices for many elements at constant distances, which are immediates of
-  // instructions.
+  // no common set bit below `period`. The equation holds because a swizzle is linear over bits, and does not change
+  // multiples of the period. So elements at distances with the same `flips` share one xor-ed address, and `adds` is an
+  // immediate of their instructions.
   static constexpr bool splits = ((Steps::period > 0) && ...);
   __host__ __device__ static constexpr int period() {
     int longest = 1;
@@ -102,8 +103,8 @@ struct BoxedLayout {
 };
 
 // Returns the byte offset, in a tile, of element (row + rows, col + cols). (row, col) depends on the thread, while the
-// distance (rows, cols) is constant after unrolling. With `Split`, the position and the distance have no common bit
-// below the layout's period, and their offsets are computed separately.
+// distance (rows, cols) is constant after unrolling. With `Split`, the linear offsets of (row, col) and of (rows, cols)
+// have no common set bit below the layout's period. Then their offsets are computed separately.
 template <class Layout, int Bytes, bool Split>
 __device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
   if constexpr (Split) {

@@ -12,8 +12,8 @@ namespace autosched {
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
   // Number of tiles whose k-tiles are distributed: the tiles of the last full wave and of the partial wave after it. A
-  // worker gets at least as many k-tiles as one tile has, and less than twice as many, so that at most two workers
-  // share a tile.
+  // worker gets at least as many k-tiles as one tile has, and less than twice as many. So at most two workers share a
+  // tile.
   static constexpr int dealt_tiles = Workers + Tiles % Workers;
 
   // Index of a worker's first k-tile among the k-tiles of all distributed tiles.
@@ -54,14 +54,14 @@ struct StreamK {
   };
 };
 
-// Two workers that share a tile, with Threads threads each: the first one to finish stores its sums in memory, and the
-// other adds them to its own. The result does not depend on which of them is first, because addition is commutative. A
-// worker waits only if the other one has already finished multiplying, so no block waits for a block that has not
-// started.
+// Two workers that share a tile, with Threads threads each. The first worker stores its sums in memory, and the second
+// worker adds them to its own sums. The worker that takes its ticket first is the first one. The result does not depend
+// on the order of the workers, because addition is commutative. The second worker waits only for a worker that has
+// started, so no block waits for a block that has not started.
 //
-// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is the
-// address of 4 bytes of shared memory. `barrier` is a named barrier of these threads, which call all functions
-// together.
+// Each pair of workers has two `counters` (tickets, and stored sums), which are zero before and after the launch.
+// `flag` is the address of 4 bytes of shared memory. `barrier` is a named barrier of the worker's threads. All these
+// threads must call each function.
 template <int Threads>
 struct SharedTile {
   unsigned* counters;
@@ -72,8 +72,8 @@ struct SharedTile {
   // worker must call wait_stored.
   __device__ __forceinline__ bool is_first() const { return is_first(ticket(counters, thread)); }
 
-  // Like is_first, but with a ticket that the threads took when they started their work, so that they need not wait for
-  // a ticket now. With such tickets, the worker that started first is first.
+  // A worker may take its ticket when it starts its work, and pass it to is_first later. Then it need not wait for a
+  // ticket when it finishes, and the worker that started first is first.
   __device__ static __forceinline__ unsigned ticket(unsigned* counters, int thread) {
     return thread == 0 ? ptx::atomic_add(counters, 1u) : 0u;
   }

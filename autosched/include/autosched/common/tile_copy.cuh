@@ -1,8 +1,8 @@
 // The cooperative copy of one operand tile from global to shared memory.
-// Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile in global memory:
-// `minor` is the contiguous dimension, and `major` is the other dimension. Every thread copies Vector elements at a
-// time, round robin, until the tile is covered. Vector divides the array's contiguous extent, so that each vector is
-// completely inside or outside of the array. Elements outside are zero.
+// Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile. `minor` is the
+// dimension that is contiguous in global memory, and `major` is the other dimension. Every thread copies Vector
+// elements at a time, round robin, until the tile is covered. Vector divides the array's contiguous extent, so that
+// each vector is completely inside or outside of the array. Elements outside are zero.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -13,10 +13,12 @@
 namespace autosched {
 
 // The tile has TileMajor x TileMinor elements of type T, and the array has ArrayMajor x ArrayMinor elements. Both are
-// contiguous along minor. MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of
-// elements, at most Vector, that the layout keeps contiguous and aligned. Anywhere: tiles may begin at any element, so
-// that they may extend beyond the array even if their size divides its extent. Pitched: the launch passes the number of
-// elements between the starts of lines, which is at least ArrayMinor.
+// contiguous along minor.
+// - MinorIsColumn: minor is the tile's column (a row-major array).
+// - StoreVector: number of elements, at most Vector, that the layout keeps contiguous and aligned.
+// - Anywhere: tiles may begin at any element. So they may extend beyond the array even if their size divides its
+//   extent.
+// - Pitched: the launch passes the number of elements between the starts of lines, which is at least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
           int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {
@@ -75,7 +77,7 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
-  // True if each offset is the sum of a number that depends on the thread and a number that depends on the vector,
+  // splits(): true if each offset in shared memory is the sum of an offset of the thread and an offset of the vector,
   // without carries within the layout's period. One xor-ed address per thread is then enough (SharedLayout).
   __host__ __device__ static constexpr int low_bits(int a, int b) {
     return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);

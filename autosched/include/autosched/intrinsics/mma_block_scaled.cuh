@@ -1,5 +1,8 @@
-// ldmatrix + mma.sync with block scales (sm_120a): mxf8 of e4m3 with one scale per row of a fragment, mxf4 and nvf4 of
-// e2m1 with two and four scales.
+// ldmatrix + mma.sync with block scales (sm_120a). The type of elements, and the number of scales per row of a
+// fragment, are:
+// - mxf8: e4m3, one scale
+// - mxf4: e2m1, two scales
+// - nvf4: e2m1, four scales
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/mma/block_scaled.cuh>

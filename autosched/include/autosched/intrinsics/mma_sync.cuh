@@ -1,6 +1,6 @@
-// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16), or float, multiplied as tf32 (m16n8k8).
-// Fragments of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With the
-// Sum type f16x2, products of f16 are accumulated in f16; K may then also be 8 (m16n8k8).
+// ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16), or float, which is multiplied as tf32 (m16n8k8).
+// Fragments of 8-bit types are loaded in the same way, but multiplied by intrinsics/mma_8_bit.cuh (m16n8k32). If Sum is
+// f16x2, products of f16 are accumulated in f16, and K may also be 8 (m16n8k8).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/mma/ldmatrix.cuh>
@@ -39,11 +39,12 @@ struct MmaSync {
     }
   }
 
-  // Start of this lane's row in the matrices of ldmatrix that make up a fragment. The matrices of A are, in order: rows
-  // 0-7 of the first half of k, rows 8-15 of the first half, rows 0-7 of the second half, rows 8-15 of the second half.
-  // The matrices of B are: columns 0-7 of the first half of k, columns 0-7 of the second half, and then the same for
-  // columns 8-15. Operand::transposed: the 16-byte rows in shared memory are along m or n, and ldmatrix.trans
-  // transposes them.
+  // Coordinates of the 16-byte row whose address this lane passes to ldmatrix. An ldmatrix loads these matrices of 8
+  // rows, in order:
+  // - of A: rows 0-7 and rows 8-15 of the first half of k, then the same rows of the second half
+  // - of B: the first and the second half of k of columns 0-7, then the same halves of columns 8-15
+  // If Operand::transposed, the 16-byte rows in shared memory are along m or n, and ldmatrix.trans transposes the
+  // matrices.
   template <class Operand>
   __host__ __device__ static constexpr int a_row(int lane) {
     return lane / 8 % 2 * 8 + (Operand::transposed ? 0 : lane % 8);

@@ -60,8 +60,9 @@ inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kin
                                                  : Scales == 4 ? ptx::Tcgen05Kind::mxf4nvf4
                                                                : Tcgen05Type<T>::kind;
 
-// Instruction descriptor with block scales, which begin at byte `first` of a word. The type of the scales is ue4m3 if a
-// line has four Scales per multiplication, and ue8m0 if it has one or two. Both matrices are contiguous along k.
+// Instruction descriptor with block scales. The scales begin at byte `first` of a word. Scales: number of scales of a
+// line per multiplication. The type of the scales is ue4m3 if there are four, and ue8m0 if there are one or two. Both
+// matrices are contiguous along k.
 template <class T, int M, int N, int Scales>
 __device__ __forceinline__ constexpr unsigned tcgen05_scaled_instruction(int first) {
   return unsigned(first) << 4 | Tcgen05Type<T>::code << 7 | Tcgen05Type<T>::code << 10 | unsigned(N / 8) << 17 |
@@ -72,8 +73,8 @@ __device__ __forceinline__ unsigned long long tcgen05_scales(unsigned address) {
   return (address >> 4 & 0x3fffu) | 8ull << 32 | 1ull << 46;
 }
 
-// Tiles have the layout of wgmma. Descriptors of wgmma and of tcgen05 differ in one bit. In a pair of blocks, an
-// address also has bits for the block, which must be removed for descriptors.
+// Descriptor of a tile with the layout of wgmma. It differs from wgmma's descriptor in one bit. In a pair of blocks,
+// the upper bits of an address are the rank of the block. The mask removes them.
 template <class Operand>
 __device__ __forceinline__ unsigned long long tcgen05_matrix(unsigned address) {
   return Operand::descriptor(address & 0x3ffff) | 1ull << 46;

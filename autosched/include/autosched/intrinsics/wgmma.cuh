@@ -5,12 +5,13 @@
 
 namespace autosched {
 
-// Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes, without bits 24 and
-// above. Those bits are the block's rank in its cluster, and would change the leading byte offset.
+// Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes. Bits 24 and above are
+// removed, because they are the block's rank in its cluster, and would change the descriptor's leading byte offset.
 __device__ __forceinline__ unsigned encoded_start(unsigned address) { return (address & 0x3ffff) >> 4; }
 
-// A tile of Extent (along m or n) x TileK elements as adjacent boxes, each of `lines` lines of `line` bytes: the
-// swizzle's width, or 16 without a swizzle. The lines of a box are along k, or along m or n.
+// A tile of Extent (along m or n) x TileK elements. It consists of adjacent boxes, each of `lines` lines of `line`
+// bytes. `line` is the swizzle's width, or 16 without a swizzle. The lines of a box are along k if AlongK, and along m
+// or n otherwise.
 template <class T, int Extent, int TileK, bool AlongK, int Swizzle>
 struct WgmmaOperand {
   static_assert(Swizzle == 0 || Swizzle == 32 || Swizzle == 64 || Swizzle == 128, "rule swizzle: must be 32, 64, 128, or 0");

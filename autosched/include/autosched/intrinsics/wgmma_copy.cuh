@@ -9,9 +9,11 @@ namespace autosched {
 
 // Copies a tile of `Operand` (a WgmmaOperand) with `Threads` threads. The source is one of several consecutive
 // matrices, each with `Height` lines of `Width` elements. Lines are aligned to `Access` bytes. Elements outside of the
-// matrix are zero. Anywhere: tiles may begin at any line. cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines
-// with a smaller alignment (`shifts`) are copied from the word that contains their first element, and later shifted by
-// `finish`. The additional word of each line of a box is stored in `ends`.
+// matrix are zero. Anywhere: tiles may begin at any line.
+//
+// cp.async copies aligned pieces of 4, 8 or 16 bytes. If lines have a smaller alignment (`shifts`), each line is copied
+// from the word that contains its first element, and `finish` shifts it later. Such a copy has one word more than a
+// line of a box. This word is stored in `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16,

@@ -9,7 +9,7 @@ namespace autosched {
 // Loads a warp's fragment of A for multiplication number `step` from a tile of Operand (a WgmmaOperand) at `tile`. The
 // fragment has 16 rows from `row` on, and 32 bytes along k. Registers 0 and 1 have rows 0-7 and 8-15 of the first 16
 // bytes along k. Registers 2 and 3 have the same rows of the second 16 bytes. If lines are along m, each step covers
-// whole groups of 8 lines, after which the swizzle repeats.
+// whole groups of 8 lines. The swizzle repeats after 8 lines, so it does not depend on the step.
 template <class T, class Operand>
 __device__ __forceinline__ void load_fragment(unsigned (&a)[4], unsigned tile, int row, int step) {
   const int lane = int(threadIdx.x) % 32;

@@ -1,14 +1,14 @@
-// C = epilogue(A * B): one block computes a tile_m x tile_n tile of C (of one split of K), staged through shared
-// memory, with the loop of the XeTile RFC's appendix 2.4: cooperative loads of a later k-tile overlap the arithmetic of
-// the current one. With stream_k, a block computes several tiles, and parts of the last tiles.
+// C = epilogue(A * B). One block computes a tile_m x tile_n tile of C, for one split of K. Operands are staged through
+// shared memory. The loop is that of the XeTile RFC, appendix 2.4: cooperative loads of a later k-tile overlap the
+// arithmetic of the current k-tile. With stream_k, a block computes several tiles, and parts of the last tiles.
 //
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
 //              and the types T (of A and B) and Out
 //   Intrinsic  the instruction that multiplies fragments; with block scales also scale_order and scale_blocks (per line)
-//   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and the
-//              intrinsic's access to the tile: access (vector, row, col, rows or trans), access_vector (its elements),
-//              leading_dimension (0 if it has none)
+//   operands   LayoutA, LayoutB; with the suffixes _a and _b: copy_store (elements that a copy stores at a time),
+//              access (vector, row, col, rows or trans: how the intrinsic reads the tile), access_vector (number of
+//              elements of an access), leading_dimension (0 if the tile has none)
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>

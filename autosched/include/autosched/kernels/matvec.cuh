@@ -1,14 +1,15 @@
-// out[m, n] = sum_k x[m, k] * w[n, k] for small m: w is read once, from memory directly to registers, which determines
-// the design.
+// out[m, n] = sum_k x[m, k] * w[n, k] for small m. The design aims at reading w once, from memory directly to
+// registers.
 //
-// The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
-// tile_m x tile_n of out and advances along k in steps of tile_k. Along n and k, coordinates are those of the config's
+// The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k). A block computes tile_m x
+// tile_n of out, and advances along k in steps of tile_k. Along n and k, coordinates are those of the config's
 // NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, where `thread` is the number of
-// elements per thread (1 along n). Additions may be in any order. So if a thread's vector is wider than a load, it
-// consists of parts that alternate between lanes, and each load of a warp is contiguous. Every thread computes all m
-// rows of the block. If expand_dims is "no", each element of a thread's vector has its own accumulator until the loop
-// ends. If it is "yes", the vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m,
-// by mma.sync, directly from the loaded registers.
+// elements per thread (1 along n). If a thread's vector is wider than a load, it consists of parts that alternate
+// between lanes, so that each load of a warp is contiguous. This is possible because additions may be in any order.
+//
+// Every thread computes all m rows of the block. If expand_dims is "no", each element of a thread's vector has its own
+// accumulator until the loop ends. If expand_dims is "yes", the vector is summed inside the loop: by successive FMAs on
+// one accumulator, or (for several m) by mma.sync, which reads the loaded registers directly.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the load that contains the row's first element. Positions along k count from the start
@@ -68,8 +69,8 @@ struct Matvec {
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a step of k, and the splits must cover all steps");
 
-  // Shared memory: first a slab with the block's rows of x, in the k range of the block's split, with zeros after the
-  // end of k; then the sums of a tile, once for each subgroup along k.
+  // Shared memory begins with a slab: the block's rows of x, in the k range of the block's split, with zeros after the
+  // end of k. The slab is followed by the sums of a tile, once for each subgroup along k.
   static constexpr int results = C::tile_m * C::tile_n;
   static constexpr bool through_shared = C::sums_bytes > 0;
   static_assert(!x_shared || (C::slab_bytes >= C::tile_m * C::line_bytes &&
@@ -110,8 +111,9 @@ struct Matvec {
     __device__ __forceinline__ unsigned word(int w) const {
       return part[2 * w / Access].word[2 * w % Access / 2];
     }
-    // `at` is the address of the first part, which is element `k` of its row, or, if Realigned, `shift` elements before
-    // it. Guarded: elements before the row and after the end of k are zero instead of being read.
+    // The first part begins with element `k` of the row. `at` is the address of this element or, if Realigned, an
+    // address `shift` elements before it. Guarded: elements before the row and after the end of k are not read, but
+    // zero.
     template <LoadHint Hint, bool Guarded, bool Realigned>
     __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
       static_assert(Access == C::access, "in global memory, the parts of a vector alternate between lanes");
@@ -147,9 +149,10 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // This thread's position in Count rows in global memory. Even: no tile of the block repeats rows. Then successive
-  // rows are always Stride rows apart in the array, and every `period`-th of them has the same misalignment, so
-  // `period` addresses and constant distances suffice. Realigned: vectors of the rows may begin at unaligned addresses.
+  // This thread's position in Count rows in global memory.
+  // - Even: no tile of the block repeats rows. Successive rows are then always Stride rows apart in the array, and
+  //   every `period`-th of them has the same misalignment. So `period` addresses and constant distances suffice.
+  // - Realigned: vectors of the rows may begin at unaligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
@@ -379,8 +382,9 @@ struct Matvec {
     ptx::st_global(out + static_cast<long long>(m) * C::n + n, pack<Out, 1>(&value));
   }
 
-  // Stores the sums of a tile's subgroups from shared memory to out, or, if k is split, to the workspace of the splits.
-  // The last block of a tile adds the splits in order, so that the result does not depend on which block is last.
+  // Adds the sums of a tile's subgroups, which are in shared memory, and stores the results to out. If k is split, the
+  // results are stored to the workspace of the splits instead, and the last block of a tile adds the splits in order,
+  // so that the result does not depend on which block is last.
   __device__ static __forceinline__ void combine(unsigned sums, Out* out, float* partials, unsigned* counters, int tile,
                                                  int split, int m0, int n0) {
     ptx::barrier_sync();

@@ -1,4 +1,4 @@
-// Copies a matrix to a padded one, whose line stride is a multiple of 16 bytes, as TMA requires. The padding is
+// Copies a matrix to a padded matrix, whose line stride is a multiple of 16 bytes, as TMA requires. The padding is
 // undefined. A thread writes 16 bytes at a time. In the source, these 16 bytes may begin at any byte. So the thread
 // reads the five words that contain them, and shifts the bytes. A partial word at the end of the array is read byte by
 // byte.

@@ -1,6 +1,7 @@
 // Operators of a row reduction: the result of a row, and the function applied to its elements.
 // An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` converts the state of
-// the whole row to a RowScale, which later passes and `apply` use. The kinds of `reduce` use `result` instead.
+// the whole row to a RowScale, which later passes and `apply` use. Operators without a function of elements, such as
+// sums, define `result` instead of `finish` and `apply`.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>

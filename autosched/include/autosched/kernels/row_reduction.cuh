@@ -2,10 +2,10 @@
 //
 // The array is outer x length x inner. `length` is the reduced axis. Each element of the parallel axis is one
 // reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), otherwise an inner element of
-// one `outer` index. A block computes parallel_tile of them. Its threads are distributed by a LoweringConfig (IREE
-// issue 22153). The levels of the distribution along the parallel axis are subgroup, batch, lane, and the vector if
-// this axis is contiguous. Along the reduced axis they are, in each step, subgroup, unroll, lane, and the vector if
-// this axis is contiguous.
+// one `outer` index. A block computes parallel_tile reductions. Its threads are distributed by a LoweringConfig (IREE
+// issue 22153), with these levels:
+// - along the parallel axis: subgroup, batch, lane, and the vector if this axis is contiguous
+// - along the reduced axis, in each step: subgroup, unroll, lane, and the vector if this axis is contiguous
 //
 // Between two passes, a row is kept in registers or in shared memory, or it is read again from L2 (row_staging
 // "reload").

@@ -1,14 +1,16 @@
-// C = epilogue(A * B) on GPUs with tensor memory: one thread issues TMA copies of tiles of A and B into a ring of
-// stages, one thread multiplies them by tcgen05 into tensor memory, and four warps read finished sums from there, 32
-// columns at a time, and store them. Each stage has an mbarrier for "full" and one for "multiplied"; each buffer of
-// sums has one for "complete" and one for "read". In the folder tcgen05_matmul: the rings and the work of a block
-// (plan), the copies (producer), the multiplications (multiplier), and the stores (epilogue).
+// C = epilogue(A * B) on GPUs with tensor memory. The threads of a block have these roles, each with a file in the
+// folder tcgen05_matmul:
+// - producer: one thread issues TMA copies of tiles of A and B into a ring of stages.
+// - multiplier: one thread multiplies the tiles by tcgen05 into tensor memory.
+// - epilogue: four warps read finished sums from tensor memory, 32 columns at a time, and store them.
+// The file plan has the rings, and the work of a block. Each stage has an mbarrier for "full" and one for "multiplied";
+// each buffer of sums has one for "complete" and one for "read".
 //
-// A tile of 256 rows is computed by a pair of blocks: each has half of the rows of A and of C, and half of the columns
-// of B, and one thread of the first block multiplies for both. A block may compute several tiles in sequence: tiles
-// that are assigned to it at the start (with stream_k, parts of the last tiles), or the tiles of blocks that have not
-// started (launch_control). `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is
-// column-major in memory, and the bias belongs to its rows.
+// A tile of 256 rows is computed by a pair of blocks. Each block has half of the rows of A and of C, and half of the
+// columns of B. One thread of the first block multiplies for both blocks. A block may compute several tiles in
+// sequence: tiles that are assigned to it at the start (with stream_k, parts of the last tiles), or the tiles of blocks
+// that have not started (launch_control). `transposed`: A, B and C are the transposes of the problem's b, a and out.
+// Then C is column-major in memory, and the bias has an element for each row of C.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, stream_k_blocks, several_tiles, hilbert, and the

@@ -1,8 +1,8 @@
-// C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA
-// copies into a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier,
-// so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, some of them
-// only in part. The stages are filled with the next part while the current results are stored, so the results cannot
-// share memory with the stages.
+// C = epilogue(A * B) by mma.sync. One block computes a tile of C, for one split of K. A producer warp issues TMA
+// copies into a ring of stages, and the other warps multiply from these stages. Each stage has a "full" and an "empty"
+// mbarrier, so that the multiplying warps do not wait for each other. With stream_k, a block computes several tiles,
+// some of them only in part. The stages are filled with the next part while the current results are stored, so the
+// results cannot share memory with the stages.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),

@@ -6,10 +6,10 @@
 // memory, too. With layout "none", the transposed blocks are stored directly to out: a thread stores the elements that
 // it loads (XeTile RFC, appendix 2.3), and no shared memory is needed.
 //
-// Layout maps (row, column) of the tile of x. Loads and stores each have their own grid of threads (a wg_map whose
-// subgroups are threads). The columns of the grid for loads are along the contiguous dimension of x, those of the grid
-// for stores along that of out. Vectors divide the contiguous extents, so that each vector is completely inside or
-// outside of an array.
+// Layout maps (row, column) of the tile of x to an offset in shared memory. Loads and stores each have their own grid
+// of threads (a wg_map whose subgroups are threads). The columns of the grid for loads are along the contiguous
+// dimension of x, those of the grid for stores along that of out. Vectors divide the contiguous extents, so that each
+// vector is completely inside or outside of an array.
 //
 // Config: the parameters and attributes of search_spaces/templates/transpose/space.py, and Word, Layout (void if layout
 // is "none"), rows, columns, batch, element_bytes.

@@ -1,18 +1,24 @@
-// C = epilogue(A * B) on Hopper: a producer warp, alone or in a warpgroup that releases registers, issues TMA copies of
-// tiles of A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Each stage has a
-// "full" mbarrier, and an "empty" one at which every consumer arrives. The folder wgmma_matmul has the ring and the
-// work of a block (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications
-// (main_loop), the exchange of sums between blocks that share a tile (exchange), and the stores.
+// C = epilogue(A * B) on Hopper. A producer warp issues TMA copies of tiles of A and B into a ring of stages, and
+// `consumer_warpgroups` warpgroups multiply the tiles by wgmma. The producer is a single warp, or a warp of a warpgroup
+// that releases registers. Each stage has a "full" mbarrier, and an "empty" one at which every consumer arrives.
+//
+// The folder wgmma_matmul has these files:
+// - plan: the ring, and the work of a block
+// - producers: the copies
+// - consumers: a consumer's work for a tile
+// - main_loop: a consumer's multiplications
+// - exchange: the exchange of sums between blocks that share a tile
+// - stores: the stores of results
 //
 // A block may compute several tiles of C in sequence without stopping the copies. Its consumers share the rows of each
 // tile, or compute alternate tiles (ping_pong). With stream_k, the k-tiles of the last tiles are distributed evenly
 // over all blocks, and each block starts with its share. The blocks of a cluster compute neighbouring tiles, and each
 // multicasts a share of their common operands. `transposed`: A, B and C are the transposes of the problem's b, a and
-// out, so C is column-major in memory, and the bias belongs to its rows.
+// out. Then C is column-major in memory, and the bias has an element for each row of C.
 //
-// All producer threads together copy an operand that TMA cannot copy, because its lines are not a multiple of 16 bytes
-// apart (access_a, access_b: the alignment of lines in bytes, 0 for TMA). Each thread arrives at the stage's "full"
-// mbarrier after the proxy fence that makes its writes visible to wgmma.
+// TMA cannot copy an operand whose lines are not a multiple of 16 bytes apart. All producer threads together copy such
+// an operand (access_a, access_b: the alignment of lines in bytes, 0 for TMA). Each thread arrives at the stage's
+// "full" mbarrier after the proxy fence that makes its writes visible to wgmma.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles

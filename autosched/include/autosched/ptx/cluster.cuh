@@ -11,8 +11,8 @@ __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
   return there;
 }
 
-// Barrier of all threads of the cluster; lanes of a warp arrive separately. Writes before an arrival are visible to
-// blocks that have waited; with a relaxed arrival, only writes that a fence has published are visible.
+// Barrier of all threads of the cluster. Lanes of a warp arrive separately. Writes before an arrival are visible to
+// blocks that have waited. If the arrival is relaxed, only writes that a fence has published are visible.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");

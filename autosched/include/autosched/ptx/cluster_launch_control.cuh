@@ -4,9 +4,9 @@
 
 namespace autosched::ptx {
 
-// Requests the index of a cluster that has not started: the response, 16 bytes, is written to shared memory at `answer`
-// and counted by the mbarrier at `barrier`, in both blocks of a pair. Must not be called again after a negative
-// response.
+// Requests the index of a cluster that has not started. The response has 16 bytes. It is written to shared memory at
+// `answer`, and the mbarrier at `barrier` counts its bytes. In a pair, both blocks get the response. Must not be called
+// again after a negative response.
 template <int Blocks>
 __device__ __forceinline__ void try_cancel(unsigned answer, unsigned barrier) {
   if constexpr (Blocks == 2) {

@@ -18,9 +18,9 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
 }
 
 // Arrives at a barrier of any block of the cluster; `barrier` is a result of address_in. The instruction has no
-// .release.cluster, for which ptxas generates a GPU-wide fence. So the arrival does not order writes to other blocks.
-// It only signals that completed multiplications and loads have read their operands. CUTLASS's ClusterBarrier uses the
-// same instruction.
+// .release.cluster, because ptxas would generate a GPU-wide fence for it. So the arrival does not order writes to other
+// blocks. It only signals that completed multiplications and loads have read their operands. CUTLASS's ClusterBarrier
+// uses the same instruction.
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

@@ -188,8 +188,8 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address
       : "r"(address)
       : "memory");
 }
-// Loads 8, 16 or 64 columns, starting at `address`, of 16 lanes, in the accumulator layout of mma.m16n8: four registers
-// for 8 columns. x is valid after tcgen05_wait_loads.
+// Loads 8, 16 or 64 columns of 16 lanes, starting at `address`. The registers have the accumulator layout of mma.m16n8,
+// with four registers for 8 columns. x is valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[4], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.16x256b.x1.b32 {"

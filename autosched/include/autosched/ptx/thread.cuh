@@ -11,7 +11,7 @@ __device__ __forceinline__ unsigned thread_anew() {
   return thread;
 }
 
-// Returns a constant in a register, for instructions with two constant operands, of which only one can be an immediate.
+// Returns a constant in a register, for instructions with two constant operands: only one of them can be an immediate.
 // If ptxas (CUDA 13.5) knows the constant, it moves the constant to a register before each use in a loop. So the
 // constant is computed from the thread's index in a way that hides it: ptxas does not know that indices are below 1024.
 template <unsigned Constant>

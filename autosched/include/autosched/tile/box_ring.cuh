@@ -1,9 +1,8 @@
 // A ring of stages that hold boxes, for the staged loads of a loop. All threads or a dedicated producer warp fill it.
 //
 // A stage that TMA fills has a "full" mbarrier. With a producer warp, it also has an "empty" mbarrier. `begun` is the
-// number of iterations that a persistent block has executed for its earlier tiles.
-// C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
-// `body`).
+// number of iterations that a persistent block has executed for its earlier tiles. C: stages, stage_bytes,
+// consumer_warps, and in_flight (number of iterations whose multiplications may still be in flight after `body`).
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
@@ -213,12 +212,12 @@ struct More {
   static constexpr bool value = Is;
 };
 
-// Runs `steps` iterations whose first product runs one iteration ahead. `first(stage)` issues the first product of
-// iteration 0 and waits for it. `body(more, stage, iteration, ready)` executes the rest of an iteration, that is,
-// everything after its first product. If `more`, it also issues the first product of the next iteration. When `body` is
-// called, the last product of the previous iteration is still in flight: `body` must call `ready` before it uses either
-// the stage or the sums of this product. `proceed` waits for the stage to be full, and releases the previous stage if
-// there is one.
+// Runs `steps` iterations whose first product runs one iteration ahead.
+// - `first(stage)` issues the first product of iteration 0 and waits for it.
+// - `body(more, stage, iteration, ready)` executes everything after the first product of an iteration. If `more`, it
+//   also issues the first product of the next iteration. When `body` is called, the last product of the previous
+//   iteration is still in flight. So `body` must call `ready` before it uses the stage or the sums of this product.
+// - `proceed` waits for the stage to be full. If there is a previous stage, `proceed` also releases it.
 template <class C, class Proceed, class FirstProduct, class Body>
 __device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const Proceed& proceed, const FirstProduct& first,
                                           const Body& body) {
@@ -297,8 +296,8 @@ __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barr
       first, body);
 }
 
-// Two warpgroups use the tensor cores alternately. The first warpgroup begins. Each waits for the other warpgroup once
-// before the loop and once in each iteration. Both must have the same number of iterations.
+// Two warpgroups use the tensor cores alternately. The first warpgroup begins. Each warpgroup waits for the other one
+// once before the loop and once in each iteration. Both must have the same number of iterations.
 constexpr int first_turn_barrier = 3, turn_threads = 256;
 __device__ __forceinline__ void wait_for_turn(int warpgroup) {
   ptx::barrier_sync(first_turn_barrier + warpgroup, turn_threads);

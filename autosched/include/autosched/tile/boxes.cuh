@@ -1,11 +1,21 @@
 // Operands of products in tile programs that wgmma and tcgen05 read from shared memory: boxes that TMA or cp.async
 // fills.
 //
-// L: constants of one operand: T, left (true for the left operand of a product), row_major (true if lines of memory are
-// its rows), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor
-// (sizes of the array in memory, contiguous along minor), threads (that copy), tma, anywhere (tiles may begin at any
-// line), access (alignment of lines in bytes), stage_bytes, advance (between iterations; 0: none, 1: along major,
-// 2: along minor), groups (warpgroups along m) and fragments (of 64 rows, per warpgroup).
+// L: constants of one operand:
+// - T
+// - left: true for the left operand of a product
+// - row_major: true if lines of memory are rows of the operand
+// - extent and depth: size of its tile along m or n, and along k
+// - swizzle: width in bytes
+// - array_major and array_minor: sizes of the array in memory, contiguous along minor
+// - threads: number of threads that copy
+// - tma
+// - anywhere: tiles may begin at any line
+// - access: alignment of lines in bytes
+// - stage_bytes
+// - advance: direction between iterations (0: none, 1: along major, 2: along minor)
+// - groups: number of warpgroups along m
+// - fragments: number of fragments of 64 rows per warpgroup
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>

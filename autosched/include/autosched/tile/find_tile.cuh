@@ -11,8 +11,8 @@ struct FoundTile {
 };
 
 // Returns the index of the group that contains tile `tile`, and the index of the group's first tile. Group g has the
-// elements offsets[g] to offsets[g + 1] - 1, divided into tiles of `size` elements. Offsets are clamped to `high`. Each
-// lane counts the tiles of one group at a time.
+// elements offsets[g] to offsets[g + 1] - 1, divided into tiles of `size` elements. Offsets are clamped to the range
+// from 0 to `high`. Each lane counts the tiles of one group at a time.
 template <int groups, int size>
 __device__ __forceinline__ FoundTile find_tile(const int* offsets, int tile, int high, int lane) {
   FoundTile result{0, 0};

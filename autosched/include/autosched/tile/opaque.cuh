@@ -6,7 +6,7 @@
 namespace autosched::tile {
 
 // Converts Fragments fragments of a warp's accumulators through shared memory at `place`, which belongs to this warp.
-// Each becomes two adjacent m16n8 fragments in the register layout of mma.sync.
+// Each fragment becomes two adjacent m16n8 fragments in the register layout of mma.sync.
 template <class I, int Fragments, class Sum>
 __device__ __forceinline__ void read_sums(Sum* acc, unsigned place, int lane) {
   // Wmma.store needs a multiple of 16 bytes; the 8 additional elements avoid bank conflicts.

@@ -1,11 +1,22 @@
 // Operands of products in tile programs: a tile in shared memory, and the fragments that a warp reads from it.
 //
-// L: constants of one tile: T, Layout, row_major, rows, columns, array_major and array_minor (sizes of the array in
-// memory, contiguous along minor), threads, copy_async, anywhere (tiles may begin at any element of the array),
-// copy_columns, vector, copy_store, stage_bytes, alignment (of every tile's address, in bytes) and advance (between
-// iterations; 0: none, 1: along major, 2: along minor). For an operand also I (the intrinsic), left (true for the left
-// operand of a product), transposed (ldmatrix.trans), access_vector, groups (number of subgroups along m or n),
-// group_size (of a sub-tile) and fragments (of a subgroup, along m or n).
+// L: constants of one tile:
+// - T, Layout, row_major, rows, columns
+// - array_major and array_minor: sizes of the array in memory, contiguous along minor
+// - threads, copy_async
+// - anywhere: tiles may begin at any element of the array
+// - copy_columns, vector, copy_store, stage_bytes
+// - alignment: alignment of every tile's address, in bytes
+// - advance: direction between iterations (0: none, 1: along major, 2: along minor)
+//
+// For an operand of a product also:
+// - I: the intrinsic
+// - left: true for the left operand
+// - transposed: read by ldmatrix.trans
+// - access_vector
+// - groups: number of subgroups along m or n
+// - group_size: size of a sub-tile
+// - fragments: number of fragments of a subgroup, along m or n
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -100,8 +111,8 @@ struct Operand : StoredTile<L> {
     const int but_one = flipped() & (flipped() - 1);
     return (but_one & (but_one - 1)) != 0;
   }
-  // Address of an element of a tile. Bits that are 0 in the addresses of all tiles are flipped last. Then one address
-  // per iteration suffices for all fragments.
+  // Address of an element of a tile. Bits that are 0 in the addresses of all tiles are flipped last. So one address per
+  // iteration suffices for all fragments.
   __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
     if constexpr (splits()) {
       if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {

@@ -1,6 +1,6 @@
 // Operands whose tile positions are computed in each iteration, such as pages of a table. `Place` returns the matrix
-// (for TMA its index) and the position of the tile in the matrix. It is called only when a tile is copied: it may load
-// table entries, and after the last iteration there may be no further entry.
+// (for TMA its index) and the position of the tile in the matrix. `Place` may load table entries, and there may be no
+// further entry after the last iteration. So it is called only when a tile is copied.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>

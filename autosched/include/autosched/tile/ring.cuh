@@ -77,8 +77,8 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
 }
 
 // Runs `body(stage address, iteration)` for each of `steps` iterations, while the loads of later iterations are in
-// flight. An iteration has one commit group, one wait and one barrier. A single stage needs a second barrier before it
-// is filled again. If `last` is a different function than `body`, it runs in the last iterations, and all other
+// flight. An iteration has one commit group, one wait and one barrier. If there is only one stage, a second barrier
+// precedes its refilling. If `last` is a different function than `body`, it runs in the last iterations, and all other
 // iterations only load tiles that are inside the arrays. Begun: the first loads have been started, and `loads` has been
 // advanced to the next loads.
 template <class C, bool Begun = false, class Loads, class Body, class Last>

@@ -23,8 +23,8 @@ __device__ __forceinline__ float scale_of(unsigned exponent) {
 }
 
 // acc += (a * scales) @ (b * scales) for FM x FN fragments of one step of k. A word contains the scales of a line, one
-// per block of k. scales_a[2 * i] and scales_a[2 * i + 1] are for this lane's two rows of fragment i. scales_b[j] is
-// for this lane's column of fragment j.
+// scale per block of k. scales_a[2 * i] and scales_a[2 * i + 1] are for this lane's two rows of fragment i. scales_b[j]
+// is for this lane's column of fragment j.
 template <class I, int FM, int FN, class Sum>
 __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b,
                                                 const unsigned* scales_a, const unsigned* scales_b, int lane) {

@@ -77,8 +77,8 @@ __device__ __forceinline__ float rounded(float x) {
   return Element<T>::of(round_to<T>(x));
 }
 
-// Keeps the larger of two elements (the smaller one if `sign` is -1) with its index. NaN precedes all numbers; of equal
-// elements, the smallest index is kept.
+// Keeps the larger of two elements (the smaller one if `sign` is -1) with its index. NaN precedes all numbers. Of equal
+// elements, the element with the smaller index is kept.
 template <int sign, class X>
 __device__ __forceinline__ void pick(X& x, int& index, X other, int other_index) {
   const bool before = sign > 0 ? other > x : other < x;
@@ -181,13 +181,15 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
 // Returns the numbers of an even column and of the next column as two T in a word. The numbers' bits begin at bits 4 *
-// step and 4 * step + 16 of `word`. Four bits are inserted in the lowest mantissa bits of 1024 (f16) or 128 (bf16).
-// This gives exactly 1024 or 128 plus the number, so differences are exact.
+// step and 4 * step + 16 of `word`. Each number is inserted in the lowest four mantissa bits of 1024 (f16) or 128
+// (bf16). The result is exactly 1024 or 128 plus the number, so differences are exact.
 //
 // For f16 with `times` = 16, two pairs are computed together in 4 instructions: the two pairs in the lower bytes of the
-// halves, or the two in their upper bytes. A half of `bytes` combines the exponent of 1024 with a byte of the word,
-// which has two numbers a and b: it is 1024 + a + 16 b. A half of `lower` is 1024 + a + 16 zero. So 16 (a - zero) is 16
-// lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
+// halves, or the two in their upper bytes.
+// - A half of `bytes` combines the exponent of 1024 with a byte of the word, which has two numbers a and b: it is 1024
+//   + a + 16 b.
+// - A half of `lower` is 1024 + a + 16 zero.
+// - So 16 (a - zero) is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
 template <class T, int times>
 __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;
@@ -253,8 +255,8 @@ __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
     return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
   }
 }
-// Returns the factors for `fp4_pair`: two e4m3 numbers, which are the two lower or the two upper bytes of a word,
-// converted to two T in a word. If T is bf16, the results are multiplied by 2^112.
+// Returns the factors for `fp4_pair`, as two T in a word. They are converted from two e4m3 numbers: the two lower or
+// the two upper bytes of `word`. If T is bf16, the results are multiplied by 2^112.
 template <class T>
 __device__ __forceinline__ unsigned fp4_scales(unsigned word, bool upper) {
   const unsigned scales = widened<T, e4m3>(word, upper);

@@ -26,8 +26,9 @@ struct NoBlockScales {
 };
 
 // A word contains four consecutive scales of a line along k. In each lane, a register contains one word. Together, the
-// lanes of a register hold the words of two fragments of A, or of four fragments of B. Lane l has the word of row l / 4
-// + 8 (l % 2) of fragment l % 4 / 2 of A, or of column l / 4 of fragment l % 4 of B.
+// lanes of a register hold the words of two fragments of A, or of four fragments of B. Lane l has the word of
+// - row l / 4 + 8 (l % 2) of fragment l % 4 / 2 of A,
+// - or column l / 4 of fragment l % 4 of B.
 template <class C>
 struct BlockScales {
   using I = typename C::Intrinsic;

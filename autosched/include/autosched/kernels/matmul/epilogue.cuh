@@ -41,8 +41,8 @@ struct MatmulEpilogue {
   }
 
   // Applies scales, bias and activation to `rows_finished` rows of fragments in registers, beginning with row `from`.
-  // Scales and bias of a column are loaded once for all rows of the warp. Pairs of f16, each of which becomes two
-  // registers, are processed one row at a time.
+  // Scales and bias of a column are loaded once for all rows of the warp. If sums are pairs of f16, one row is
+  // processed at a time, because each pair becomes two registers.
   static constexpr int rows_finished = sums_of_register<typename Warp::Sum> > 1 ? 1 : C::fragments_m;
   using Results = Finished<C>[rows_finished][C::fragments_n][I::c_registers];
   __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, int from, Results& x,
@@ -201,8 +201,8 @@ struct MatmulEpilogue {
       }
     }
     ptx::barrier_sync();
-    // A thread handles four f32, which one 16-byte load reads without bank conflicts. Eight f32, which would allow a
-    // 16-byte store of f16, would need two loads with a stride of 32 bytes and two-way conflicts.
+    // A thread handles four f32, because one 16-byte load reads them without bank conflicts. With eight f32, it could
+    // store 16 bytes of f16, but would need two loads with a stride of 32 bytes and two-way conflicts.
     constexpr int vector = common_vector<4>(C::n);
 #pragma unroll 1
     for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {

@@ -20,10 +20,10 @@ __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reductio
                                             : ReducedAxis::none;
 }
 
-// R = reduce(C), computed in f32 before C is rounded to Out. The wg_map of the reduction differs from the wg_map of C
-// (XeTile RFC, appendix 2.2: convert_layout through shared memory, then reduction): each subgroup reduces whole rows,
-// or threads reduce columns. Tiles along the reduced axis store their partial results in `parts`. The last tile to
-// finish combines them in the order of the tiles.
+// R = reduce(C), computed in f32 before C is rounded to Out. C goes through shared memory, because the wg_map of the
+// reduction differs from the wg_map of C (XeTile RFC, appendix 2.2: convert_layout, then reduction). In the reduction,
+// each subgroup reduces whole rows, or threads reduce columns. Tiles along the reduced axis store their partial results
+// in `parts`. The last tile to finish combines them in the order of the tiles.
 template <class C>
 struct MatmulReduction {
   static constexpr bool rows = reduced_axis_of(C::reduction) == ReducedAxis::row;

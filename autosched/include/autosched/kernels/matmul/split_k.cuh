@@ -38,8 +38,8 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
 }
 
 // Exchanges sums with the blocks that share a tile. Returns true if this block then has the complete sums, and must
-// finish the tile. `shared` has 4 unused bytes. With stream_k, `barrier` is a named barrier of the C::threads threads
-// that multiply.
+// finish the tile. `shared` is the address of 4 unused bytes of shared memory. With stream_k, `barrier` is a named
+// barrier of the C::threads threads that multiply.
 template <class C>
 __device__ __forceinline__ bool has_all(typename WarpTile<C>::Accumulators& acc, const MatmulWork<C>& work,
                                         unsigned shared, float* partials, unsigned* counters, int barrier) {

@@ -12,8 +12,8 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
   using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::Stages, typename Plan::Work;
   using Plan::pair;
 
-  // Tensor maps of scales have three dimensions: the 256 bytes of half a word of 128 lines, the halves of all words
-  // along k, and groups of 128 lines.
+  // The four scales of 128 lines take 512 bytes: two rows of 256 bytes of a tensor map. Tensor maps of scales have
+  // three dimensions: the 256 bytes of a row, the rows of all words along k, and groups of 128 lines.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b,
                                                  const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
                                                  LaunchRaster order, ptx::Evict evict_a, ptx::Evict evict_b,

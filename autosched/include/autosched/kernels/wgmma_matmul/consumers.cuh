@@ -38,8 +38,9 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
     for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {
         if (turn % 2 != group) return place.skip(work.tiles);
-        // The barrier waits until the other consumer has multiplied its stages. By then, each of these stages has been
-        // filled, so this consumer cannot mistake their phases for the phases of its own stages.
+        // The barrier waits until the other consumer has multiplied its stages. By then, each of the other consumer's
+        // stages has been filled, so this consumer cannot mistake the phases of those stages for the phases of its own
+        // stages.
         ptx::barrier_sync(of_turns + group, consumer_threads);
       }
       Accumulators acc;

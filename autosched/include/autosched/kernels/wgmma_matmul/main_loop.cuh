@@ -67,8 +67,9 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Rank of the block to which lane `i` of a warp signals that a stage has been read. First come the blocks along n,
-  // then the other blocks along m. The code is free of branches, because ptxas would assume divergence after a branch.
+  // Rank of the block to which lane `i` of a warp signals that a stage has been read. The first lanes signal the blocks
+  // along n, and the following lanes signal the other blocks along m. The code is free of branches, because ptxas would
+  // assume divergence after a branch.
   __device__ static __forceinline__ int peer(int i) {
     // the cluster has one row or column: its blocks are all signalled, in the order of ranks
     if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;
@@ -78,9 +79,9 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   }
 
   // Signals that a warp has read a stage. The warp must have waited for its multiplications. In a cluster, every block
-  // that copied to this stage must be signalled. Each of the first `peers` lanes signals one of them. `elsewhere` is the
-  // shared-memory address of that block, relative to this block. With A in registers, the loads of A by all lanes are
-  // also ordered before the arrival of one lane, and before TMA's next writes.
+  // that copied to this stage must be signalled. Each of the first `peers` lanes signals one of these blocks.
+  // `elsewhere` is the distance from this block's shared memory to that block's shared memory. With A in registers, the
+  // loads of A by all lanes are also ordered before the arrival of one lane, and before TMA's next writes.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
     if constexpr (a_in_registers) {
       ptx::fence_async_proxy();
@@ -93,9 +94,9 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // The start of a pipeline state's stage, in a uniform register. Ping-pong consumers skip the other consumer's
-  // iterations in a branch, after which ptxas no longer knows that the value is warp-uniform. redux moves it back to a
-  // uniform register.
+  // Returns the start of a pipeline state's stage in a uniform register. Ping-pong consumers skip the other consumer's
+  // iterations in a branch. After this branch, ptxas no longer knows that the start is warp-uniform. redux moves it
+  // back to a uniform register.
   __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
     if constexpr (C::ping_pong) return ptx::redux_or(place.start);
     return place.start;

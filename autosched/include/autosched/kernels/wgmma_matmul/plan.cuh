@@ -45,8 +45,8 @@ struct WgmmaPlan {
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   // Number of blocks of a cluster that read the copies of one block, including that block.
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;
-  // Number of work items: tiles of C times splits of k, divided by the number of blocks of a cluster, because these
-  // blocks compute one work item together.
+  // Number of work items: tiles of C times splits of k, divided by the number of blocks of a cluster. The blocks of a
+  // cluster compute one work item together.
   static constexpr int works = C::blocks / cluster;
   // Number of clusters among which stream-K distributes k-tiles.
   static constexpr int workers = C::stream_k_blocks / cluster;
@@ -142,7 +142,7 @@ struct WgmmaPlan {
   };
 
   // Pipeline state: a position in the ring of stages, which producers and consumers advance in the same order. Its
-  // fields have the units that the main loop uses, so that it needs no multiplications and shifts.
+  // fields have the units that the main loop uses. So the main loop needs no multiplications and shifts.
   struct Place {
     unsigned shared;
     unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma

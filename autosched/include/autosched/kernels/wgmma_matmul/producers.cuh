@@ -1,5 +1,5 @@
-// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that issues TMA, or by all threads
-// of its warp or warpgroup.
+// The copies of wgmma_matmul: tiles of A and B into a ring of stages. Either one thread issues TMA copies, or all
+// threads of its warp or warpgroup copy.
 #pragma once
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
@@ -35,7 +35,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     drain(place);
   }
 
-  // All producer threads: one thread issues TMA copies of an operand that TMA can copy, if there is one. Each thread
+  // The code of all producer threads. If TMA can copy one of the operands, one thread issues its copies. Each thread
   // starts copies of its part of the other operands. A stage is signalled as full with a delay of `behind` k-tiles, so
   // that the copies of `behind` k-tiles are in flight. `behind` is the number of stages that consumers do not use, not
   // counting the stage that is being filled.
@@ -135,9 +135,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // Copies one share of the tile's boxes, the share with number `part`: `Lines` lines of each box, in two halves if
-  // there are too many lines for a TMA copy. Many boxes are copied in a loop that is not unrolled, because ptxas would
-  // need more than 24 registers for their coordinates.
+  // Copies share number `part` of the tile's boxes: `Lines` lines of each box. If these are too many lines for a TMA
+  // copy, they are copied in two halves. Many boxes are copied in a loop that is not unrolled, because ptxas would need
+  // more than 24 registers for their coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

@@ -37,9 +37,10 @@ struct WgmmaStores : WgmmaPlan<Config> {
       }
     }
     // The outer loop is over columns, so that scales and bias of a column are loaded once and not kept in registers.
-    // The code of a long activation is generated for only a part of the columns. The sums of the other columns are
-    // moved to the registers of this part, one part after another. This halves the compile time and lets the code fit
-    // in the instruction cache, at the cost of one or two moves per sum.
+    //
+    // If the activation has long code, this code is generated for only a part of the columns. The sums of the other
+    // columns are moved to the registers of this part, one part after another. This halves the compile time and lets
+    // the code fit in the instruction cache, at the cost of one or two moves per sum.
     constexpr int part = part_of_columns();
 #pragma unroll 1
     for (int from = 0; from < C::tile_n; from += part) {

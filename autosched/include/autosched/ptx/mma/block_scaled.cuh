@@ -1,7 +1,8 @@
-// mma.sync with block scales: PTX ISA 9.7.14.3, sm_120a. d += (a * scales) * (b * scales); fragments have the layout of
-// m16n8k32 with 8 bits, with two e2m1 per byte. The scales of a are taken from lanes with lane % 4 / 2 == LanesA, for
-// row lane / 4 + 8 (lane % 2); the scales of b from lanes with lane % 4 == LanesB, for column lane / 4. scale_vec
-// determines how many of the lowest bytes are used.
+// mma.sync with block scales: PTX ISA 9.7.14.3, sm_120a. d += (a * scales) * (b * scales). Fragments have the layout of
+// m16n8k32 with 8 bits, with two e2m1 per byte. Scales are taken from some lanes:
+// - The scales of a for row lane / 4 + 8 (lane % 2) come from the lanes with lane % 4 / 2 == LanesA.
+// - The scales of b for column lane / 4 come from the lanes with lane % 4 == LanesB.
+// scale_vec determines how many of the lowest bytes are used.
 #pragma once
 
 namespace autosched::ptx {

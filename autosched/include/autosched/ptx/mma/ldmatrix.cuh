@@ -1,5 +1,5 @@
-// ldmatrix: PTX ISA 9.7.14.5.15. Lane l gives the 16-byte-aligned shared address of row l % 8 of matrix l / 8;
-// lane l receives word l % 4 (32 bits) of row l / 4 of each matrix. If transposed, it receives the elements
+// ldmatrix: PTX ISA 9.7.14.5.15. Lane l passes the 16-byte-aligned shared address of row l % 8 of matrix l / 8. Lane l
+// receives word l % 4 (32 bits) of row l / 4 of each matrix. If the matrices are transposed, it receives the elements
 // (2*(l%4)+{0,1}, l/4).
 #pragma once
 

@@ -1,5 +1,5 @@
-// stmatrix: PTX ISA 9.7.14.5.16. Lane l gives the 16-byte-aligned shared address of row l % 8 of matrix l / 8. Matrices
-// have 8x8 elements of 16 bits. Lane l holds word l % 4 (32 bits) of row l / 4 of each matrix.
+// stmatrix: PTX ISA 9.7.14.5.16. Matrices have 8x8 elements of 16 bits. Lane l passes the 16-byte-aligned shared
+// address of row l % 8 of matrix l / 8. Lane l holds word l % 4 (32 bits) of row l / 4 of each matrix.
 #pragma once
 
 namespace autosched::ptx {

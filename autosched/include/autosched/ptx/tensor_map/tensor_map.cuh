@@ -28,8 +28,8 @@ __device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, 
       : "memory");
 }
 
-// Multicasts the box to each block of the cluster whose bit in `blocks` is set. It is written to the same address in
-// each block's shared memory, and counted by each block's own barrier.
+// Multicasts the box to each block of the cluster whose bit in `blocks` is set. The box is written to the same address
+// in each block's shared memory, and each block's own barrier counts its bytes.
 __device__ __forceinline__ void load_box_for(unsigned short blocks, unsigned shared, const TensorMap& map, int x, int y,
                                              int z, unsigned barrier, Evict evict) {
   asm volatile(

@@ -1,5 +1,7 @@
-// wgmma of types that must be contiguous along k: f32 as tf32 (tensor cores ignore the other bits), 8-bit floats, and
-// i8 with i32 accumulators (PTX ISA 9.7.15.5.2).
+// wgmma of types that must be contiguous along k (PTX ISA 9.7.15.5.2):
+// - f32, multiplied as tf32: tensor cores ignore the other bits
+// - 8-bit floats
+// - i8, with i32 accumulators
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 

@@ -1,5 +1,5 @@
-// wgmma of f16 with f16 accumulators (PTX ISA 9.7.15.5.2): d of 64 x N as in ptx/wgmma/wgmma.cuh, but with two columns
-// per register. A is in shared memory or in registers.
+// wgmma of f16 with f16 accumulators (PTX ISA 9.7.15.5.2). d has 64 x N elements as in ptx/wgmma/wgmma.cuh, but an
+// accumulator register has two columns. A is in shared memory or in registers.
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 
@@ -74,10 +74,14 @@ __device__ __forceinline__ void hold_register(f16x2& x) { asm volatile("" : "+r"
 #define AUTOSCHED_HALVES248 AUTOSCHED_HALVES240, "+r"(d[60]), "+r"(d[61])
 #define AUTOSCHED_HALVES256 AUTOSCHED_HALVES248, "+r"(d[62]), "+r"(d[63])
 
-// EACH(n, ...): all other arguments are operand numbers. The first three are for A in shared memory: the descriptors
-// and the predicate; the source of the predicate; whether A and B are contiguous along m and n. The last three are for
-// A in registers: A, the descriptor of B and the predicate; the source of the predicate; whether B is contiguous along
-// n.
+// EACH(n, ...): all other arguments are numbers of asm operands. The first three are for A in shared memory:
+// - the descriptors and the predicate
+// - the source of the predicate
+// - whether A and B are contiguous along m and n
+// The last three are for A in registers:
+// - A, the descriptor of B, and the predicate
+// - the source of the predicate
+// - whether B is contiguous along n
 #define AUTOSCHED_WGMMA_IN_F16(EACH) \
   EACH(8, "%2, %3, p", "%4", "%5, %6", "{%2, %3, %4, %5}, %6, p", "%7", "%8") \
   EACH(16, "%4, %5, p", "%6", "%7, %8", "{%4, %5, %6, %7}, %8, p", "%9", "%10") \

@@ -1,6 +1,6 @@
 // wgmma with A from registers: PTX ISA 9.7.15.5.2. A row has two 16-byte pieces along k, and lane l of a warp holds
-// four bytes of each, from byte 4 * (l % 4) on. Registers 0 and 2 are for row l / 4 + 16 * warp, registers 1 and 3 for
-// the row 8 below. Registers must not change until the multiplication is complete.
+// four bytes of each, from byte 4 * (l % 4) on. Registers 0 and 2 are for row l / 4 + 16 * warp, and registers 1 and 3
+// for the row that is 8 rows below. Registers must not change until the multiplication is complete.
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 

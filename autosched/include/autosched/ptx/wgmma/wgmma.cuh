@@ -22,9 +22,9 @@ __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// Copies a register of operand a for one multiplication, which is necessary if several iterations multiply the same a:
-// ptxas of CUDA 12.8 to 13.0 overwrites such registers with operand a of another product. The copy is a permutation of
-// bytes, because ptxas would eliminate a move. From CUDA 13.5 on, machine code keeps the registers
+// Copies a register of operand a for one multiplication. The copy is necessary if several iterations multiply the same
+// a: ptxas of CUDA 12.8 to 13.0 overwrites such registers with operand a of another product. The copy is a permutation
+// of bytes, because ptxas would eliminate a move. From CUDA 13.5 on, machine code keeps the registers
 // (test_wgmma_operands.py), and no copy is needed.
 __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305
@@ -37,11 +37,12 @@ __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #endif
 }
 
-// d += a @ b, or d = a @ b if `accumulate` is 0. d has 64 x N elements. An accumulator register is in row lane / 4 + 16
-// * warp (+ 8 for registers 2 and 3 of each four) and column 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd
-// registers). Matrix descriptors give a (64 x k) and b (k x N), where k is 32 bytes. MajorA and MajorB are 1 if the
-// tile is contiguous along m or n, 0 if it is contiguous along k. This file is for 16-bit types with f32 sums.
-// ptx/wgmma/along_k.cuh is for other types, ptx/wgmma/in_f16.cuh for InF16: sums in f16.
+// d += a @ b, or d = a @ b if `accumulate` is 0. d has 64 x N elements. Accumulator register r of a thread is in
+// - row lane / 4 + 16 * warp, plus 8 if r % 4 is 2 or 3,
+// - and column 2 * (lane % 4) + 8 * (r / 4), plus 1 if r is odd.
+// Matrix descriptors give a (64 x k) and b (k x N), where k is 32 bytes. MajorA and MajorB are 1 if the tile is
+// contiguous along m or n, 0 if it is contiguous along k. This file is for 16-bit types with f32 sums.
+// ptx/wgmma/along_k.cuh is for other types. ptx/wgmma/in_f16.cuh is for sums in f16 (InF16).
 template <class T, int N, bool InF16 = false>
 struct Wgmma;
 

@@ -22,8 +22,8 @@ class Fidelity:
 
     ``exact`` and ``bounded`` list the PTX instructions of the kernels, by opcode and qualifiers. PTX defines the exact
     result of ``exact`` instructions, but only an error bound for ``bounded`` instructions. ``unsupported`` describes
-    each unsupported feature with its line. ``grids`` lists the grids of each kernel. ``not_run`` lists the launches
-    that ran only in part, with only some blocks. ``sizes`` lists the sizes chosen by ``Session.at_sizes``.
+    each unsupported feature with its line. ``grids`` lists the grids of each kernel. ``not_run`` lists the launches of
+    which only some blocks ran. ``sizes`` lists the sizes chosen by ``Session.at_sizes``.
     """
 
     device: str

@@ -62,7 +62,8 @@ class VerifiedLaunch:
         constants: Values of the kernel's ``tl.constexpr`` parameters.
         written: Number of bytes that the launch wrote, by argument.
         seconds: Time in seconds, ESTIMATED by the time model from the executed work; 0 if the launch did not end.
-        blocks: Number of blocks of the launch. left_out: Number of blocks that did not run.
+        blocks: Number of blocks of the launch.
+        left_out: Number of blocks that did not run.
         size: Sizes chosen by ``Session.at_sizes``, as text; "" if the launch was made elsewhere.
         numbers: Name and bytes of each parameter passed by value, by position.
     """

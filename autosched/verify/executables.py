@@ -31,9 +31,9 @@ def run_planned(
     Args:
         program: The executable and its arguments.
         device: GPU that the executable detects.
-        plan: Plan of the runs of each launch. The plan's first run is executed last, on the program's memory, with
-            which the program then continues. The other runs use copies of the memory. All blocks run (``blocks`` and
-            ``best_effort`` are ignored).
+        plan: Plan of the runs of each launch. The plan's first run is executed last, on the program's own memory, and
+            the program continues with this memory. The other runs use copies of the memory. All blocks run (``blocks``
+            and ``best_effort`` are ignored).
         on_finding: Called at once with each finding, and with each message about an unsupported feature.
         driver: True if the executable loads libcuda itself.
         undefined_memory: If True, device memory is undefined until it is written.

@@ -42,7 +42,7 @@ def make_runs(
     """Make runs one after another, lazily.
 
     Args:
-        planned: The planned runs. A generator may depend on the result of a run to choose the next one.
+        planned: The planned runs. A generator may choose the next run according to the result of a run.
         budget: Seconds after which no further run starts; the first run always starts. None for no limit.
         suppressions: Expected findings, which do not affect the verdict.
 

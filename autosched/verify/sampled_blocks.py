@@ -65,7 +65,7 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
     return (
         ""
         if can_generate(kernel)
-        else "sampled blocks do not support these operand types, or the way in which the kernel uses the operands"
+        else "sampled blocks do not support the types of these operands, or operands that are both read and written"
     )
 
 
@@ -74,8 +74,8 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
     The blocks compute the first and the last results, results at a distance of a power of two from these, and random
     results. Their total work is limited. Blocks that combine their results are chosen together, and so are neighbours
-    in a chain. Blocks at distances of powers of two are chosen because they write the same results if an index
-    overflows, or if an order of tiles repeats.
+    in a chain. Distances of powers of two detect indices that overflow, and orders of tiles that repeat: with such a
+    fault, blocks at these distances write the same results.
 
     Args:
         problem: Provides the flops and bytes of a block.

@@ -118,8 +118,8 @@ def _wrong(config: Config, tiles: IntArray) -> str:
         i = int(outside.argmax())
         return (
             f"block {block[i]} computes k-tiles {first[i]} to {first[i] + count[i] - 1} of the tile at row {m0[i]} and "
-            f"column {n0[i]} of matrix {batch[i]}, which is not among the {matrices} x {tiles_m} x {tiles_n} tiles of "
-            f"{tiles_k} k-tiles"
+            f"column {n0[i]} of matrix {batch[i]}: these are not k-tiles of the output, which has {matrices} x "
+            f"{tiles_m} x {tiles_n} tiles of {tiles_k} k-tiles each"
         )
     tile = (batch * tiles_m + m0 // tile_m) * tiles_n + n0 // tile_n
     order = np.lexsort((first, tile))

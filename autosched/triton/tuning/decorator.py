@@ -34,8 +34,8 @@ class TunedFunction:
         space: Values of each parameter that may vary. None: the configurations of ``triton.autotune``, else powers of
             two.
         rules: Conditions that each configuration must satisfy.
-        default: Values of the default configuration, from which the search starts and with which results are compared.
-            None: the first values.
+        default: Values of the default configuration. The search starts from this configuration, and compares results
+            with it. None: the first values.
         reference: Computes the expected outputs; None compares with the default configuration.
         tolerance: Allowed relative and absolute error; None for the default of each type.
         database: A path or an SQLAlchemy URL; None for the default database.

@@ -248,6 +248,6 @@ def _processes(
     except NotPortable as error:
         return (
             None,
-            "a crash of Triton's compiler would end this process, because kernels are not compiled in other processes: "
+            "a crash of Triton's compiler would end this process, because kernels are compiled in this process: "
             f"{error}",
         )

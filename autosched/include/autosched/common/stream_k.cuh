@@ -1,5 +1,6 @@
-// Stream-K: the k-tiles of the last tiles of C are distributed evenly over all workers, so that these finish together.
-// "Data-parallel + two-tile Stream-K": Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section 5.2.
+// Stream-K: the k-tiles of the last tiles of C are distributed evenly over all workers, so that all workers finish
+// together. The method is "Data-parallel + two-tile Stream-K": Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023,
+// section 5.2.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/barrier.cuh>

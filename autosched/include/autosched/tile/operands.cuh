@@ -154,8 +154,8 @@ struct RightFragments {
 template <class Operand>
 struct Unrounded : Operand {};
 
-// An operand with two buffers of fragments, whose offsets are kept in registers. Recomputing the offsets from one
-// address in each iteration would take ten more instructions per 64 products, and would not save registers.
+// An operand with two buffers of fragments. The offsets of fragments are kept in registers. Recomputing the offsets
+// from one address in each iteration would take ten more instructions per 64 products, and would not save registers.
 template <class Operand>
 struct ReadEarly : Operand {};
 

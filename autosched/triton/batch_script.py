@@ -31,12 +31,13 @@ _DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like")
 
 @dataclass(eq=False)
 class FunctionInBatches:
-    """A function that launches Triton kernels, as the subject of a batch plan.
+    """A function that launches Triton kernels and is called for several batches of rows.
 
     Attributes:
         function: Launches kernels. The number of rows is a keyword argument with the name of the size.
         session: Session in which launches are emulated.
-        rows: Rows of the first batch. The axes of the results become known in the first launch.
+        rows: Number of rows of the first batch, and their axis in each result. The axes become known in the first
+            launch.
         seed: Seed of the inputs.
     """
 

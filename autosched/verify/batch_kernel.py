@@ -24,11 +24,12 @@ Options = Callable[[int], EmulatedLaunchOptions]  # an argument as a function of
 
 @dataclass(eq=False)
 class KernelInBatches:
-    """A kernel and its launches as the subject of a batch plan.
+    """A kernel that is launched with several batches of rows.
 
     Attributes:
         program: CUDA source or PTX.
-        rows: Rows of the first batch. Arrays are named by their positions, for example "argument 0".
+        rows: Number of rows of the first batch, and their axis in each array. Arrays are named by their positions, for
+            example "argument 0".
         arguments: Arguments of the first batch. Each is an array, a number, None, or a function of the number of rows.
         options: Options for launching a batch: grid, block, outputs.
         sources: Parameters whose values depend on the batch, and whether the grid depends on the batch.

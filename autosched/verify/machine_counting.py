@@ -31,8 +31,8 @@ from measurements.files.text import first_line
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
 
-# Bounds on the number of arithmetic instructions in machine code, relative to PTX: ptxas may fuse a multiplication and
-# an addition, and execute both sides of a branch.
+# Bounds on the number of arithmetic instructions in machine code, relative to PTX. There may be fewer, because ptxas
+# may fuse a multiplication and an addition, or more, because it may execute both sides of a branch.
 LEAST, MOST = 0.5, 2.0
 
 _PIPES: dict[Pipe, tuple[str, ...]] = {

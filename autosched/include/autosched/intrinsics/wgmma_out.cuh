@@ -1,5 +1,5 @@
-// A warpgroup's results in shared memory, as boxes that stmatrix writes and TMA stores. A box has 64 rows of `Line`
-// bytes. Its swizzle has the width of a row; rows of 16 bytes are not swizzled (PTX ISA 5.5.6, "Swizzling modes").
+// A warpgroup's results in shared memory, as boxes that TMA stores. A box has 64 rows of `Line` bytes. Its swizzle has
+// the width of a row; rows of 16 bytes are not swizzled (PTX ISA 5.5.6, "Swizzling modes").
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>

@@ -9,6 +9,7 @@
 // - main_loop: a consumer's multiplications
 // - exchange: the exchange of sums between blocks that share a tile
 // - stores: the stores of results
+// - walk: the enumeration of the parts of tiles that each block computes, for verification
 //
 // A block may compute several tiles of C in sequence without stopping the copies. Its consumers share the rows of each
 // tile, or compute alternate tiles (ping_pong). With stream_k, the k-tiles of the last tiles are distributed evenly

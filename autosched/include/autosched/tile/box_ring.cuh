@@ -1,8 +1,10 @@
 // A ring of stages that hold boxes, for the staged loads of a loop. All threads or a dedicated producer warp fill it.
 //
 // A stage that TMA fills has a "full" mbarrier. With a producer warp, it also has an "empty" mbarrier. `begun` is the
-// number of iterations that a persistent block has executed for its earlier tiles. C: stages, stage_bytes,
-// consumer_warps, and in_flight (number of iterations whose multiplications may still be in flight after `body`).
+// number of iterations that a persistent block has executed for its earlier tiles.
+//
+// C: stages, stage_bytes, consumer_warps, and in_flight (number of iterations whose multiplications may still be in
+// flight after `body`).
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>

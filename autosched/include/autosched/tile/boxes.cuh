@@ -2,14 +2,14 @@
 // fills.
 //
 // L: constants of one operand:
-// - T
+// - T: type of its elements
 // - left: true for the left operand of a product
 // - row_major: true if lines of memory are rows of the operand
 // - extent and depth: size of its tile along m or n, and along k
 // - swizzle: width in bytes
 // - array_major and array_minor: sizes of the array in memory, contiguous along minor
 // - threads: number of threads that copy
-// - tma
+// - tma: true if TMA copies its tiles
 // - anywhere: tiles may begin at any line
 // - access: alignment of lines in bytes
 // - stage_bytes

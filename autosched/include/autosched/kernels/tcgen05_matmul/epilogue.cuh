@@ -133,8 +133,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Scales the sums of each k-tile, and adds them up. Tensor cores do not accumulate several k-tiles, because they add
-  // 8-bit floats with few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+  // Scales the sums of each k-tile, and adds them up. Tensor cores do not accumulate several k-tiles, because they
+  // would add products of 8-bit floats with too few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
   template <int Columns>
   __device__ static __forceinline__ void add_scaled(float (&total)[Columns], Sums& sums, const Work& work, const End& ends,
                                                     unsigned lanes, int row, int lane) {

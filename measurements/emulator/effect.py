@@ -1,8 +1,8 @@
 """Decide whether undefined values affect the result of a launch, by re-running it with poisoned memory.
 
-The launch runs again on the same initial memory. Each run replaces undefined values by different bytes, and comparisons
-with undefined values have different results. If all runs leave the same memory, the undefined values have no effect.
-For example, a sum may add an undefined value and later subtract it.
+The launch runs several more times, always on the same initial memory. Each run replaces undefined values by other
+bytes, and gives other results to comparisons with undefined values. If all runs leave the same memory, the undefined
+values have no effect. For example, a sum may add an undefined value and later subtract it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def without_harmless(
 
     Args:
         done: Result of the launch.
-        again: Runs the launch on the same memory with the poison pattern of the given number.
+        again: Runs the launch again on the same initial memory. The argument is the number of a poison pattern.
         same: Returns True if the memory is the same after two runs.
 
     Returns:

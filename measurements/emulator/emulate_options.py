@@ -21,7 +21,8 @@ class EmulateOptions:
             deadlocks are always checked.
         order: Order of blocks and of threads.
         perturb: If True, results of approximate instructions have the largest error that the PTX ISA allows.
-        calls: Number of back-to-back launches on the same memory; outputs are poisoned with 0xFF bytes before each.
+        calls: Number of back-to-back launches on the same memory. Before each launch, outputs are poisoned with 0xFF
+            bytes.
         memory: Properties of the initial memory other than array contents, such as undefined bytes and pointers stored
             in arrays.
         count: If True, executed instructions are counted.

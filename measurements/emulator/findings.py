@@ -276,8 +276,8 @@ class Emulation:
         executed: How often warps executed each PTX operation ("fma.rn.f32"). ``executed``, ``lines``, ``chains`` and
             ``code`` are only set with the option ``count``.
         lines: How often warps executed each PTX operation, by source line.
-        chains: Number of warps, and the sum over all warps of the cycles of the longest chain of dependent
-            instructions.
+        chains: Number of warps, and cycles of the longest chain of dependent instructions in each warp, summed over all
+            warps.
         code: Number of distinct PTX instructions that generate machine code.
         unknown: Ranges (address, bytes) of an executable's memory that were undefined before the launch and still are
             (executables/executable_launch.py).
@@ -386,8 +386,8 @@ MEANINGS: Mapping[FindingKind, str] = {
         "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
     ),
     FindingKind.BARRIER_NOT_REACHED: (
-        "barrier that some threads never reach. The finding states where they are, and ends the "
-        "launch if no thread can make progress"
+        "barrier that some threads never reach; the finding states where these threads are. The launch ends if no "
+        "thread can make progress"
     ),
     FindingKind.MISSING_LANES: "warp-wide instruction that some lanes of its mask never reach",
     FindingKind.WRITE_TO_INPUT: "store to an input",

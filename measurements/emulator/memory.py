@@ -126,7 +126,8 @@ class Memory:
     """Properties of a launch's initial memory other than array contents. ``check`` verifies that they fit the launch.
 
     Args:
-        offsets: Byte offset in the array to which a pointer or tensor map points, by the position of the argument.
+        offsets: For a pointer or tensor map that does not point to the start of its array: the byte offset in the
+            array, by the position of the argument.
         defined: For each inout array by name: a flag per byte, which is true if the byte is defined. Reading an
             undefined byte before it is written is a finding, as for an output. ``Emulation.defined`` and
             ``Emulation.written`` are the flags after the launch.
@@ -135,8 +136,8 @@ class Memory:
         inside: Pointers in arguments passed by value.
         symbols: For variables of the PTX, by name: the array with the variable's contents.
         textures: Texture and surface objects.
-        unfinished: For a dependent launch, the bytes that earlier launches may still write or read. Default: they may
-            write all arrays.
+        unfinished: For a dependent launch, the bytes that earlier launches may still write or read. Default: earlier
+            launches may still write all arrays.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)

@@ -40,11 +40,12 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
     Args:
         kernel: The first launch of the pipeline, which refers to the other launches.
         inputs: An array for each operand of role input or inout of the pipeline.
-        calls: Number of back-to-back runs of the pipeline on the same memory; outputs are poisoned before each.
+        calls: Number of back-to-back runs of the pipeline on the same memory. Outputs are poisoned before each run.
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all launches. If a launch does not end, the result has its status.
+        The pipeline's outputs, and counts and findings of all launches. If a launch does not end, its status is
+        returned, and later launches do not run.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []

@@ -122,7 +122,7 @@ def emulate_blocks(
         count: If True, executed instructions are counted.
 
     Returns:
-        The emulation, whose ``elements`` are the written elements, if the launch ended.
+        The emulation. If the launch ended, its ``elements`` are the written elements.
 
     Raises:
         ValueError: For blocks outside of the grid, or inputs that cannot be generated.

@@ -90,7 +90,7 @@ class LaunchDescription:
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 
     def job(self, order: Order, arena: str, *, launches: int, perturb: bool, copied: bool, list_copy: bool) -> str:
-        """Return the launch as the runner reads it (runtime/main.cpp).
+        """Return a description of the launch in the runner's job format (runtime/main.cpp).
 
         Args:
             order: Order of blocks and threads.

@@ -19,13 +19,14 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# Translation units of libcudart that all versions share, and files that depend on VERSION. The files of a translation
-# unit are compiled together, because headers take most of the compile time. ``per_thread`` is compiled separately,
-# because it redeclares functions of other files.
+# Translation units of libcudart that are the same for all versions. The files of a translation unit are compiled
+# together, because headers take most of the compile time. ``per_thread`` is compiled separately, because it redeclares
+# functions of other files.
 _SHARED_PARTS = {
     "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
     "per_thread": ("cudart/per_thread.cpp",),
 }
+# files of libcudart that depend on the macro VERSION
 _OF_A_VERSION = ("cudart/captures.cpp", "cudart/devices.cpp", "cudart/graph_nodes.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
@@ -122,13 +123,13 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Build a library of those CUDA functions that the program calls but that have no replacement.
+    """Build a library that defines the CUDA functions that the program calls but that the replacement libraries lack.
 
-    Each function reports its name and returns cudaErrorNotSupported.
+    Each of its functions reports its name and returns cudaErrorNotSupported.
 
     Args:
         program: The executable.
-        folder: Folder of the replacements.
+        folder: Folder of the replacement libraries.
         work: Folder for the new library.
 
     Returns:

@@ -94,8 +94,9 @@ class PtxModule:
             device: Emulated GPU.
 
         Returns:
-            Maximum number of threads per block, bytes of static shared memory, bytes of local memory, 1 if it uses the
-            heap (else 0), the architecture that it is compiled for (90 for sm_90), and the bytes of each parameter.
+            Maximum number of threads per block, bytes of static shared memory, bytes of local memory (always reported
+            as 0), 1 if the kernel uses the heap (else 0), the kernel's target architecture (90 for sm_90), and the
+            bytes of each parameter.
 
         Raises:
             KernelCompileError: The kernel cannot be emulated.
@@ -132,8 +133,7 @@ def _initial_bytes(v: Variable) -> bytearray:
 def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
     """Return the PTX of each container for the newest architecture that the device can execute.
 
-    Containers without such PTX are skipped if at least one container has it. For example, libcudadevrt only has PTX for
-    the newest GPUs.
+    Containers without such PTX are skipped. For example, libcudadevrt only has PTX for the newest GPUs.
 
     Args:
         containers: PTX texts by architecture.

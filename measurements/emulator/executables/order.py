@@ -27,7 +27,7 @@ class CallSite:
     """An operation that uses memory, and the call in the program that submitted it.
 
     Attributes:
-        what: The operation: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
+        what: The operation, such as "cudaMemcpyAsync", "kernel fill(int*)" or "the host".
         frames: Addresses of calls in the program's file, innermost first.
         kernel: Demangled name of the kernel; "" for other operations.
         node: For a graph node: the id of the graph launch, and the frames of the call that created the node.

@@ -181,8 +181,8 @@ class ExecutableSession:
             message = f"the host{at} copies {name} ({size} bytes), of which no byte was written"
         else:
             message = (
-                f"the host{at} copies bytes {first} to {int(end) - 1} of {name} ({size} bytes), which were never "
-                "written; the copy contains bytes of 0xFF"
+                f"the host{at} copies bytes {first} to {int(end) - 1} of {name} ({size} bytes): these bytes were never "
+                "written, and are replaced by 0xFF in the copy"
             )
         grade: Grade = "fault" if all_of_it == "1" else "note"
         finding = Finding(FindingKind.UNINITIALIZED_HOST_READ, message, file, line, grade=grade)

@@ -56,8 +56,8 @@ PRUNE_EVERY = 64  # number of bytecode files that a process adds between two sca
 _RUNNER = "runner-"
 _added = count()
 _IN_THIS_PROCESS = threading.Lock()
-# Functions are aligned: otherwise the speed of a loop depends on the code before it, which changed the time of wgmma by
-# 10%. Exceptions are disabled: no exception is caught, and the runner compiles 10% faster without them.
+# Functions are aligned: otherwise, the speed of a loop depends on the code before it (10% in the case of wgmma).
+# Exceptions are disabled: no exception is caught, and the runner compiles 10% faster without them.
 RUNTIME_FLAGS = (
     "-std=c++20",
     "-O2",

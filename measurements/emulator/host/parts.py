@@ -1,8 +1,7 @@
 """Translation units of the runner. Each folder of the runtime is one translation unit.
 
-Most of the compile time of a C++ file comes from the standard library and shared headers. A part is one translation
-unit with all files of a folder, so that each header is compiled once per folder. Therefore, names in unnamed namespaces
-must be unique within a folder.
+Most of the compile time of a C++ file comes from the standard library and shared headers. A translation unit of a whole
+folder compiles each header only once. It requires that names in unnamed namespaces are unique within the folder.
 """
 
 from __future__ import annotations

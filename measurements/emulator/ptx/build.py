@@ -23,8 +23,8 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
-# This option omits textures and CUDA runtime types, and makes compilation 10% faster. Sources that need these are
-# compiled without it, and so are all sources if NVRTC does not support the option.
+# An option of NVRTC that omits textures and CUDA runtime types, and makes compilation 10% faster. Sources that need
+# textures or these types are compiled without the option. If NVRTC does not support it, all sources are.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of a bytecode file, which the runner skips

@@ -3,8 +3,8 @@
 // runner PROGRAM JOB DATA REPORT
 //
 // JOB has one setting per line. DATA holds the contents of all buffers; the runner overwrites the contents of modified
-// buffers. REPORT receives JSON lines. The process exits when its CPU time reaches the limit, and after a crash of the
-// kernel, which it reports.
+// buffers. REPORT receives JSON lines. The process exits when its CPU time reaches the limit. It also reports a crash
+// of the kernel, and then exits.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -378,8 +378,8 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
   if (std::memcmp(bytes, &expected, sizeof expected) == 0) std::memcpy(bytes, &value, sizeof value);
 }
 
-// Writes the launch's changes back to the program's memory. If the changes may depend on undefined values, a list of
-// the changes is written instead, and effect.py decides from it whether they do depend on such values.
+// Writes the launch's changes back to the program's memory. If the changes may depend on undefined values, writes a
+// list of the changes instead. effect.py compares the lists of several runs to decide whether they do.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.poison != 0 || listed) {
     list_writes(machine, data);

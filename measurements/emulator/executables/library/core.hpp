@@ -1,6 +1,6 @@
 // Functions shared by the replacements of libcudart and libcuda: memory, modules, kernels, and communication with
 // `autosched run`, which emulates the launches. All work is executed immediately, in the order of the calls. order.hpp
-// reports how streams and events order the work, so that missing synchronisation is detected.
+// reports how streams and events order the work, so that `autosched run` can detect missing synchronisation.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -70,8 +70,8 @@ inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsig
   return read;
 }
 
-// Memory that kernels may use. All of it is in one file that the emulator maps at the same addresses, so that pointers
-// are valid for both host and device.
+// Memory that kernels may use. All such memory is in one file. The program and the emulator map this file at the same
+// addresses, so that pointers are valid for both host and device.
 struct Allocation {
   std::uint64_t address;
   std::size_t bytes;
@@ -158,10 +158,11 @@ void reset_heap();
 std::recursive_mutex& session_mutex();
 std::string ask(const std::string& text);  // sends a message to `autosched run`, and returns the reply
 
-// Device memory is undefined until it is written. Results of launches that depend on undefined memory are undefined,
-// too. Copies propagate the undefined state, and other writes define the memory. Any other use of undefined memory is a
-// finding.
-// marks all bytes of a variable as written, because the program has its address and may write them
+// Device memory is undefined until it is written. Values that a launch computes from undefined memory are undefined,
+// too. A copy of undefined memory is also undefined; all other writes define the memory. Any other use of undefined
+// memory is a finding.
+// set_all marks all bytes of a variable as written, because the program has its address and may write them. use_unknown
+// reports a use of bytes that a launch computed from undefined memory, if the range has any.
 void set_all(const Variable& v);
 void use_unknown(std::uint64_t address, std::size_t bytes);
 
@@ -186,8 +187,8 @@ int learn(Kernel* kernel);  // determines the kernel's parameters and limits, on
 int run(const Launch& launch);
 // Called for work other than kernels, and for waits: later kernels then do not overlap earlier kernels.
 void end_overlaps();
-// Called before each iteration of a loop in a graph. `node`: id of the loop's node; `iterations`: number of iterations
-// so far. Returns launch_timeout if all iterations together have exceeded their time limit.
+// Called before each iteration of a loop in a graph. `node`: id of the loop's node; `iterations`: number of completed
+// iterations. Returns launch_timeout if all iterations together have exceeded the time limit of a loop.
 int begin_iteration(unsigned node, std::uint64_t iterations);
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 

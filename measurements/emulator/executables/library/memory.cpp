@@ -22,8 +22,8 @@ constexpr std::size_t gap = std::size_t{1} << 20;  // unused bytes between alloc
 constexpr std::size_t alignment = 512;
 constexpr std::size_t most_freed = 256;  // number of freed allocations that are remembered for messages
 
-// If the host has copied unwritten bytes, sets them to the value 0xFF in the copy, so that results that depend on them
-// are noticeable. Reports the first such copy of an allocation.
+// Called after a copy to the host. If some of the copied bytes were never written on the device, sets them to 0xFF in
+// the copy, so that a wrong result is noticeable. Reports the first such copy of an allocation.
 void take_unwritten(void* to, const void* from, const std::vector<Intervals::Stretch>& unwritten) {
   Session& s = session();
   const Allocation* a = allocation_of(from);

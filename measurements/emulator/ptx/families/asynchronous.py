@@ -89,9 +89,9 @@ def _tensor_map_fence(i: Instruction) -> Form:
 
 
 _MAP_BYTES = 128
-# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp. A value is the number of
-# dimensions that have this field; 0 if a map has the field only once. ``_LARGEST`` has the largest supported number for
-# fields that are immediates.
+# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp. If a field has one entry
+# per dimension, its value here is the number of entries; otherwise 0. For fields that are set to an immediate,
+# ``_LARGEST`` has the largest supported immediate.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,

@@ -103,8 +103,8 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
 
 }  // namespace
 
-// Immediates of a call: the function (-1: source 0 holds the function's address); the number of results, and an offset
-// and a size in bytes for each; the same for the parameters.
+// Immediates of a call: the function (-1: source 0 holds the function's address); the number of results; the offset and
+// the size in bytes of each result; the same for the parameters.
 void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -179,8 +179,8 @@ void leave(Warp& w, Lanes active) {
 namespace {
 
 // ld.param and st.param of device functions. Immediates: the variable's offset in the register file, the variable's
-// size in bytes, the access's offset in the variable, bytes per element, whether elements are signed. st.param also
-// has: whether the variable is a result, which is undefined until it is written.
+// size in bytes, the access's offset in the variable, bytes per element, whether elements are signed. st.param has one
+// more immediate: whether the variable is a result. A result is undefined until it is written.
 std::size_t frame_offset(const Instruction& i, unsigned lane) {
   return static_cast<std::size_t>(static_cast<std::int64_t>(lane) * i.immediate[1] + i.immediate[2]);
 }

@@ -27,8 +27,8 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Number of loop iterations after which the other lanes of the warp run. The loop may be waiting for these lanes, and
-// so may other warps of the block.
+// After this many iterations of a loop, the other lanes of the warp run. The loop, or another warp of the block, may be
+// waiting for these lanes.
 constexpr unsigned patience = 4096;
 // After this many unsuccessful polls per warp, a warp's registers are compared with its registers at the previous poll.
 constexpr unsigned patience_before_state = 512;
@@ -56,8 +56,8 @@ Lanes polling_lanes(const Warp& w, Lanes lanes) {
 }
 
 // Chooses the lanes that run next: the lanes with the most nested calls, and among these the lanes at the earliest
-// instruction. With `ahead`, the order is reversed. Lanes that do not spin then come first, because they may hold a
-// lock for which spinning lanes wait.
+// instruction. With `ahead`, this order is reversed, and spinning lanes run last: other lanes may hold a lock for which
+// the spinning lanes wait.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
@@ -87,8 +87,9 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   return group;
 }
 
-// Returns true if the memory that lanes poll at this instruction is unchanged since their last poll there, so they may
-// be waiting. Not inlined, because run_warp needs its registers.
+// Compares the values that lanes polled at this instruction with the values of their previous poll at it. If the values
+// are unchanged, the lanes may be waiting, and are marked as spinning. Not inlined, because run_warp needs its
+// registers.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
@@ -97,8 +98,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   };
   if (w.answers.size() > most_answers) w.answers.clear();
   const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
-  // Most instructions are executed once per address and are not polls, so the answers of all lanes are only compared if
-  // the first lane has polled the same address before.
+  // Most loads are not polls: they are executed once per address. So the values of all lanes are only compared if the
+  // first lane has loaded from the same address before.
   const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
   const std::uint64_t key = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
   if (w.answers.try_emplace(key, 0).second) {

@@ -31,8 +31,8 @@ using Copying = Executed::Copying;
 constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 22, divided = 40, from_shared = 26, from_l1 = 36,
                         from_constant = 6, from_memory = 480, atomic = 480, exchanged = 24;
 // Cycles from the last tcgen05.mma before a commit until the mbarrier completes. This value is not from a
-// microbenchmark: it is chosen so that an iteration takes as long as the winning configurations on B200 suggest
-// (autosched/integrations/config_files/tuning/layer_counts.py).
+// microbenchmark: it is chosen so that the estimated time of a loop iteration agrees with the fastest configurations on
+// B200 (autosched/integrations/config_files/tuning/layer_counts.py).
 constexpr std::uint32_t products_done = 300;
 
 std::uint16_t latency_of(const Instruction& i) {
@@ -98,9 +98,9 @@ void begin_counting(Warp& w) {
   for (const Span& r : machine.program.functions[0].registers) w.head(r.offset).ready = 0;
 }
 
-// As the compiler may reorder the instructions of a basic block, each instruction issues when its operands are ready.
-// The next basic block begins when the last instruction has issued. A cp.async copy completes when all copies of its
-// group have completed.
+// Each instruction is assumed to issue when its operands are ready, because the compiler may reorder the instructions
+// of a basic block. The next basic block begins when the last instruction has issued. A cp.async copy completes when
+// all copies of its group have completed.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   Machine& machine = *w.machine;
   ++machine.executed.counts[pc];

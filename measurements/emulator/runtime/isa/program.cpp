@@ -21,8 +21,9 @@
 
 namespace autosched::emulator {
 
-// What the kernel reads that may differ between blocks. `tells_all_apart`: a value that may differ between any two
-// blocks, such as %smid, a clock or the result of an atomic. x, y and z: the block's coordinates.
+// Whether a kernel reads values that may differ between blocks. `tells_all_apart`: it reads a value that may differ
+// between any two blocks, such as %smid, a clock or the result of an atomic. `x`, `y` and `z`: it reads this coordinate
+// of the block.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };

@@ -11,8 +11,8 @@
 
 namespace autosched::emulator::ptx {
 
-// Start of the generic addresses of each state space. Buffers in global memory have their host addresses. Generic
-// addresses of shared and local memory start with a large low word, so that an address truncated to 32 bits is out of
+// Start of the generic addresses of each state space. Buffers in global memory have their host addresses. For shared
+// and local memory, the low word of the start is large, so that a generic address truncated to 32 bits is out of
 // bounds.
 constexpr std::uint64_t shared_base = std::uint64_t{1} << 60 | low_word_of_windows,
                         local_base = std::uint64_t{2} << 60 | low_word_of_windows, param_base = std::uint64_t{3} << 60,

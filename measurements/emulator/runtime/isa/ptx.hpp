@@ -184,8 +184,8 @@ struct Reading {
 };
 constexpr std::uint32_t most_readings = 256;  // maximum number of such loads per kernel
 
-// The last execution of a shared-memory load in the running block: its time, its epoch and the epoch of the previous
-// execution, and the address of each lane.
+// The last execution of a shared-memory load in the running block: its time, its epoch, the epoch of the execution
+// before it, and the address that each lane has read.
 struct LastRead {
   std::uint64_t tick = 0;  // in the count of effects, like Effect::tick
   Epoch epoch = 0, before = 0;

@@ -3,7 +3,7 @@
 // warp. The epoch of a warp ends when all its lanes synchronise at a barrier or bar.warp.sync. If only some lanes
 // synchronise, their clocks are merged. Within an epoch, lanes of a warp are unordered, because collectives such as
 // ldmatrix or shfl order nothing in the PTX memory model. A lane that arrives at an mbarrier alone publishes only its
-// own actions; these are called a grant.
+// own actions (a Grant).
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -162,8 +162,9 @@ struct Clocks {
   // such events, merges the two entries.
   static void forget_event(std::vector<Alone>& mine);
   // Synchronises some lanes of a warp, and merges their clocks. `living`: lanes that have not exited. If the lanes form
-  // a group, such as a tile of cooperative groups, each is ordered after the actions of all of them. For any other
-  // mask, the epoch of the whole warp ends, because recorded accesses cannot identify arbitrary sets of lanes.
+  // a group, such as a tile of cooperative groups, each lane is ordered after the earlier actions of the whole group.
+  // For any other mask, the epoch of the whole warp ends, because recorded accesses cannot identify arbitrary sets of
+  // lanes.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
   // Some lanes of a warp wait for each other. `living`: lanes that have not exited. In time, everything that these
   // lanes did before precedes everything that they do next. The memory model does not order it, because shuffles and

@@ -23,8 +23,8 @@ struct Counting {
   // A hash table of requested sectors, with the last block that requested each sector.
   class Sectors {
    public:
-    // Records a request. Returns 0 if this block was the last to request the sector, 1 if another block was, and 2 if
-    // no block has requested it.
+    // Records a request. Returns 0 if this block made the previous request for the sector, 1 if another block did, and
+    // 2 if there was no previous request.
     int ask(std::uint64_t sector, std::uint32_t block) {
       if (2 * (used_ + 1) > slots_.size()) grow();
       Slot& slot = find(sector);

@@ -65,7 +65,7 @@ void end_block_tensor_memory(Machine& machine);
 // Returns true if all columns exist and are allocated; otherwise reports a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
 // Checks and records the read or write `use` of a cell on behalf of `me`. Reports a finding at self->site if nothing
-// orders it with other operations. read_tensor_cell returns the lanes that were never written.
+// orders `use` and another operation on the cell. read_tensor_cell returns the lanes that were never written.
 std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
                                const TensorUse& use, Who me, const char* name);
 void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,

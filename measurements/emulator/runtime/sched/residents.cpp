@@ -1,7 +1,7 @@
-// Schedules blocks (or clusters). Blocks run one after another, unless they wait: a block whose threads all poll
-// unchanged memory is suspended, other blocks run, and it continues later. As on a GPU, the number of resident blocks
-// is limited, and further blocks start when one of them ends. If blocks alternate (launch.interleaved), each runs up to
-// its next memory access.
+// Schedules blocks (or clusters). Blocks run one after another. If all threads of a block poll unchanged memory, the
+// block is suspended and continues later, after other blocks have run. As on a GPU, the number of resident blocks is
+// limited, and another block starts when a resident block ends. With launch.interleaved, resident blocks alternate:
+// each runs up to its next memory access.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -40,7 +40,7 @@ class FieldWriter {
 };
 
 // From sm_80 on, at most three quarters of L2 can be set aside for persisting accesses (CUDA C++ Programming Guide, "L2
-// Set-Aside Cache for Persisting Accesses"). The maximum window size is the value of an A100.
+// Set-Aside Cache for Persisting Accesses"). The maximum size of an access policy window is the value of an A100.
 inline int persisting_l2_bytes() { return fact("major") < 8 ? 0 : static_cast<int>(fact("l2_bytes") / 4 * 3); }
 inline int policy_window_bytes() { return fact("major") < 8 ? 0 : 134213632; }
 

@@ -1,6 +1,6 @@
 // Local memory whose size is only known at run time: alloca, stacksave and stackrestore, PTX ISA 9.7.12. An allocation
-// lies above the frame of its function and ends when the function returns. Gaps of unallocated bytes between
-// allocations make out-of-bounds accesses detectable.
+// lies above the frame of its function, and is valid at most until the function returns. Gaps of unallocated bytes
+// between allocations make out-of-bounds accesses detectable.
 #include "isa/access/stack.hpp"
 
 #include <algorithm>

@@ -163,8 +163,8 @@ void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | (f(a, b) & active);
 }
-// `deciding`: the value that determines the result if one of the operands has it (false for `and`, true for `or`). The
-// other operand may then be undefined, because compilers only evaluate it under a condition.
+// `deciding`: the value of one operand that alone determines the result (false for `and`, true for `or`). The other
+// operand may then be undefined, because compilers may skip its evaluation.
 template <class F>
 void on_deciding(Warp& w, const Instruction& i, Lanes active, Lanes deciding, F f) {
   const Register a = w.head(i.source(0)), b = w.head(i.source(1));

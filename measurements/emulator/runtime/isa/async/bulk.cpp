@@ -1,6 +1,6 @@
 // Bulk copies without tensor maps, copies in flight that an mbarrier counts, and groups of bulk stores, which read
-// shared memory: PTX ISA 9.7.9.25 to 9.7.9.27. The source of a bulk store stays in use until the thread that issued it
-// waits for its group.
+// shared memory: PTX ISA 9.7.9.25 to 9.7.9.27. The source of a bulk store stays in use until the issuing thread has
+// waited for the group of the store.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/async/bulk.hpp"

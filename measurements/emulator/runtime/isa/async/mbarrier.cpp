@@ -27,10 +27,10 @@ namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
-// A thread that waits for a phase must observe its end before the next phase ends: a parity only distinguishes two
-// phases, and a state is only valid for the current phase and the previous one. Otherwise the waiter could poll too
-// late in another order of events, and wait forever. So at least one arrival or copy of the next phase must be ordered
-// after the wait. Lanes of one warp are checked separately, because they may diverge until they synchronise.
+// A thread that waits for a phase must observe the end of this phase before the next phase ends: a parity only
+// distinguishes two phases, and a state is only valid for the current and the previous phase. A thread that polls later
+// may wait forever. To exclude this in every order of events, at least one arrival or copy of the next phase must be
+// ordered after the wait. Lanes of one warp are checked separately, because they may diverge until they synchronise.
 void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;

@@ -34,7 +34,7 @@ struct Box {
   std::vector<std::array<std::int64_t, 5>> pixels;  // positions of the pixels in im2col mode
 
   // A box in im2col mode: its pixels start at the coordinates and proceed through the rows of the bounding box, then to
-  // the next image. `offsets`: displacement of the element that is read for a pixel, in each dimension of pixels.
+  // the next image. `offsets`, one per dimension of pixels, are added to the position of each pixel.
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
     counts[0] = map.slice_bytes != 0 ? 1 : map.box[0];
     rows = map.box[1];
@@ -151,8 +151,9 @@ void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, uns
   });
 }
 
-// Converts f32 elements that are loaded through a map of type tf32 or .ftz. Rounding to tf32 is to nearest, ties to
-// even, as measured on sm_120 (https://github.com/triton-lang/triton/pull/11751). Infinities and NaN are unchanged.
+// Converts f32 elements that are loaded through a map of type tf32, or of a type with .ftz. Rounding to tf32 is to
+// nearest, ties to even, as measured on sm_120 (https://github.com/triton-lang/triton/pull/11751). Infinities and NaN
+// are unchanged.
 void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& data) {
   for (std::size_t at = 0; map.loaded_as != as_stored && at < data.size(); at += 4) {
     std::uint32_t bits;

@@ -64,8 +64,9 @@ struct EncodedTensorMap {
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
-  // Bytes per slice of channels in an interleaved layout; otherwise 0. The first dimension counts adjacent slices with
-  // the same channels. The dimension before the last selects the channels, and a copy takes one slice along it.
+  // Bytes per slice of channels in an interleaved layout; otherwise 0. In this layout, the elements of the first
+  // dimension are slices with the same channels. The dimension before the last selects the channels, and a copy takes
+  // only one index along it.
   std::uint8_t slice_bytes;
   // Conversion that loads apply to f32 elements: bits of LoadedAs.
   std::uint8_t loaded_as;
@@ -99,8 +100,8 @@ struct EncodedTensorMap {
 static_assert(sizeof(EncodedTensorMap) == 128);
 
 std::string encoded(const TensorMapSpec& spec, void* base);
-// Reads the tensor map at a generic address for an instruction of the running thread. Returns false, with a finding, if
-// there is no map or an invalid one.
+// Reads the tensor map at a generic address for an instruction of the running thread. Reports a finding and returns
+// false if there is no valid map.
 bool map_at(Machine& machine, std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

@@ -157,8 +157,8 @@ SumPlace place_of_sum(const Product& p, unsigned m, unsigned n) {
   return {m + 64 * (n / (p.n / 2)), n % (p.n / 2)};
 }
 
-// Bits of value `v` in a piece of 16 bytes. Of 16 values of 4 or 6 bits, only the first 8 or 12 bytes are used; packed
-// values use all bytes.
+// Bits of value `v` in a piece of 16 bytes. 16 values of 4 bits only occupy the first 8 bytes of a piece, and 16 values
+// of 6 bits the first 12 bytes. Packed values occupy all 16 bytes.
 std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bits) {
   std::uint32_t word = 0;
   const unsigned first = v * bits;

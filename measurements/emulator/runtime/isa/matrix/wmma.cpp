@@ -139,8 +139,8 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   }
   const bool shared = space == Space::shared || (space == Space::generic && is_generic_of(shared_base, address));
   // Each row must be aligned to the size of a lane's registers (PTX ISA, wmma.load): 32 bytes for f16, 8 bytes for u8
-  // in m16n16k16. From sm_75 on, ldmatrix loads bytes that are contiguous along k in shared memory, and needs rows
-  // aligned to 16 bytes: an H100 faults at an alignment of 8.
+  // in m16n16k16. From sm_75 on, elements of up to 8 bits that are contiguous along k in shared memory are loaded by
+  // ldmatrix, which needs rows aligned to 16 bytes: an H100 faults at an alignment of 8.
   const bool along_k = which == operand_a ? f.row_major : which == operand_b && !f.row_major;
   const bool by_ldmatrix = shared && !Store && along_k && f.element_bits <= 8;
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);

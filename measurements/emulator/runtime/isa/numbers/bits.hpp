@@ -9,8 +9,8 @@ namespace autosched::emulator::ptx {
 template <class T>
 constexpr unsigned bits_of = 8 * sizeof(T);
 
-// Start or length of a bit field. In the PTX ISA, it is the low 8 bits of the operand. For 64-bit values, ptxas 13.5
-// generates shifts, which use all bits.
+// Start or length of a bit field. According to the PTX ISA, only the low 8 bits of the operand are used. But for 64-bit
+// values, ptxas 13.5 generates shifts, which use all bits of the operand.
 template <class T>
 constexpr std::uint64_t of_field(std::uint32_t given) {
   return sizeof(T) == 8 ? given : given & 0xffu;

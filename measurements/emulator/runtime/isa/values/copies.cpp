@@ -1,5 +1,6 @@
-// Tracks values that are loaded from global memory and moved between registers until a store writes them unchanged. If
-// the launch never writes a location, two threads that store values loaded from this location store the same value.
+// Tracks values that are loaded from global memory, moved between registers, and stored unchanged. If two threads store
+// a value that they loaded from the same location, and the launch never writes this location, they store the same
+// value.
 #include <algorithm>
 #include <deque>
 #include <string_view>

@@ -2,13 +2,13 @@
 // values that it does not use: lanes that hold copies of data which other lanes store (as in Triton's layouts), and
 // prefetching code. A race of such a load is harmless.
 //
-// The analysis of the kernel's code starts at the load and follows the loaded value through registers, in any order of
-// the instructions. The effects of a value are the instructions through which it leaves a lane's registers: stores,
-// atomics, warp-wide matrix products. Shuffles move the value to other lanes. A value is dropped if no lane that may
-// hold it has executed an effect of the value since the load. A compare-and-swap at the location of the load that
-// compares with the value is not an effect, because it changes memory only if the value is still there. Code that loads
-// fragments one iteration ahead reuses registers, so an effect counts only if it is on a path on which these registers
-// have not been overwritten yet.
+// The analysis of the kernel's code starts at the load and follows the loaded value through registers. The effects of a
+// value are the instructions through which it leaves a lane's registers: stores, atomics, warp-wide matrix products.
+// Shuffles move the value to other lanes. A value is dropped if no lane that may hold it has executed an effect of the
+// value since the load. A compare-and-swap at the location of the load that compares with the value is not an effect,
+// because it changes memory only if the value is still there. The analysis follows all paths through the code, because
+// code that loads fragments one iteration ahead reuses registers: an effect only counts if the registers have not been
+// overwritten before. If it cannot follow all paths, it ignores the order of the instructions.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -340,8 +340,9 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   return !race->second;
 }
 
-// The lanes of a recorded read that race with the running thread. A recorded read may combine several lanes; a thread
-// that reads a value and writes it later does not race with itself.
+// The lanes of a recorded read that race with the running thread. A recorded read may combine several lanes. If the
+// running thread is one of these lanes and has read earlier, it is excluded, because a thread does not race with
+// itself.
 std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
   return !just_now && warp_of(machine.self->who) == warp_of(reader) ? lanes & ~lanes_of(machine.self->who) : lanes;

@@ -22,8 +22,8 @@ struct Guard {
 // True if an instruction accesses no memory. A source line with a load also has such instructions, which compute the
 // load's address.
 bool only_computes(const Instruction& i);
-// Returns the guards of the guarded instructions that a forward branch skips. The skipped instructions without a guard
-// must only compute registers that no other code reads; otherwise, returns std::nullopt.
+// Returns the guards of the guarded instructions that a forward branch skips. Returns std::nullopt if a skipped
+// instruction without a guard does anything except computing registers that no other code reads.
 std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
 // Evaluates a guard for a lane, from the thread's indices. Returns true if the guard depends on anything else.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);

@@ -273,8 +273,8 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
-  // Runs with a few poison values cannot decide whether undefined operands of these instructions have an effect: the
-  // order of several exchanges, and so the final value, is unknown.
+  // Runs with a few poison values cannot decide whether undefined operands of these instructions have an effect. For
+  // example, several exchanges may happen in any order, so the final value is unknown.
   if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided(*w.machine);
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }

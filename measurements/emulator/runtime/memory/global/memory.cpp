@@ -236,8 +236,9 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
 void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
                        const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
-  // These cases are: a constant, such as a flag; a value that several threads of a block compute; and several blocks
-  // that do the same work. If two tiles overlap in an element, this is a fault.
+  // Some races are only notes, because both writes store the same value: a constant, such as a flag; a value that
+  // several threads of a block compute; or a value of several blocks that do the same work. If the tiles of two blocks
+  // overlap in an element, this is a fault.
   const bool by_block =
       b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
   if (same && ((by_block && write.site == machine.self->site) ||

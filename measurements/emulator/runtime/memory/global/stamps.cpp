@@ -1,5 +1,4 @@
-// Stores a stamp once for all lanes of a warp that share it. So a mark, which refers to a stamp, has 4 bytes instead of
-// the 20 of a stamp.
+// Stores each stamp (20 bytes) only once for all lanes of a warp that share it. Marks (4 bytes) refer to stamps.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -326,8 +326,8 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
 }
 
 namespace {
-// The last write of a byte, or a read after this write, that no proxy fence has made visible to the async proxy.
-// nullptr if all these accesses are visible. `wrote`: whether it is a write.
+// Returns an access to a byte that no proxy fence has made visible to the async proxy: the last write, or a read after
+// this write. Returns nullptr if there is none. `wrote`: whether the access is a write.
 const Stamp* unfenced_use(Machine& machine, unsigned a, Who me, bool& wrote) {
   wrote = true;
   if (!is_fenced(machine, machine.shared_uses.last_write[a], me)) return &machine.shared_uses.last_write[a];

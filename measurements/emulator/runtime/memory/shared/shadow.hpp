@@ -58,8 +58,8 @@ struct SharedUses : Unit {
   PerBlock<std::unordered_map<unsigned, Unknown>> unknown{parking};
   // The last plain write of a position, if atomics followed.
   PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics{parking};
-  // Bytes to which several threads have written different values in no particular order: the writes, and the site of
-  // the second write. Only a write that is ordered after all these writes resolves such a race.
+  // Bytes to which several threads have written different values without an order between the writes. Only a write that
+  // is ordered after all of them resolves such a race. `origin`: site of the second write.
   struct Racing {
     std::vector<Stamp> writers;
     SiteIndex origin;
@@ -95,12 +95,12 @@ bool shadow_read(Machine& machine, unsigned position, int bytes, Who me, bool la
 // (CUDA Programming Guide, SIMT architecture), or warps that hold copies of a value, as in Triton's layouts. ``from``:
 // the written value. `nearly` is set if another thread has written, with the same instruction, a value that differs
 // only in the last bits. `torn` is set if another thread has written a different value. This is a fault only if the
-// value is used before it is overwritten by a write that is ordered after both writes. If `torn` is nullptr, it is a
-// fault immediately.
+// value is used before it is overwritten by a write that is ordered after both writes. If `torn` is nullptr, a
+// different value is a fault immediately.
 bool check_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
                  bool* torn = nullptr);
-// Checks a write by the async proxy. Besides the usual order, each earlier access of a thread to the bytes, even a
-// read, must be followed by a proxy fence.
+// Checks a write by the async proxy. In addition to the usual order, a proxy fence must follow each earlier access of a
+// thread to the bytes, even a read.
 bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, const char* instruction);
 void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);

@@ -16,7 +16,7 @@ class ExecutableRefused(ValueError):
 
 @dataclass(frozen=True)
 class ExecutableOptions:
-    """Options of running a program. The ``verify`` argument of ``run_executable`` chooses the runs of each launch.
+    """Options for running a program. How each launch runs is decided by the ``verify`` argument of ``run_executable``.
 
     Attributes:
         device: GPU that the program detects.

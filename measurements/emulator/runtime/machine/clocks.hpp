@@ -100,8 +100,8 @@ struct Knowledge {
   }
 };
 
-// Events that are ordered before the next action of some lanes of a warp, but not of the other lanes, because only
-// these lanes observed the end of an mbarrier phase or waited for their copies. `event` identifies what they observed;
+// Events that are ordered before the next action of some lanes of a warp, but not of the other lanes. For example, only
+// these lanes observed the end of an mbarrier phase, or waited for their copies. `event` identifies what they observed;
 // 0 if there are several such events.
 struct Alone {
   std::uint32_t lanes;

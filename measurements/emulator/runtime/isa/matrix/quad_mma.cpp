@@ -1,6 +1,5 @@
 // mma.sync.m8n8k4 of f16, as on Volta: PTX ISA 9.7.14.5.1. A warp computes four products. Each is computed by two quads
-// of lanes, which are 16 lanes apart. The function of an instruction runs once all lanes of the warp have arrived at
-// the instruction.
+// of lanes, which are 16 lanes apart. The instruction is executed for the whole warp, once all its lanes have arrived.
 #include "isa/matrix/matrix.hpp"
 
 namespace autosched::emulator::ptx {

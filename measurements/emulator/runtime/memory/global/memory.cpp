@@ -80,8 +80,8 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
   });
 }
 
-// Index of the marks in which a read is recorded; 0: it is not recorded. Plain reads are preferred to strong reads,
-// because plain reads also race with atomics.
+// Index in Buffer::marks at which a read is recorded; 0 if the read is not recorded. Plain reads are preferred to
+// strong reads, because plain reads also race with atomics.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
   const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
                          stamp_of(machine, b.mark(machine, readers[1], cell))};
@@ -106,8 +106,8 @@ void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, co
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// Checks and records a read. With ``known``, the read is lazy: ``known`` receives which bytes are defined, and the
-// function returns false if a byte is undefined. Otherwise, it returns true.
+// Checks and records a read. With ``known``, the read is lazy. If a lazy read includes undefined bytes, ``known``
+// receives which bytes are defined, and the result is false. Otherwise, the result is true.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;

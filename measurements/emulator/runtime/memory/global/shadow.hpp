@@ -36,7 +36,7 @@ using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
 constexpr Mark numbers = (1u << number_bits) - 1;
-// Flag of a mark that stands for all cells of a word. Consecutive lanes have accessed these cells, and the mark
+// Flag of a mark that stands for all cells of a word: consecutive lanes have accessed consecutive cells. The mark
 // contains the lane that accessed the first cell.
 constexpr Mark spread = 1u << number_bits;
 // Flags in the write mark of a word: the cells of the word have separate marks, which are in kept_apart (marks.cpp).

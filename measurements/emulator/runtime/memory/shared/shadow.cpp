@@ -89,7 +89,7 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
   // A proxy fence alone does not imply that the access happened before the action of `me`: a lane publishes the fences
-  // of all lanes of its warp, even of lanes whose actions are not ordered before it.
+  // of all lanes of its warp, even of lanes whose actions are not ordered before its own.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }

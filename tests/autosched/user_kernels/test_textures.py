@@ -105,7 +105,7 @@ def test_fetches_agree_with_the_emulated_texture(name: str, fetch: str, texture:
         ("tex3D<float>(image, x, y, 0)", "texture", "uses tex.3d"),
         ("tex1D<float>(image, x)", "texture", "uses tex.1d"),
         ("surf2Dread<float>(image, 4 * x, y)", "texture", "reads or writes a surface"),
-        ("tex2D<float>(image, x, y)", "input", 'list it as an [[argument]] with kind = "texture"'),
+        ("tex2D<float>(image, x, y)", "input", 'add an [[argument]] with kind = "texture"'),
     ],
 )
 def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, message: str) -> None:

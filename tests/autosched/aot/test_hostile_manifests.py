@@ -1,4 +1,4 @@
-"""An untrusted folder of kernels raises one ValueError or OSError at once, and no file outside the folder is read."""
+"""Loading an invalid folder of kernels raises a ValueError or OSError at once, and reads no file outside the folder."""
 
 from __future__ import annotations
 

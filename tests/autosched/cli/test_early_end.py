@@ -72,7 +72,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=FILE_COMMANDS)
 def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a command that runs files. The working folder has an empty database."""
+    """Return the name of a command that runs files, and create an empty database in the working folder."""
     name: str = request.param
     if name in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
         pytest.skip("needs Triton and torch")

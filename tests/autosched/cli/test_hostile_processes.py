@@ -1,6 +1,6 @@
 """Hostile input in real processes gives one line and exit status 2, within bounded time and memory.
 
-These tests execute the file's code. ``test_hostile.py`` has the limits for files that are only read.
+The commands execute code of the tests' files. ``test_hostile.py`` tests the limits for files that are only read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ended_processes import wait_until_ended
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # bytes of memory that a command may use in addition to its memory for harmless input
+MORE_MEMORY = 512 << 20  # bytes of memory that a command may use beyond the memory for harmless input
 HANGS = 60.0  # seconds, longer than every time limit of the commands
 # Progress lines, which any command may print on a busy machine.
 PROGRESS = re.compile(

@@ -123,7 +123,7 @@ def _constraints() -> set[str]:
 
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
-    # these are not constraints, but attributes, or parameters whose domains have only valid values
+    # these need no constraint: they are attributes, or parameters whose domains have only valid values
     domains = {"stages", "copy_width", "accumulators", "tiles", "parts"}
     for name in asserted_rules("autosched/kernels/matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in _constraints()), name

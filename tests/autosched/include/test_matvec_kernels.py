@@ -133,7 +133,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # asserted only for fragments that ldmatrix reads, which matvec lacks
+    derived.add("layout_a")  # asserted only for fragments that ldmatrix reads; matvec has none
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }

@@ -32,9 +32,10 @@ GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LAR
 
 @lru_cache(maxsize=2)
 def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
-    """Return, by grid of tiles, the row-major tile numbers in the order in which the device function visits them.
+    """Return the order in which the device function visits the tiles of each grid.
 
-    If ``old`` is not empty, it is replaced by ``new`` in the code of the device function.
+    Tiles are numbered in row-major order. If ``old`` is not empty, it is replaced by ``new`` in the code of the device
+    function.
     """
     sizes = np.array([m * n for m, n in GRIDS])
     first = (np.cumsum(sizes) - sizes).astype(np.int32)

@@ -25,7 +25,10 @@ RunCommand = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def command() -> RunCommand:
-    """Run a command without registered programs, check its exit status, and return its output on one line."""
+    """Return a function that runs a command, checks its exit status, and returns its output on one line.
+
+    No tile programs are registered when the command runs.
+    """
 
     def run(*arguments: str, status: int = 0) -> str:
         printed = io.StringIO()

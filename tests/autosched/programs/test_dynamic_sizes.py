@@ -1,4 +1,4 @@
-"""Programs with dynamic sizes: the same source serves every value of a size, with correct numbers."""
+"""Programs with dynamic sizes: the same source computes correct results for every value of a size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Atomics that return previous values: emulated results, queues in any order, and order-dependent results."""
+"""Atomics that return previous values.
+
+The tests cover emulated results, queues that blocks fill in any order, and results that depend on the order.
+"""
 
 from __future__ import annotations
 

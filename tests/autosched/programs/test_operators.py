@@ -1,4 +1,4 @@
-"""Operators of language models as tile programs agree with numpy, in sampled schedules emulated for four GPUs."""
+"""Tile programs of language models' operators give numpy's results, in sampled schedules emulated for four GPUs."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_invalid_programs_of_operators_are_rejected() -> None:
 
 
 def test_the_command_line_searches_both() -> None:
-    """Search both templates in a separate process, because the program stays registered."""
+    """Search both templates in a separate process, because a program stays registered until its process ends."""
     sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
     stdout = forked_python.run(
         [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],

@@ -21,7 +21,7 @@ FEW, MANY = 5, 40  # number of lowered schedules per program, by default and nig
 
 
 def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> None:
-    """Lower some schedules of a program, and compare the results of the first schedule."""
+    """Lower some schedules of a program, and compare the results of the first schedule with the reference."""
     rng, program = random.Random(-seed), random_depths(seed, typed)
     k = rng.choice((rng.randint(1, 200), 80, 160))
     p, gpu, kernel_template = (

@@ -71,7 +71,7 @@ def check_loops(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
 
 
 def carried(seed: int) -> ProgramProblem:
-    """Return a problem: a program whose loops carry states of every shape, and its sizes."""
+    """Return a problem whose program has loops that carry states of every shape."""
     rng, program = random.Random(-seed), random_carried(seed)
     p = problem(program, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
     if "outside of the array" in (template(program).why_not(p, A100) or ""):

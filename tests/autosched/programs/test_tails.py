@@ -76,7 +76,7 @@ def test_peeled_loops_are_right(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["attention.py:full_attention", "cross_entropy.py"])
 def test_a_tail_without_masks_is_reported(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted fault: peeled iterations also have no masks, and so access elements beyond the arrays' ends."""
+    """Planted fault: peeled iterations have no masks either, so they access elements beyond the arrays' ends."""
     program, p = example(path, CASES[path])
     (schedule,) = peeled(program, p)
     interval = Index.interval
@@ -141,7 +141,10 @@ def test_without_open_sizes() -> None:
 
 
 def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
-    """The parameter exists only if a step does not divide a size. With wgmma nothing is peeled, as TMA fills boxes."""
+    """The parameter exists only if a step does not divide a size.
+
+    With wgmma, its only value is "masked", because TMA fills boxes with zeros.
+    """
     program, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(program).space(p, A100).parameters)
     program, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})

@@ -174,7 +174,7 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
 ) -> None:
     """The library takes twice as long as the entry.
 
-    If the library took more than twice as long at tuning, a change is reported.
+    If this ratio was larger at tuning, a change is reported.
     """
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")

@@ -1,4 +1,7 @@
-"""In batches of bayes, every second proposal uses a module that is already compiled. A seed reproduces batches."""
+"""In batches of the sampler bayes, every second proposal uses a module that is already compiled.
+
+Batches are reproducible with a seed.
+"""
 
 import math
 from itertools import product

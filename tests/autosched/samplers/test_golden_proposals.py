@@ -101,7 +101,7 @@ def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
 
 
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
-    """Return the proposals in a recorded space. If ``transferred``, every third recorded time is the prior."""
+    """Return the proposals in a recorded space. If ``transferred``, the prior knows every third recorded time."""
     problem = PROBLEMS[name]
     recorded = recording.find(problem.key(), "h100")
     assert recorded is not None

@@ -37,8 +37,8 @@ H200, A100 = device("h200"), device("a100")
 LARGE = Matmul(4096, 4096, 4096)
 REAL = importlib.util.find_spec(NAME) is not None
 
-# Source of a fake package with the library's functions that the child process calls. The fake writes the arguments to
-# the file STUB_ASKED.
+# Source of a fake package. It defines the functions of the library that the child process calls. The fake writes the
+# arguments to the file STUB_ASKED.
 STUB = """
 import enum, json, os, types
 class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4

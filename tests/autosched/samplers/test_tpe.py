@@ -1,4 +1,4 @@
-"""Guarantees that the wrapper of Optuna's samplers gives in addition to the contract of all samplers."""
+"""Guarantees of the wrapper of Optuna's samplers beyond the contract of all samplers."""
 
 import math
 

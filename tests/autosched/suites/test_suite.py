@@ -72,7 +72,10 @@ def test_invalid_suites_are_rejected(tmp_path: Path, text: str, complaint: str) 
 
 
 class Tunes:
-    """Fake of ``tuner.tune``. ``bests`` lists a problem's best time after each chunk. The last time is kept."""
+    """Fake of ``tuner.tune``.
+
+    ``bests`` lists a problem's best time after each chunk. After the last of these times, the best time stays the same.
+    """
 
     def __init__(self, bests: Mapping[Problem, list[float]]) -> None:
         self.bests = bests

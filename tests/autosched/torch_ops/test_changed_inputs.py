@@ -27,7 +27,10 @@ def test_the_schema_marks_changed_inputs() -> None:
 
 
 def appended(*arguments: Any, **keywords: Any) -> tuple[Any, Any, Any]:
-    """Call the operator twice, and return both results and the caches. The second call's slots of -1 store nothing."""
+    """Call the operator twice, and return both results and the caches.
+
+    The second call stores nothing for slots of -1.
+    """
     qkv, positions, table, k, v = arguments
     q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **keywords)
     again = {**keywords, "slots": torch.full_like(keywords["slots"], -1)}

@@ -423,7 +423,7 @@ class TestChanges:
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        launching: list[int] = []  # functions whose launches from the table are in progress
+        launching: list[int] = []  # functions that are being launched from the table
         failures: list[Exception] = []
         stop = threading.Event()
 

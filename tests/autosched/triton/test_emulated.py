@@ -128,7 +128,7 @@ def test_updates_in_place_stay_within_a_view() -> None:
 
 
 class Reversed:
-    """An object that Triton accepts as a tensor, because torch has no views with negative strides."""
+    """A view with negative strides, which torch does not have. Triton accepts this object as a tensor."""
 
     def __init__(self, base: torch.Tensor) -> None:
         self._kept, self.dtype = base, base.dtype

@@ -36,7 +36,10 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
-    """Return the instructions of rows "line opcode operands" or "line @predicate opcode operands", 16 bytes apart."""
+    """Return the instructions of rows such as "line opcode operands" or "line @predicate opcode operands".
+
+    Their addresses are 16 bytes apart.
+    """
     instructions = []
     for i, row in enumerate(rows):
         line, opcode, *operands = row.split(None, 2)

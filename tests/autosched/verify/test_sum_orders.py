@@ -36,7 +36,7 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 pytestmark = [needs_nvrtc, needs_compiler]
 
 FEW, MANY = 12, 200  # number of schedules per problem, by default and nightly
-MOST_COINCIDENCES = 0.02  # largest share of pairs of different orders that may give equal bits by chance
+MOST_COINCIDENCES = 0.02  # accepted share of pairs of different orders that give equal bits by chance
 
 PROBLEMS: list[tuple[Problem, str]] = [
     (Matmul(48, 40, 200, out="f32"), "a100"),

@@ -1,4 +1,4 @@
-"""Every command that reads a database has the options that name the source of a user's problems."""
+"""Every command that reads a database has the options that name the files with a user's problems."""
 
 from __future__ import annotations
 

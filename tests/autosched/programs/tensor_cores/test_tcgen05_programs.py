@@ -277,7 +277,7 @@ def test_unsupported_programs_have_no_tcgen05_parameters() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def also_read(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Multiply a loaded tile by an operand, and then multiply tanh of the same tile."""
+    """Multiply a loaded tile by an operand, and then the tanh of this tile by the same operand."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):

@@ -1,4 +1,4 @@
-"""Register holds keep the compiler from writing a wgmma's registers after the fence or reading them before the wait."""
+"""hold_register keeps the compiler from writing a wgmma's registers after the fence or reading them before the wait."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ WRONG = 'k.cu(3): error: identifier "x" is undefined'
         (WRONG, "", True, True),
         (WRONG, WRONG, True, True),
         (MISSING, "", False, True),
-        (MISSING, WRONG, False, True),  # nvcc found a.h, so its error is reported
+        (MISSING, WRONG, False, True),  # nvcc found a.h, so nvcc's error is reported
         (MISSING, "k.cu:1:10: fatal error: a.h: No such file or directory", False, False),
         (MISSING, "nvcc fatal   : Unsupported gpu architecture 'compute_120'", False, False),
         (WRONG, "error: nvcc did not end", True, False),

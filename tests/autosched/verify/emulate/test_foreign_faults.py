@@ -1,4 +1,7 @@
-"""All planted faults in typical user kernels are found. The unmodified kernels have no findings in any order."""
+"""All planted faults in typical user kernels are found.
+
+The unmodified kernels have no findings, whatever the order of blocks and threads.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_integers_of_16_bits_are_exact() -> None:
 @pytest.mark.parametrize(
     ("other", "fault"),
     [
-        (0x3C013C00, False),  # if read as one f32, both values would be far apart
+        (0x3C013C00, False),  # as f32 numbers, the two values would be far apart
         (0x3C003C01, False),
         (0x3C003E00, True),  # as f32 numbers, both values would be almost equal, but the lower halves are 1 and 1.5
     ],

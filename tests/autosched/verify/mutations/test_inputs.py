@@ -1,4 +1,7 @@
-"""Planted faults that random inputs do not expose, in identities, NaN, ties, eps, and sums that cancel or overflow."""
+"""Planted faults that random inputs do not expose.
+
+They are in identities, in the treatment of NaN, ties and eps, and in sums that cancel or overflow.
+"""
 
 from __future__ import annotations
 

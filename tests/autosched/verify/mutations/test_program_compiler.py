@@ -143,7 +143,8 @@ def test_faults_are_reported(patch: Patch, source: str, sizes: dict[str, int], m
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault adds a score of 0.
 
-    If other scores are near 0, results change by under 1%. If they are low, it dominates.
+    If the other scores are near 0, results change by under 1%. If the other scores are very negative, this score
+    dominates.
     """
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]

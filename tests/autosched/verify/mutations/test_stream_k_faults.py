@@ -44,8 +44,8 @@ def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmu
     """Return a problem with five tiles, and its kernel for two blocks.
 
     Each block computes one whole tile. The two blocks divide the other three tiles evenly, so they share one tile. With
-    ``several``, five blocks compute twelve tiles, and four pairs of blocks share a tile. ``changes`` apply to the
-    golden schedule.
+    ``several``, five blocks compute twelve tiles, and each of four pairs of blocks shares a tile. ``changes`` apply to
+    the golden schedule.
     """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])
